@@ -25,7 +25,7 @@ from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.acceptor import DEVIATIONS, RULES, Deviation
 from interlock.fsm.acceptor.automaton import OBSERVED
-from interlock.fsm.diagram import Graph, Role, Style, to_svg
+from interlock.fsm.diagram import Graph, Role, to_svg
 from interlock.fsm.lifecycles.written import WRITTEN
 from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
 from interlock.fsm.table import Machine
@@ -71,8 +71,6 @@ LIFECYCLES = Path("docs", "lifecycles")
 WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
 """The kinds of item whose lifecycle has one edge: a page describes them together."""
 
-LOOKS = {Style.NORMAL: "", Style.CUT: " (dashed)", Style.FAIL: " (dotted)"}
-
 
 def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
@@ -109,9 +107,14 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
     yield from _shown(name, graph)
     yield "## The table"
     yield "\n".join(_table(name, graph))
-    if graph.key:
-        yield "What the effects mean:"
-        yield "\n".join(["| effect | meaning |", "|---|---|", *(f"| `{effect}` | {meaning} |" for effect, meaning in graph.key)])
+    for region in graph.regions:
+        states = ", ".join(f"`{state}`" for state in region.states)
+        stays = " A row that goes to it stays in the state." if any(edge.dest == region.name for edge in graph.edges) else ""
+        yield f"`{region.name}` is a region: its rows hold in each of the states {states}.{stays}"
+    for what, meanings in (("trigger", graph.triggers), ("effect", graph.key)):
+        if meanings:
+            yield f"What the {what}s mean:"
+            yield "\n".join([f"| {what} | meaning |", "|---|---|", *(f"| `{one}` | {meaning} |" for one, meaning in meanings)])
     if name in OBSERVED:
         yield "## What other services send"
         yield "`interlock check` also accepts these edges, which the driver never takes."
@@ -147,11 +150,11 @@ def _table(name: str, graph: Graph) -> Iterator[str]:
     yield "|---|---|---|---|"
     roles = {node.name: node.role for node in graph.nodes}
     for edge in graph.edges:
-        mark = "**" if roles[edge.dest] in {Role.FINAL, Role.DROPPED} else ""
+        mark = "**" if roles.get(edge.dest) in {Role.FINAL, Role.DROPPED} else ""
         for label in edge.labels:
             triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
             events = "<br>".join(f"`{event}`" for event in label.events) or "nothing"
-            yield f"| `{edge.source}` | {triggers}{LOOKS[edge.style]} | {mark}`{edge.dest}`{mark} | {events} |"
+            yield f"| `{edge.source}` | {triggers} | {mark}`{edge.dest}`{mark} | {events} |"
 
 
 def _observed(name: str) -> Iterator[str]:
@@ -355,8 +358,8 @@ def _index() -> Iterator[str]:
 def _entry(graph: Graph) -> str:
     endless = not any(node.role is Role.FINAL for node in graph.nodes)
     way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
-    edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
-    return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {len(graph.nodes)} | {edges} | {way} |"
+    states, edges = graph.size
+    return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {states} | {edges} | {way} |"
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 
 from interlock.fsm.diagram import Graph
-from interlock.fsm.diagram.geometry import TRIGGER_SIZE, Layout, PlacedLabel, PlacedLine, PlacedState
+from interlock.fsm.diagram.geometry import TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState
 from interlock.fsm.diagram.layout import MARGIN, TOP, lay_out
 from interlock.fsm.diagram.svg import ending, rounded
 
@@ -36,27 +36,31 @@ def picture(graph: Graph) -> Mapping[str, object]:
         graph: What to draw.
 
     Returns:
-        Its size in pixels, its `states` with their boxes, its `lines` as they are drawn, and its `edges`, each with the
-        triggers that fire it, what they emit, the whole way that it takes, and its label.
+        Its size in pixels, its `states` and the `frames` of its regions with their boxes, its `lines` as they are drawn, and its
+        `edges`, each with the states that it leaves and enters, the triggers that fire it, what they emit, the whole way that it
+        takes, and its label.
     """
     layout = lay_out(graph)
-    boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
-    boxes += [segment for line in layout.lines for segment in line.segments]
     up = TOP - MARGIN  # the page writes the title itself
     return {
         "name": graph.name,
-        "width": ceil(max(box.right for box in boxes) + MARGIN),
-        "height": ceil(max(box.bottom for box in boxes) + MARGIN - up),
+        "width": ceil(layout.right + MARGIN),
+        "height": ceil(layout.bottom + MARGIN - up),
         "up": up,
         "states": [_state(graph, state) for state in layout.states],
+        "frames": [{"name": name, "box": _box(box)} for name, box in layout.frames.items()],
         "lines": [_line(line) for line in layout.lines],
-        "edges": list(_edges(layout)),
+        "edges": list(_edges(graph, layout)),
     }
 
 
 def _state(graph: Graph, state: PlacedState) -> Mapping[str, object]:
     leaving = {
-        trigger for edge in graph.edges if edge.source == state.node.name for one in edge.labels for trigger in one.triggers
+        trigger
+        for edge in graph.edges
+        if any(source == state.node.name for source, _ in graph.ends(edge))
+        for one in edge.labels
+        for trigger in one.triggers
     }
     final = state.node.role.value in {"final", "dropped"}
     return {
@@ -64,20 +68,25 @@ def _state(graph: Graph, state: PlacedState) -> Mapping[str, object]:
         "look": ending(graph, state) if final else state.node.role.value,
         # A hosted call: its tool can be started, or runs.
         "tool": "running" if "succeed" in leaving else "waiting" if "run" in leaving else "",
-        "box": [_short(value) for value in (state.box.x, state.box.y, state.box.width, state.box.height)],
+        "box": _box(state.box),
     }
+
+
+def _box(box: Box) -> list[float]:
+    return [_short(value) for value in (box.x, box.y, box.width, box.height)]
 
 
 def _line(line: PlacedLine) -> Mapping[str, object]:
     return {"path": rounded(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.rail}
 
 
-def _edges(layout: Layout) -> Iterator[Mapping[str, object]]:
+def _edges(graph: Graph, layout: Layout) -> Iterator[Mapping[str, object]]:
     labels = {label.edge: label for label in layout.labels}
     for edge, points in layout.routes.items():
         yield {
             "source": edge.source,
             "dest": edge.dest,
+            "ends": graph.ends(edge),
             "style": edge.style.value,
             "triggers": [{"name": name, "events": label.events} for label in edge.labels for name in label.triggers],
             "path": rounded(points),

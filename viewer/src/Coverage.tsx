@@ -18,23 +18,22 @@ export function CoverageView({ page }: { page: Page }) {
   const [help, setHelp] = useState(false);
   const counts = useMemo(() => new Map(cover?.edges.map((one) => [key(one.machine, one.source, one.trigger, one.dest), one])), [cover]);
   const machines = Object.values(page.machines).filter((machine) => machine.states.some((state) => state.look !== "normal" && state.look !== "initial"));
-  const of = (machine: string, source: string, trigger: string, dest: string): [number, number] => {
-    const known = counts.get(key(machine, source, trigger, dest));
-    return [known?.count ?? 0, known?.perhaps ?? 0];
-  };
+  const all = (machine: string, edge: Edge, trigger: string) => edge.ends.map(([source, dest]) => counts.get(key(machine, source, trigger, dest)));
+  const of = (machine: string, edge: Edge, trigger: string): [number, number] =>
+    all(machine, edge, trigger).reduce<[number, number]>(([count, perhaps], one) => [count + (one?.count ?? 0), perhaps + (one?.perhaps ?? 0)], [0, 0]);
   const share = (machine: string): [number, number] => {
-    const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.map((trigger) => of(machine, one.source, trigger.name, one.dest)[0]));
-    return [edges.filter(Boolean).length, edges.length];
+    const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.flatMap((trigger) => all(machine, one, trigger.name)));
+    return [edges.filter((one) => one?.count).length, edges.length];
   };
   const picture = page.machines[name] ?? machines[0];
-  const [fired, all] = machines.map((machine) => share(machine.name)).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
-  const files = edge ? [...new Set(edge.triggers.flatMap((trigger) => counts.get(key(name, edge.source, trigger.name, edge.dest))?.files ?? []))] : [];
+  const [fired, total] = machines.map((machine) => share(machine.name)).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
+  const files = edge ? [...new Set(edge.triggers.flatMap((trigger) => all(name, edge, trigger.name).flatMap((one) => one?.files ?? [])))] : [];
   return (
     <>
       <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="coverage of the lifecycles" turn={turn} help={() => setHelp(true)}>
         {cover && (
           <span class="pill good">
-            {fired} of {all} edges
+            {fired} of {total} edges
           </span>
         )}
       </Header>
@@ -69,7 +68,7 @@ export function CoverageView({ page }: { page: Page }) {
           </div>
           {picture && (
             <div class="picture" role="group" aria-label={`Picture of ${picture.name}`}>
-              <Machine picture={picture} prefix="c" counts={{ of: (source, trigger, dest) => of(picture.name, source, trigger, dest), chosen: edge, choose: pick }} />
+              <Machine picture={picture} prefix="c" counts={{ of: (one, trigger) => of(picture.name, one, trigger), chosen: edge, choose: pick }} />
             </div>
           )}
         </section>
@@ -78,7 +77,7 @@ export function CoverageView({ page }: { page: Page }) {
             <div class="panel" tabIndex={0} role="group" aria-label="The selected edge">
               <div class="caption">
                 {edge.triggers.map((trigger) => {
-                  const [times, perhaps] = of(name, edge.source, trigger.name, edge.dest);
+                  const [times, perhaps] = of(name, edge, trigger.name);
                   const said = [times ? `fired ${plural(times, "time")}` : "", perhaps ? `may have fired ${plural(perhaps, "time")}: another edge emits the same events` : ""];
                   return (
                     <p key={trigger.name} class="deed">

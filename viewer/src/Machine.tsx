@@ -7,7 +7,9 @@ import { short } from "./format";
 
 export const key = (source: string, trigger: string, dest: string): string => `${source} ${trigger} ${dest}`;
 
-const keysOf = (edge: Edge): string[] => edge.triggers.map((trigger) => key(edge.source, trigger.name, edge.dest));
+const keysOn = (edge: Edge, trigger: string): string[] => edge.ends.map(([source, dest]) => key(source, trigger, dest));
+
+const keysOf = (edge: Edge): string[] => edge.triggers.flatMap((trigger) => keysOn(edge, trigger.name));
 
 /** The edges that a step fired, those without events included. */
 export function firedKeys(step: Step | undefined): Set<string> {
@@ -21,7 +23,7 @@ export function firedKeys(step: Step | undefined): Set<string> {
 
 export interface Counts {
   /** How often it certainly fired, and how often it may have. */
-  of(source: string, trigger: string, dest: string): [number, number];
+  of(edge: Edge, trigger: string): [number, number];
   chosen: Edge | null;
   choose(edge: Edge): void;
 }
@@ -47,7 +49,7 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
   const looks = (edge: Edge): string => {
     const keys = keysOf(edge);
     if (counts) {
-      const all = edge.triggers.map((trigger) => counts.of(edge.source, trigger.name, edge.dest));
+      const all = edge.triggers.map((trigger) => counts.of(edge, trigger.name));
       const look = all.some(([times]) => times) ? "path" : all.some(([, perhaps]) => perhaps) ? "doubt" : "never";
       return `${look}${counts.chosen === edge ? " fired" : ""}`;
     }
@@ -71,6 +73,14 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
           </marker>
         ))}
       </defs>
+      {picture.frames.map(({ name: of, box: [x, y, width, height] }) => (
+        <g key={of} class="frame">
+          <rect x={x} y={y} width={width} height={height} rx="10" />
+          <text x={x + 10} y={y + 16}>
+            {of}
+          </text>
+        </g>
+      ))}
       {picture.lines.map((line) => (
         <path key={line.path} class="halo" d={line.path} />
       ))}
@@ -119,9 +129,9 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
             {counts && <Ground edge={edge} />}
             {edge.text.map(([left, top, end, what, text]) => {
               if (what === "trigger") owners = text.split(/,\s*/).filter(Boolean);
-              const is = (keys: Set<string> | undefined): boolean => owners.some((one) => keys?.has(key(edge.source, one, edge.dest)));
+              const is = (keys: Set<string> | undefined): boolean => owners.some((one) => keysOn(edge, one).some((each) => keys?.has(each)));
               if (counts && what === "trigger") {
-                const times = owners.map((one) => counts.of(edge.source, one, edge.dest));
+                const times = owners.map((one) => counts.of(edge, one));
                 const aside = end === "start" ? left + text.length * 7.4 + 8 : left - text.length * 7.4 - 8;
                 return (
                   <Fragment key={`${top}`}>

@@ -8,8 +8,11 @@ export interface State {
 }
 
 export interface Edge {
+  /** A state, or a region whose states have the edge. */
   source: string;
   dest: string;
+  /** The source and dest in every state that has the edge. */
+  ends: [string, string][];
   style: string;
   triggers: { name: string; events: string[] }[];
   path: string;
@@ -22,6 +25,7 @@ export interface Picture {
   height: number;
   up: number;
   states: State[];
+  frames: { name: string; box: [number, number, number, number] }[];
   lines: { path: string; style: string; arrow: boolean; rail: boolean }[];
   edges: Edge[];
 }

@@ -22,8 +22,9 @@ def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hos
 
 def test_the_framing_is_drawn_row_by_row() -> None:
     drawn = {
-        (edge.source, trigger, edge.dest, label.events)
+        (source, trigger, dest, label.events)
         for edge in GRAPHS["harmony"].edges
+        for source, dest in GRAPHS["harmony"].ends(edge)
         for label in edge.labels
         for trigger in label.triggers
     }

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Role, Style, draw, graph_of, key_of
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Region, Role, Style, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
 from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 
@@ -27,6 +27,7 @@ __all__ = [
     "Graph",
     "Label",
     "Node",
+    "Region",
     "Role",
     "Style",
     "draw",

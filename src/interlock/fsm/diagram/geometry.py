@@ -123,12 +123,31 @@ class Layout:
     states: tuple[PlacedState, ...]
     lines: tuple[PlacedLine, ...]
     labels: tuple[PlacedLabel, ...]
+    frames: Mapping[str, Box] = field(factory=dict[str, Box])
+    """The frames of the regions, by name."""
     routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
     """The full path of each edge between its states, including the part that it shares with other edges."""
 
+    @property
+    def right(self) -> float:
+        """The x of its right side."""
+        return max(box.right for box in self._boxes)
+
+    @property
+    def bottom(self) -> float:
+        """The y of its lower side."""
+        return max(box.bottom for box in self._boxes)
+
+    @property
+    def _boxes(self) -> Iterator[Box]:
+        yield from (state.box for state in self.states)
+        yield from (label.box for label in self.labels)
+        yield from self.frames.values()
+        yield from (segment for line in self.lines for segment in line.segments)
+
 
 def untidiness(layout: Layout) -> float:
-    """Return a cost: overlapping lines count most, then crossings, then length."""
+    """Return a cost: overlapping lines count most, then crossings, then the height of frames, then length."""
     # Sorted plain tuples, because a picture compares hundreds of layouts, pair by pair of segments.
     levels: list[_Segment] = []
     uprights: list[_Segment] = []
@@ -141,7 +160,8 @@ def untidiness(layout: Layout) -> float:
             else:
                 uprights.append((x, min(y, end_y), max(y, end_y), owner))
             length += abs(y - end_y)
-    return 100 * _overlaps(levels) + _crossings(levels, uprights) + length / 10_000
+    height = sum(box.height for box in layout.frames.values())
+    return 100 * _overlaps(levels) + _crossings(levels, uprights) + height / 200 + length / 10_000
 
 
 _Segment: TypeAlias = tuple[float, float, float, object]

@@ -1,20 +1,21 @@
-"""The graph of a table: its states, lines and labels, without how they are drawn.
+"""The graph of a table: its states, regions, lines and labels, without how they are drawn.
 
-Rows are merged where their lines would overlap: between two states there is one line for each style, and triggers with the
-same effects share a label.
+Rows are merged where their lines would overlap: there is one line from a state to another, triggers with the same effects share
+a label, and what all states of a region do alike is one line of the region.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from interlock.fsm.table import Table
 
@@ -45,7 +46,8 @@ class Style(Enum):
 STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
 """The style of a trigger's line; other triggers have normal lines."""
 
-_NO_KEY: Final[Mapping[str, str]] = MappingProxyType({})
+NO_KEY: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_REGIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 """An edge of a table: source, trigger, destination and effects."""
@@ -60,6 +62,14 @@ class Node:
 
 
 @frozen
+class Region:
+    """A frame around states that share lines."""
+
+    name: str
+    states: tuple[str, ...]
+
+
+@frozen
 class Label:
     """One or more triggers that have the same effects."""
 
@@ -70,12 +80,17 @@ class Label:
 
 @frozen(cache_hash=True)  # a key of the layout's mappings
 class DrawnEdge:
-    """A line between two states, or from a state to itself, with one or more labels."""
+    """A line between two states, or from a state to itself, with one or more labels; its source may be a region."""
 
     source: str
     dest: str
-    style: Style
     labels: tuple[Label, ...]
+
+    @property
+    def style(self) -> Style:
+        """Normal if one of its triggers is, or else a failure if one of them is."""
+        styles = {STYLES.get(trigger, Style.NORMAL) for label in self.labels for trigger in label.triggers}
+        return next(style for style in (Style.NORMAL, Style.FAIL, Style.CUT) if style in styles)
 
 
 @frozen
@@ -86,9 +101,25 @@ class Graph:
     nodes: tuple[Node, ...]
     edges: tuple[DrawnEdge, ...]
     way: tuple[str, ...]
-    """The names of the states on the main path, which a picture draws as a straight line."""
+    """The names of the states on the main path."""
     key: tuple[tuple[str, str], ...] = ()
     """The name and meaning of each effect that needs an explanation."""
+    triggers: tuple[tuple[str, str], ...] = ()
+    """The name and meaning of each trigger that needs an explanation."""
+    regions: tuple[Region, ...] = ()
+    column: tuple[str, ...] = ()
+    """The names of the states that a picture draws below each other, if these are not the ones on the main path."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of states, and the number of edges of the table."""
+        edges = sum(len(self.ends(edge)) * len(label.triggers) for edge in self.edges for label in edge.labels)
+        return len(self.nodes), edges
+
+    def ends(self, edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
+        """Return the states that a line leaves and enters: one pair, or one for each state of a region."""
+        states = next((region.states for region in self.regions if region.name == edge.source), (edge.source,))
+        return tuple((state, state if edge.dest == edge.source else edge.dest) for state in states)
 
     def short(self, event: str) -> str:
         """Return an event name without `response.` and `output_item.`; a leading dot replaces the lifecycle's name."""
@@ -118,14 +149,26 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
         yield line
 
 
-def draw(table: Table[T, E], *, way: Sequence[str] = (), key: Mapping[str, str] = _NO_KEY) -> Graph:
-    """Return the graph of a table, labelled with `str` of its triggers and effects; the arguments are as in `graph_of`."""
+def draw(
+    table: Table[T, E],
+    *,
+    way: Sequence[str] = (),
+    column: Sequence[str] = (),
+    key: Mapping[str, str] = NO_KEY,
+    triggers: Mapping[str, str] = NO_KEY,
+) -> Graph:
+    """Return the graph of a table, labelled with `str` of its triggers and effects.
+
+    The arguments are as in `graph_of`, and `column` has the states below each other, if these are not the main path.
+    """
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
         for state in table.states.values()
         for trigger, (dest, effects) in state.rows.items()
     ]
-    return graph_of(table.name, table.initial, rows, table.final, way=way, key=key)
+    regions = table.regions
+    graph = graph_of(table.name, table.initial, rows, table.final, way=way, key=key, triggers=triggers, regions=regions)
+    return evolve(graph, column=tuple(column))
 
 
 def graph_of(
@@ -135,7 +178,9 @@ def graph_of(
     final: Collection[str] = (),
     *,
     way: Sequence[str] = (),
-    key: Mapping[str, str] = _NO_KEY,
+    key: Mapping[str, str] = NO_KEY,
+    triggers: Mapping[str, str] = NO_KEY,
+    regions: Mapping[str, Sequence[str]] = _NO_REGIONS,
 ) -> Graph:
     """Return the graph of rows.
 
@@ -147,16 +192,36 @@ def graph_of(
         way: The states of the main path; by default the shortest path of normal lines to a final state, or all states that are
             not final if there is no such path.
         key: The meaning of each effect that needs an explanation.
+        triggers: The meaning of each trigger that needs an explanation.
+        regions: The states of each region, by its name.
     """
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
     visible = _reached_with_effects(table)
     nodes = tuple(Node(state, _role(state, initial, final, visible)) for state in states)
-    edges = tuple(_merge(table))
-    return Graph(name, nodes, edges, tuple(way) or _good_way(nodes, edges), tuple(key.items()))
+    main = tuple(way) or _good_way(nodes, _merge(table))
+    for region, members in regions.items():
+        table = _shared(table, region, members)
+    frames = tuple(Region(region, tuple(members)) for region, members in regions.items())
+    return Graph(name, nodes, tuple(_merge(table)), main, tuple(key.items()), tuple(triggers.items()), frames)
 
 
-def _good_way(nodes: Sequence[Node], edges: Sequence[DrawnEdge]) -> tuple[str, ...]:
+def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
+    """Replace the rows that all members of a region have by one of the region, in which they lead back to it if all are loops."""
+
+    def variants(row: Row) -> tuple[Row, ...]:
+        source, trigger, dest, events = row
+        if source not in members:
+            return ()
+        return ((region, trigger, dest, events), *([(region, trigger, region, events)] if source == dest else []))
+
+    table = list(rows)
+    counts = Counter(variant for row in table for variant in variants(row))
+    common = {variant for variant, count in counts.items() if count == len(members)}
+    return list(dict.fromkeys(next((one for one in variants(row) if one in common), row) for row in table))
+
+
+def _good_way(nodes: Sequence[Node], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
     """Return the shortest path to the first final state that a normal line enters."""
     normal = [edge for edge in edges if edge.style is Style.NORMAL]
     entered = {edge.dest for edge in normal}
@@ -186,23 +251,22 @@ def _role(state: str, initial: str, final: Collection[str], visible: Collection[
     return Role.FINAL if state in visible else Role.DROPPED
 
 
-def _merge(rows: Iterable[Row]) -> Iterable[DrawnEdge]:
-    lines: dict[tuple[str, str, Style], dict[tuple[str, ...], list[str]]] = {}
+def _merge(rows: Iterable[Row]) -> Iterator[DrawnEdge]:
+    lines: dict[tuple[str, str], dict[tuple[str, ...], list[str]]] = {}
     for source, trigger, dest, events in rows:
-        line = lines.setdefault((source, dest, STYLES.get(trigger, Style.NORMAL)), {})
-        line.setdefault(events, []).append(trigger)
-    for (source, dest, style), labels in lines.items():
-        yield DrawnEdge(source, dest, style, tuple(Label(tuple(triggers), events) for events, triggers in labels.items()))
+        lines.setdefault((source, dest), {}).setdefault(events, []).append(trigger)
+    for (source, dest), labels in lines.items():
+        yield DrawnEdge(source, dest, tuple(Label(tuple(triggers), events) for events, triggers in labels.items()))
 
 
-def key_of(effects: type[StrEnum]) -> dict[str, str]:
+def key_of(members: type[StrEnum]) -> dict[str, str]:
     """Return the meaning of each member of an enum, by its value: the first sentence of the member's docstring, if it has one."""
-    (declared,) = ast.parse(inspect.getsource(effects)).body
+    (declared,) = ast.parse(inspect.getsource(members)).body
     key: dict[str, str] = {}
     for statement, following in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
         match statement, following:
             case ast.Assign([ast.Name(name)]), ast.Expr(ast.Constant(str(docstring))):
-                key[effects[name].value] = " ".join(docstring.split()).partition(". ")[0].removesuffix(".")
+                key[members[name].value] = " ".join(docstring.split()).partition(". ")[0].removesuffix(".")
             case _:
                 pass
     return key

@@ -1,12 +1,13 @@
 """The layout of a picture: from a plan to coordinates.
 
 Labels never overlap each other or a line: the label of a lane has its own strip beside the state, the label of a rail has the gap
-between two states, and tracks run outside of both. The order of lanes and tracks is then chosen so that few lines cross.
+between two states, and tracks run outside of both. A frame is as wide as its column with the labels, and its own lanes leave it
+where no other line crosses. The order of lanes and tracks is then chosen so that few lines cross.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import define, field
@@ -26,9 +27,9 @@ from interlock.fsm.diagram.geometry import (
     untidiness,
 )
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Role
-from interlock.fsm.diagram.plan import Place, Plan, Side, Slot, Track, plan_of, reordered
+from interlock.fsm.diagram.plan import Frame, Place, Plan, Side, Slot, Track, plan_of, reordered
 
-TOP: Final = 64  # room for the title
+TOP: Final = 58  # room for the title
 MARGIN: Final = 24
 _STATE_HEIGHT: Final = 36
 _STATE_PADDING: Final = 18  # at both sides of a state's name
@@ -39,8 +40,13 @@ _INDENT: Final = 14  # between a state and its labels
 _RUN: Final = 26  # the least length of a line into a state, with its arrow
 _LOOP: Final = 22  # how far a loop reaches out
 _ABOVE: Final = 4  # between a label and the line below it
+_TITLE: Final = 22  # of a frame, for its name
+_PAD: Final = 14  # between a frame and what is in it
+_CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and a line that crosses the frame below
 _JOIN: Final = 8  # how far a line overlaps the one that it joins
 _WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
+
+_NARROW: Final = 24  # characters per line of a label of a frame
 
 
 def lay_out(graph: Graph) -> Layout:
@@ -62,9 +68,11 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, Text]:
+    regions = {region.name for region in graph.regions}
+
     def sized(edge: DrawnEdge) -> Iterator[tuple[str, int]]:
         for label in edge.labels:
-            triggers, events = graph.lines(label, _WRAP[both_sides])
+            triggers, events = graph.lines(label, _NARROW if edge.source in regions else _WRAP[both_sides])
             yield from ((line, TRIGGER_SIZE) for line in triggers)
             yield from ((line, EVENT_SIZE) for line in events)
 
@@ -75,12 +83,14 @@ def _place(plan: Plan, texts: Mapping[DrawnEdge, Text]) -> Layout:
     placing = _Placing(plan, texts)
     placing.stand()
     placing.stand_aside()
+    placing.loop()
     for track in (*plan.tracks[Side.LEFT], *plan.tracks[Side.RIGHT]):
         placing.run(track)
     return Layout(
         tuple(PlacedState(node, placing.boxes[node.name]) for node in (*plan.main, *plan.aside)),
         tuple(placing.lines),
         tuple(placing.labels),
+        placing.frames,
         placing.routes,
     )
 
@@ -101,43 +111,60 @@ class _Placing:
     lines: list[PlacedLine] = field(factory=list[PlacedLine])
     labels: list[PlacedLabel] = field(factory=list[PlacedLabel])
     routes: dict[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
+    frames: dict[str, Box] = field(factory=dict[str, Box])
 
     def __attrs_post_init__(self) -> None:
         """Place the main column to the right of its left tracks and labels."""
-        tracks = self.plan.tracks[Side.LEFT]
-        self.left = MARGIN + (len(tracks) * _PITCH + self._reach(Side.LEFT) if tracks else 0)
+        tracks = len(self.plan.tracks[Side.LEFT])
+        framed = any(frame.main for frame in self.plan.frames)
+        self.left = MARGIN + (tracks * _PITCH + self._reach(Side.LEFT) if tracks or framed else 0)
         self.right = self.left + _width(self.plan.main)
 
     def stand(self) -> None:
-        """Place the states of the main column, each as high as its lines need."""
+        """Place the states of the main column, each as high as its lines need, and the frames around them."""
+        first = {frame.main[0]: frame for frame in self.plan.frames if frame.main}
+        last = {frame.main[-1]: frame for frame in self.plan.frames if frame.main}
         y: float = TOP
-        for node in self.plan.main:
+        below = [node.name for node in self.plan.main[1:]]
+        for node, following in zip(self.plan.main, [*below, ""], strict=True):
+            if node.name in first:
+                y += _TITLE
+                top = y
             rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
             height = max(_STATE_HEIGHT, *(sum(map(self._strip, row)) + _ABOVE for row in rows))
             box = self.boxes[node.name] = Box(self.left, y, self.right - self.left, height)
-            for side, row in zip(Side, rows, strict=True):
-                self._touch(row, box, side)
-            y = box.bottom + self._descend(node, box)
+            for row in rows:
+                self._touch(row, box)
+            y = box.bottom
+            if node.name in last:
+                y = self._close(last[node.name], top, y)
+            y = self._descend(node, box, y, _TITLE if following in first else 0)
 
-    def _touch(self, row: Sequence[Slot], box: Box, side: Side) -> None:
-        """Place the slots of a state's side, and draw its loops."""
+    def _touch(self, row: Sequence[Slot], box: Box) -> None:
+        """Place the slots of a state's side around its middle."""
         y = box.middle[1] - sum(map(self._strip, row)) / 2
         for slot in row:
-            strip = self._strip(slot)
-            if isinstance(slot, Track):
-                self.heights[slot] = y + strip / 2
-            elif slot.source == slot.dest:
-                self._loop(slot, box, side, y + strip / 2)
-            else:
-                self.heights[slot] = y + strip - _ABOVE
-            y += strip
+            y = self._put(slot, y)
+
+    def _put(self, slot: Slot, y: float) -> float:
+        """Place a slot below y, and return the y of its end."""
+        end = y + self._strip(slot)
+        self.heights[slot] = (y + end) / 2 if isinstance(slot, Track) or slot.source == slot.dest else end - _ABOVE
+        return end
 
     def _strip(self, slot: Slot) -> float:
         """Return the height that a slot takes of its state's side."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height
-        return max(height, _LOOP) + 2 * _ABOVE if slot.source == slot.dest else height + 3 * _ABOVE
+        return max(height, _LOOP) + 2 * _ABOVE if slot.source == slot.dest else height + 2.5 * _ABOVE
+
+    def loop(self) -> None:
+        """Draw the lines that return to their states and frames."""
+        for (name, side), row in self.plan.slots.items():
+            for slot in row:
+                if isinstance(slot, DrawnEdge) and slot.source == slot.dest:
+                    self._loop(slot, self.frames.get(name) or self.boxes[name], side, self.heights[slot])
 
     def _loop(self, edge: DrawnEdge, box: Box, side: Side, y: float) -> None:
         half, out = _LOOP / 3, side.value
@@ -154,37 +181,93 @@ class _Placing:
         box = Box(x - text.width if leftward else x, y, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
-    def _descend(self, node: Node, box: Box) -> float:
-        """Draw the rail that leaves a state, if any, and return the gap to the next state."""
+    def _descend(self, node: Node, box: Box, y: float, title: float) -> float:
+        """Draw the rail that leaves a state, if any, with its label below y, and return the end of the gap to the next state."""
         edge = self.plan.rails.get(node.name)
         if edge is None:
-            return 2 * _APART
+            return y + 2 * _APART
         text = self.texts[edge]
-        gap = text.height + 2 * _RAIL
+        end = y + text.height + 2 * _RAIL
         x = box.middle[0]
-        self.routes[edge] = ((x, box.bottom), (x, box.bottom + gap))
+        self.routes[edge] = ((x, box.bottom), (x, end + title))
         self.lines.append(PlacedLine(edge.style, self.routes[edge], edge, rail=True))
-        label = Box(x + _INDENT, box.bottom + _RAIL - _ABOVE / 2, text.width, text.height)
+        label = Box(x + _INDENT, y + _RAIL - _ABOVE / 2, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, label))
-        return gap
+        return end
+
+    def _close(self, frame: Frame, top: float, bottom: float) -> float:
+        """Place the frame around states between two heights, with its slots, and return its lower side."""
+        if frame.main and frame.aside:
+            bottom = max(bottom, top + sum(map(self._height, frame.aside)) + _APART * (len(frame.aside) - 1))
+        sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in Side]
+        bottom = max(bottom, *(self._fit(row, frame, side, top, bottom) for side, row in sides)) + _PAD
+        left, right = self.left - self._inside(Side.LEFT), self.right + self._inside(Side.RIGHT)
+        if frame.aside:
+            right = self.aside + _width(self.plan.aside) + _PAD
+            left = left if frame.main else self.aside - self._inside_aside()
+        self.frames[frame.name] = Box(left, top - _TITLE, right - left, bottom - top + _TITLE)
+        return bottom
+
+    def _fit(self, row: Sequence[Slot], frame: Frame, side: Side, top: float, bottom: float) -> float:
+        """Place the slots of a frame between the lines that cross its side, as low as possible, and return their end."""
+        states = frame.main or frame.aside
+        lines = [self.heights[slot] for name in states for slot in self.plan.slots.get((name, side), ()) if slot in self.heights]
+        start = bottom
+        y = bottom + 1
+        while y > bottom and start > top:
+            start -= _ABOVE
+            y = start
+            for slot in row:
+                strip = self._strip(slot)
+                while crossing := [line for line in lines if y - _ABOVE < line < y + strip + _CLEAR]:
+                    y = max(crossing) + _ABOVE
+                y = self._put(slot, y)
+        return y
+
+    @property
+    def aside(self) -> float:
+        """The left side of the right column."""
+        reach = self._inside_aside() + self._outside(frame for frame in self.plan.frames if not frame.main)
+        return self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + max(_RUN, reach)
 
     def stand_aside(self) -> None:
         """Place the states of the right column, each as near as possible to the states that it is connected with."""
-        targets = sorted((self._target(node.name), node.name) for node in self.plan.aside)
-        heights = [self._height(name) for _, name in targets]
-        middles = _spread([(at, height) for (at, _), height in zip(targets, heights, strict=True)])
-        x = self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + max(_RUN, self._reach_aside())
-        for (_, name), height, middle in zip(targets, heights, middles, strict=True):
-            box = self.boxes[name] = Box(x, middle - height / 2, _width(self.plan.aside), height)
-            self._touch(self.plan.slots[name, Side.LEFT], box, Side.LEFT)
-            straight = self._straight(name)
-            if all(box.y + _ABOVE < y < box.bottom - _ABOVE for y in straight.values()):
-                self.heights.update(straight)
+        around = [frame for frame in self.plan.frames if frame.aside]
+        framed = {name for frame in around for name in frame.aside}
+        alone = [Frame("", (), (node.name,)) for node in self.plan.aside if node.name not in framed]
+        targets = sorted((self._target(frame), frame.aside, frame) for frame in [*alone, *around] if not frame.main)
+        stacks = [(target, self._stack(frame, 0)) for target, _, frame in targets]
+        floor: float = TOP
+        for frame in around:
+            if frame.main:
+                box = self.frames[frame.name]
+                height = sum(map(self._height, frame.aside)) + _APART * (len(frame.aside) - 1)
+                self._stack(frame, (box.y + _TITLE + box.bottom - _PAD - height) / 2)
+                floor = box.bottom + _APART
+        for (_, _, frame), (_, height), middle in zip(targets, stacks, _spread(stacks, floor), strict=True):
+            self._stack(frame, middle - height / 2)
 
-    def _target(self, name: str) -> float:
-        """Return the average y of the lines that connect a state with the main column."""
+    def _stack(self, frame: Frame, top: float) -> float:
+        """Place the states of a frame in the right column, and the frame itself if it is there, and return its height."""
+        framed = bool(frame.name) and not frame.main
+        y = top + _TITLE if framed else top
+        start = y
+        heights = [self._height(name) for name in frame.aside]
+        lanes = self.plan.slots.get((frame.name, Side.LEFT), ())
+        more = max(0, sum(map(self._strip, lanes)) - sum(heights)) / len(heights) if framed else 0
+        for name, height in zip(frame.aside, heights, strict=True):
+            box = self.boxes[name] = Box(self.aside, y, _width(self.plan.aside), height + more)
+            self._touch(self.plan.slots[name, Side.LEFT], box)
+            straight = self._straight(name)
+            if all(box.y + _ABOVE < at < box.bottom - _ABOVE for at in straight.values()):
+                self.heights.update(straight)
+            y = box.bottom + _APART
+        return (self._close(frame, start, y - _APART) if framed else y - _APART) - top
+
+    def _target(self, frame: Frame) -> float:
+        """Return the average y of the lines that connect a frame or state with the main column."""
         near: list[float] = []
-        for slot in self.plan.slots[name, Side.LEFT]:
+        for slot in [slot for name in (*frame.aside, frame.name) for slot in self.plan.slots.get((name, Side.LEFT), ())]:
             ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[Side.RIGHT] if slot in t.lanes]
             near += [self.heights[end] for end in ends if end in self.heights]
         top, bottom = self.boxes[self.plan.main[0].name].y, self.boxes[self.plan.main[-1].name].bottom
@@ -199,9 +282,10 @@ class _Placing:
     def _straight(self, name: str) -> dict[Slot, float]:
         """Return the y at which each slot of a state arrives straight, or nothing unless each is one lane of the main column."""
         straight = dict[Slot, float]()
+        framed = any(name in frame.aside for frame in self.plan.frames)
         for slot in self.plan.slots[name, Side.LEFT]:
             lanes = slot.lanes if isinstance(slot, Track) else ()
-            if len(lanes) != 1 or lanes[0].source not in self._main:
+            if framed or len(lanes) != 1 or lanes[0].source not in self._main:
                 return {}
             straight[slot] = self.heights[lanes[0]]
         return straight
@@ -232,11 +316,19 @@ class _Placing:
 
     @property
     def _main(self) -> set[str]:
+        """The states of the main column."""
         return {node.name for node in self.plan.main}
 
     def _start(self, name: str, side: Side) -> float:
-        """Return the x at which lanes leave a state and tracks arrive."""
+        """Return the x at which lanes leave a state or frame, and at which tracks arrive."""
+        if frame := self.frames.get(name):
+            return frame.right if side is Side.RIGHT and name in self._rightward else frame.x
         return self._edge(side) if name in self._main else self.boxes[name].x
+
+    @property
+    def _rightward(self) -> set[str]:
+        """The frames around states of the main column only."""
+        return {frame.name for frame in self.plan.frames if not frame.aside}
 
     def _edge(self, side: Side) -> float:
         return self.right if side is Side.RIGHT else self.left
@@ -246,16 +338,29 @@ class _Placing:
         return self._edge(side) + side.value * (self._reach(side) + number * _PITCH)
 
     def _reach(self, side: Side) -> float:
-        """Return how far the labels reach from a side of the main column."""
+        """Return how far labels and frames reach from a side of the main column."""
+        frames = [frame for frame in self.plan.frames if frame.main and not (frame.aside and side is Side.RIGHT)]
+        return self._inside(side) + self._outside(frames, side)
+
+    def _inside(self, side: Side) -> float:
+        """Return how far the labels of states, and the names of frames before the rail, reach from a side of the main column."""
         widths = self._widths([(node.name, side) for node in self.plan.main])
+        half = _width(self.plan.main) / 2
         if side is Side.RIGHT:
-            half = (self.right - self.left) / 2
             widths += [_INDENT + self.texts[edge].width - half for edge in self.plan.rails.values()]
+        else:
+            names = [frame.name for frame in self.plan.frames if frame.main]
+            widths += [len(name) * TRIGGER_SIZE * CHARACTER + _INDENT - half for name in names]
         return max(widths, default=0) + _INDENT
 
-    def _reach_aside(self) -> float:
-        """Return how far the labels reach to the left of the right column."""
+    def _inside_aside(self) -> float:
+        """Return how far the labels of states reach to the left of the right column."""
         return max(self._widths([(node.name, Side.LEFT) for node in self.plan.aside]), default=0) + _INDENT
+
+    def _outside(self, frames: Iterable[Frame], side: Side = Side.LEFT) -> float:
+        """Return how far the labels of frames reach from their side."""
+        names = [frame.name for frame in frames]
+        return max(self._widths([(name, side) for name in names]), default=0) + _INDENT if names else 0
 
     def _widths(self, places: Sequence[Place]) -> list[float]:
         edges = [slot for place in places for slot in self.plan.slots.get(place, ()) if isinstance(slot, DrawnEdge)]
@@ -266,16 +371,16 @@ def _width(nodes: Sequence[Node]) -> float:
     return max((len(node.name) for node in nodes), default=0) * STATE_SIZE * CHARACTER + 2 * _STATE_PADDING
 
 
-def _spread(targets: Sequence[tuple[float, float]]) -> Iterator[float]:
+def _spread(targets: Sequence[tuple[float, float]], floor: float = TOP) -> Iterator[float]:
     """Yield the centres of boxes that keep their distance and are near their targets: pairs of ascending centre and height."""
     blocks: list[list[tuple[float, float]]] = []
     for box in targets:
         blocks.append([box])
-        while len(blocks) > 1 and _top(blocks[-2]) + _length(blocks[-2]) > _top(blocks[-1]):
+        while len(blocks) > 1 and _top(blocks[-2], floor) + _length(blocks[-2]) > _top(blocks[-1], floor):
             last = blocks.pop()
             blocks[-1] += last
     for block in blocks:
-        y = _top(block)
+        y = _top(block, floor)
         for _, height in block:
             yield y + height / 2
             y += height + _APART
@@ -285,11 +390,11 @@ def _length(block: Sequence[tuple[float, float]]) -> float:
     return sum(height + _APART for _, height in block)
 
 
-def _top(block: Sequence[tuple[float, float]]) -> float:
+def _top(block: Sequence[tuple[float, float]], floor: float) -> float:
     """Return the top at which the boxes of a block are, on average, at their targets."""
     tops: list[float] = []
     above: float = 0
     for centre, height in block:
         tops.append(centre - height / 2 - above)
         above += height + _APART
-    return max(TOP, sum(tops) / len(tops))
+    return max(floor, sum(tops) / len(tops))

@@ -19,29 +19,28 @@ from interlock.fsm.diagram.geometry import (
     STATE_SIZE,
     TRIGGER_SIZE,
     Box,
-    Layout,
     PlacedLabel,
     PlacedLine,
     PlacedState,
     Point,
 )
-from interlock.fsm.diagram.graph import Graph, Role, Style
+from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
 
 _ROUND: Final = 8  # the radius of a corner
-_LEGEND: Final = 44  # from the middle of the legend's first line to its end
-_SAMPLE_WIDTH: Final = 110  # of a sample in the legend and its name
+_LEGEND: Final = 60  # the middle of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
-_BESIDE: Final = 60  # the middle of the first line of a legend beside the machine
-_KEY_LINE: Final = 16  # the height of a line of the key
-_LEAST_WIDTH: Final = 500  # so that the legend fits
-_KEY_WIDTH: Final = 38  # of a line of the key, in characters
+_KEY_LINE: Final = 13  # the height of a line of the key
+_SAMPLE_WIDTH: Final = 220  # with its name
+_KEY_WIDTHS: Final = (35, 48)  # of a line of the key, in characters; the second if the key is too long otherwise
+_LONGEST: Final = 870
 _SINK: Final = 0.35  # from the middle of a line of text to its baseline, as a share of the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
 _NAMES: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
 
 _TRIGGERS: Final = (
+    ("cut", "Something outside ends it: the token limit, a cancellation, the end of the response"),
     ("pad", "White space, which waits for other text"),
     ("split", "Text with log probabilities where the open part has none, or the reverse"),
     ("refuse", "Text of a refusal"),
@@ -57,6 +56,8 @@ _SHEET: Final = f"""
     .note {{ font-size: 10px; fill: #656d76 }}
     .state {{ fill: #f6f8fa; stroke: #57606a; stroke-width: 1.5 }}
     .name {{ font-size: {STATE_SIZE}px; font-weight: 600; text-anchor: middle }}
+    .frame {{ fill: none; stroke: #8c959f; stroke-width: 1.2 }}
+    .region {{ font-size: {TRIGGER_SIZE}px; font-weight: 600; fill: #656d76 }}
     .inner {{ fill: none; stroke-width: 1 }}
     .initial {{ fill: #ffffff; stroke: #57606a; stroke-width: 1.5; stroke-dasharray: 3 3 }}
     .good {{ fill: #dafbe1; stroke: #1a7f37 }}
@@ -72,16 +73,16 @@ _SHEET: Final = f"""
     .normal {{ stroke: {_COLOURS[Style.NORMAL]} }}
     .cut {{ stroke: {_COLOURS[Style.CUT]}; stroke-dasharray: 7 4 }}
     .fail {{ stroke: {_COLOURS[Style.FAIL]}; stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
-    text.normal, text.cut, text.fail {{ stroke: none }}
-    text.cut {{ fill: {_COLOURS[Style.CUT]} }}
-    text.fail {{ fill: {_COLOURS[Style.FAIL]} }}
+    tspan.cut {{ stroke: none; fill: {_COLOURS[Style.CUT]} }}
+    tspan.fail {{ stroke: none; fill: {_COLOURS[Style.FAIL]} }}
 """
 
 
 def to_svg(graph: Graph) -> str:
     """Return the SVG picture of a graph."""
     layout = lay_out(graph)
-    width, height, legend = _size(layout, graph)
+    legend, right, end = _legend(graph, layout.right + 2 * MARGIN)
+    width, height = ceil(right + MARGIN), ceil(max(layout.bottom, end) + MARGIN)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
@@ -89,30 +90,20 @@ def to_svg(graph: Graph) -> str:
         f"<defs>{''.join(_arrowhead(name, colour) for name, colour in _heads())}</defs>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>',
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
+        *(shape for name, box in layout.frames.items() for shape in _frame(name, box)),
         *(_path("halo", line.points) for line in layout.lines),
         *map(_line, layout.lines),
         *(shape for state in layout.states for shape in _state(state, ending(graph, state))),
         *(text for label in layout.labels for text in _label(label)),
-        *_legend(graph, legend, beside=bool(_key_lines(graph))),
-        *_key(graph, (legend[0], legend[1] + len(_samples(graph)) * _SAMPLE_HEIGHT + _KEY_LINE)),
+        *legend,
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _size(layout: Layout, graph: Graph) -> tuple[int, int, Point]:
-    """Return the width, the height, and the start of the legend: beside the machine if it has a key, else below."""
-    boxes = [state.box for state in layout.states] + [label.box for label in layout.labels]
-    boxes += [segment for line in layout.lines for segment in line.segments]
-    right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
-    key = _key_lines(graph)
-    if not key:
-        right = max(_LEAST_WIDTH, MARGIN + _length(_note(graph)), right)
-        return ceil(right + MARGIN), ceil(bottom + _LEGEND + 2 * MARGIN), (MARGIN, bottom + 2 * MARGIN)
-    x = right + 2 * MARGIN
-    right = x + max(_length(name + meaning) for name, meaning in key)
-    bottom = max(bottom, _BESIDE + len(_samples(graph)) * _SAMPLE_HEIGHT + len(key) * _KEY_LINE)
-    return ceil(right + MARGIN), ceil(bottom + MARGIN), (x, _BESIDE)
+def _frame(name: str, box: Box) -> Iterator[str]:
+    yield _rect("frame", box, 0, _ROUND + 2)
+    yield f'<text class="region" x="{_short(box.x + 10)}" y="{_short(box.y + 16)}">{escape(name)}</text>'
 
 
 def _length(text: str) -> float:
@@ -203,61 +194,88 @@ def _label(label: PlacedLabel) -> Iterator[str]:
     for line, size in label.text.lines:
         middle = y + size * LEADING / 2
         y += size * LEADING
-        kind = f"trigger {label.edge.style.value}" if size == TRIGGER_SIZE else "event"
-        yield f'<text class="{kind}{leftward}" x="{x}" y="{_short(middle + size * _SINK)}">{escape(line)}</text>'
+        kind, text = ("trigger", _coloured(line)) if size == TRIGGER_SIZE else ("event", escape(line))
+        yield f'<text class="{kind}{leftward}" x="{x}" y="{_short(middle + size * _SINK)}">{text}</text>'
     yield "</g>"
 
 
-def _samples(graph: Graph) -> list[Style | None]:
-    """Return the entries of the legend: the styles of lines, and None for the border of a final state."""
-    finals: list[Style | None] = [None] if any(node.role is Role.FINAL for node in graph.nodes) else []
-    return [*dict.fromkeys(edge.style for edge in graph.edges), *finals]
+def _coloured(triggers: str) -> str:
+    """Return a line of triggers in the colours of their styles."""
+    words = triggers.split(" ")
+    return " ".join(
+        f'<tspan class="{style.value}">{escape(word)}</tspan>' if (style := STYLES.get(word.rstrip(","))) else escape(word)
+        for word in words
+    )
 
 
-def _legend(graph: Graph, start: Point, *, beside: bool) -> Iterator[str]:
-    x, y = start
-    for style in _samples(graph):
-        if style is None:
-            box = Box(x, y - 8, 34, 16)
-            yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
-        else:
-            yield _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"')
-        name = "final" if style is None else _NAMES[style]
-        yield f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
-        x, y = (x, y + _SAMPLE_HEIGHT) if beside else (x + _SAMPLE_WIDTH, y)
-    if not beside and (note := _note(graph)):
-        yield f'<text class="note" x="{MARGIN}" y="{_short(y + 28)}">{escape(note)}</text>'
-
-
-def _key_lines(graph: Graph) -> list[tuple[str, str]]:
-    """Return the lines of the key, each a padded name and a meaning: of the effects, or of the less obvious triggers."""
-    labels = [label for edge in graph.edges for label in edge.labels]
-    used = {name for label in labels for name in (label.events if graph.key else label.triggers)}
-    meanings = [(name, meaning.replace("`", "")) for name, meaning in graph.key or _TRIGGERS if name in used]
-    if not meanings:
-        return []
-    width = max(len(name) for name, _ in meanings) + 2
-    lines = [(name if part == 0 else "", line) for name, text in meanings for part, line in enumerate(wrap(text, _KEY_WIDTH))]
-    notes = [("", line) for part in filter(None, _note(graph).split(" · ")) for line in wrap(part, width + _KEY_WIDTH)]
-    return [*notes, *((name.ljust(width), line) for name, line in lines)]
-
-
-def _key(graph: Graph, start: Point) -> Iterator[str]:
-    left, top = start
-    for number, (name, meaning) in enumerate(_key_lines(graph)):
+def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
+    """Return the legend, its right side and its end: samples of lines and frames, then notes, triggers and effects."""
+    parts: list[str] = []
+    y: float = _LEGEND
+    for entry in _samples(graph):
+        parts += _sample(entry, left, y)
+        y += _SAMPLE_HEIGHT
+    top = y + _SAMPLE_HEIGHT / 2
+    key, y = _key(graph, _KEY_WIDTHS[0]), 0
+    if top + len(key) * _KEY_LINE > _LONGEST:
+        key = _key(graph, _KEY_WIDTHS[1])
+    for number, (name, meaning) in enumerate(key):
         y = top + number * _KEY_LINE
-        x = left + len(name) * EVENT_SIZE * CHARACTER
         if name.strip():
-            yield f'<text class="event" font-weight="700" x="{_short(left)}" y="{_short(y)}">{escape(name.rstrip())}</text>'
-        yield f'<text class="note" x="{_short(x)}" y="{_short(y)}">{escape(meaning)}</text>'
+            parts.append(
+                f'<text class="event" font-weight="700" x="{_short(left)}" y="{_short(y)}">{escape(name.rstrip())}</text>'
+            )
+        parts.append(f'<text class="note" x="{_short(left + _length(name))}" y="{_short(y)}">{escape(meaning)}</text>')
+    right = max([left + _SAMPLE_WIDTH, *(left + _length(name + meaning) for name, meaning in key)])
+    return parts, right, max(top, y)
 
 
-def _note(graph: Graph) -> str:
-    """Return the explanation of shortened names, or an empty string."""
+def _samples(graph: Graph) -> list[Style | Role | None]:
+    """Return the entries of the legend: the styles of lines and triggers, the border of a final state, and None for a frame."""
+    triggers = [trigger for edge in graph.edges for label in edge.labels for trigger in label.triggers]
+    samples: list[Style | Role | None] = [
+        style for style in Style if style in {STYLES.get(name, Style.NORMAL) for name in triggers}
+    ]
+    samples += [Role.FINAL] if any(node.role is Role.FINAL for node in graph.nodes) else []
+    return [*samples, None] if graph.regions else samples
+
+
+def _sample(entry: Style | Role | None, x: float, y: float) -> Iterator[str]:
+    box = Box(x, y - 8, 34, 16)
+    match entry:
+        case Style():
+            name = _NAMES[entry]
+            yield _path(f"line {entry.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{entry.value})"')
+        case Role():
+            name = "final state"
+            yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
+        case None:
+            name = "from every state in the frame"
+            yield _rect("frame", Box(x, y - 8, 18, 16), 0, 5)
+            yield _path("line normal", ((x + 18, y), (x + 34, y)), ' marker-end="url(#normal)"')
+    yield f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
+
+
+def _key(graph: Graph, width: int) -> list[tuple[str, str]]:
+    """Return the notes, and the meanings of triggers and effects: lines of a padded name and text up to a width."""
+    labels = [label for edge in graph.edges for label in edge.labels]
+    triggers = {name for label in labels for name in label.triggers}
+    effects = {name for label in labels for name in label.events}
+    lines = [("", line) for note in _notes(graph) for line in wrap(note, width)]
+    for title, meanings, used in (("triggers", graph.triggers or _TRIGGERS, triggers), ("effects", graph.key, effects)):
+        rows = [(name, wrap(meaning.replace("`", ""), width)) for name, meaning in meanings if name in used]
+        indent = max((len(name) + 2 for name, _ in rows), default=0)
+        lines += [("", ""), ("", title)] if rows else []
+        lines += [((name if number == 0 else "").ljust(indent), line) for name, text in rows for number, line in enumerate(text)]
+    return lines
+
+
+def _notes(graph: Graph) -> Iterator[str]:
+    """Yield the explanations of shortened names."""
     events = [event for edge in graph.edges for label in edge.labels for event in label.events]
-    notes = ['names without "response."'] if any(event.startswith("response.") for event in events) else []
+    if any(event.startswith("response.") for event in events):
+        yield 'names without "response."'
     if any(event.startswith("response.output_item.") for event in events):
-        notes.append("added, done: output_item.added, .done")
+        yield "added, done: output_item.added, .done"
     if any(graph.short(event).startswith(".") for event in events):
-        notes.append(f".x: {graph.name}.x")
-    return " · ".join(notes)
+        yield f".x: {graph.name}.x"

@@ -1,17 +1,20 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
-Mermaid output is a flowchart, because only flowcharts can style single lines. Mermaid would draw some labels over each other, so
-a loop is written inside its state, and where several lines join the same two states each label is a node. The colours suit light
-and dark backgrounds.
+Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid would draw some
+labels over each other, so a loop is written inside its state, and the labels of a region, and of several lines that join the same
+two states, are nodes. It has no line from a subgraph to itself or inside, so one more node has these. The colours suit light and
+dark backgrounds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
-from interlock.fsm.diagram.graph import Graph, Label, Node, Role, Style
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Role, Style
 
 _COLOURS: Final = {Style.NORMAL: "#768390", Style.CUT: "#bf8700", Style.FAIL: "#d1242f"}
 
@@ -40,18 +43,29 @@ _DOT_NODE: Final = {
 
 def to_mermaid(graph: Graph) -> str:
     """Return a graph as a Mermaid flowchart, top to bottom."""
-    lines = ["flowchart TD", *(f"    {_mermaid_node(graph, node)}" for node in graph.nodes)]
-    lanes = [edge for edge in graph.edges if edge.source != edge.dest]
+    regions = [region.name for region in graph.regions]
+    framed = {state: region.name for region in graph.regions for state in region.states}
+    lanes = [edge for edge in graph.edges if edge.source not in {edge.dest, framed.get(edge.dest)}]
     joined = Counter(frozenset((edge.source, edge.dest)) for edge in lanes)
+    lines = ["flowchart TD"]
     styles: list[Style] = []
-    for number, edge in enumerate(lanes):
-        text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
-        if joined[frozenset((edge.source, edge.dest))] == 1:
-            lines.append(f'    {_mermaid_id(edge.source)} -->|"{text}"| {_mermaid_id(edge.dest)}')
-            styles.append(edge.style)
-        else:
-            lines.append(f'    {_mermaid_id(edge.source)} --- line{number}["{text}"]:::label --> {_mermaid_id(edge.dest)}')
-            styles += [edge.style, edge.style]
+    for region in (*regions, None):
+        inside: list[str] = []
+        for node in graph.nodes:
+            if framed.get(node.name) == region:
+                text = "<br/>".join([node.name, *_mermaid_loops(graph, node.name, {node.name})])
+                inside.append(f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}')
+        for edge in lanes:
+            if region == (framed.get(edge.source) if framed.get(edge.source) == framed.get(edge.dest) else None):
+                alone = joined[frozenset((edge.source, edge.dest))] == 1 and edge.source not in regions
+                inside.append(_mermaid_lane(graph, edge, len(styles), alone=alone))
+                styles += [edge.style] if alone else [edge.style, edge.style]
+        if region:
+            loops = _mermaid_loops(graph, region, {region, *(state for state in framed if framed[state] == region)})
+            inside += [f'{_mermaid_id(region)}_all["{"<br/>".join(loops)}"]:::label'] if loops else []
+            inside = [f'subgraph {_mermaid_id(region)}["{region}"]', *(f"    {line}" for line in inside), "end"]
+            inside.append(f"style {_mermaid_id(region)} fill:none,stroke:#8c959f")
+        lines += [f"    {line}" for line in inside]
     for style, line in _MERMAID_LINE.items():
         if numbers := [str(number) for number, line_style in enumerate(styles) if line_style is style]:
             lines.append(f"    linkStyle {','.join(numbers)} {line}")
@@ -59,16 +73,26 @@ def to_mermaid(graph: Graph) -> str:
     return _joined(lines)
 
 
-def _mermaid_node(graph: Graph, node: Node) -> str:
-    """Return a state with the labels of the lines that return to it."""
-    loops = [label for edge in graph.edges if edge.source == edge.dest == node.name for label in edge.labels]
-    text = "<br/>".join([node.name, *(f"↻ {graph.written(label)}" for label in loops)])
-    return f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}'
+def _mermaid_lane(graph: Graph, edge: DrawnEdge, number: int, *, alone: bool) -> str:
+    """Return a line with its label, as a node unless it is alone between its states."""
+    source, dest = _mermaid_id(edge.source), _mermaid_id(edge.dest)
+    text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
+    return f'{source} -->|"{text}"| {dest}' if alone else f'{source} --- line{number}["{text}"]:::label --> {dest}'
+
+
+def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:
+    """Return the labels of the lines from a state or region that end in the state, in the region or inside it."""
+    return [
+        f"↻ {graph.written(label)}" + (f" → {edge.dest}" if edge.dest != name else "")
+        for edge in graph.edges
+        if edge.source == name and edge.dest in ends
+        for label in edge.labels
+    ]
 
 
 def _mermaid_id(name: str) -> str:
-    """Return a name without spaces, which end a name in Mermaid."""
-    return name.replace(" ", "_")
+    """Return a name of letters, digits and underscores: a space would end it."""
+    return re.sub(r"\W", "_", name)
 
 
 def _mermaid_label(graph: Graph, label: Label) -> tuple[str, ...]:
@@ -83,12 +107,18 @@ def to_dot(graph: Graph) -> str:
         "    rankdir=TB",
         '    node [shape=box fontname="monospace"]',
         '    edge [fontname="monospace" fontsize=10]',
+        "    compound=true",
     ]
     lines += [f'    "{node.name}" [{_DOT_NODE[node.role]}]' for node in graph.nodes]
+    for region in graph.regions:
+        states = " ".join(f'"{state}"' for state in region.states)
+        lines.append(f'    subgraph "cluster_{region.name}" {{ label="{region.name}" fontname="monospace" {states} }}')
     for edge in graph.edges:
+        source, dest = graph.ends(edge)[0]
+        tail = f' ltail="cluster_{edge.source}"' if edge.source != source else ""
         label = "".join(f"{graph.written(label)}\\l" for label in edge.labels)
         look = f'style={_DOT_LINE[edge.style]} color="{_COLOURS[edge.style]}"'
-        lines.append(f'    "{edge.source}" -> "{edge.dest}" [label="{label}" {look}]')
+        lines.append(f'    "{source}" -> "{dest}" [label="{label}" {look}{tail}]')
     return _joined([*lines, "}"])
 
 
@@ -109,7 +139,9 @@ def to_json(graph: Graph) -> str:
                         }
                         for edge in graph.edges
                     ],
+                    "regions": {region.name: list(region.states) for region in graph.regions},
                     "way": list(graph.way),
+                    "triggers": dict(graph.triggers),
                     "key": dict(graph.key),
                 },
                 indent=2,
@@ -119,7 +151,7 @@ def to_json(graph: Graph) -> str:
 
 
 def to_table(graph: Graph) -> str:
-    """Return a graph as a plain text table with a line for each event, in short names."""
+    """Return a graph as a plain text table with a line for each event, in short names, and then the states of each region."""
     rows = [("state", "trigger", "next state", "emits")]
     for edge in graph.edges:
         for label in edge.labels:
@@ -127,7 +159,8 @@ def to_table(graph: Graph) -> str:
             rows.append((edge.source, ", ".join(label.triggers), edge.dest, first))
             rows += [("", "", "", event) for event in others]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return _joined(["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows])
+    regions = [f"{region.name}: {', '.join(region.states)}" for region in graph.regions]
+    return _joined([*("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows), *([""] if regions else []), *regions])
 
 
 def _joined(lines: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Diagrams of the framing, as families use it.
 
 The framing does not fit one readable picture, so each place in a text has its own. A picture merges the states outside its
-place and omits the edges between them.
+place. It omits the edges between them, and the effects of edges from them, which the pictures of other places show.
 """
 
 from __future__ import annotations
@@ -28,15 +28,23 @@ _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     "envelope": _JSON | {_T.MEMBER, _T.SETTLED, _T.JSON},
 }
 
-PLACES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {
-        "messages": ("between", "section", "name", "bare name", "content"),
-        "reasoning": ("thinking", "thought section", "thought name", "reasoning"),
-        "after a call": ("inside", "aside section", "aside name", "aside"),
-        "a call": (),
+        "messages": {"channel": ("between", "content"), "tentative": ("section", "name", "bare name")},
+        "reasoning": {"channel": ("thinking", "reasoning"), "tentative": ("thought section", "thought name")},
+        "after a call": {"channel": ("inside", "aside"), "tentative": ("aside section", "aside name")},
+        "a call": {
+            "between keys": ("body", "astray"),
+            "partial key": ("key", "keyed"),
+            "arguments": ("argument", "json", "torn", "loose"),
+            "complete": ("whole", "shut"),
+        },
     }
 )
-"""The states of each place in a text; all other states are in a call."""
+"""The regions of each place in a text; a state without a region is in a call."""
+
+_CALL: Final = ("outside", "body", "astray", "value", "argument", "json", "loose", "torn")
+"""The main column of a picture of calls."""
 
 
 def triggers_of(family: Family) -> frozenset[Trigger]:
@@ -73,17 +81,21 @@ def picture_of(families: Iterable[Family], place: str) -> Graph:
     """Return the picture of one of the `PLACES`, with the edges that any of the families uses."""
     used = {(edge.source, edge.trigger) for family in families for edge in part_for(family, family.name).edges}
     rows = [
-        (_drawn(source, place), str(trigger), _drawn(dest.name, place), tuple(map(str, effects)))
+        (_drawn(source, place), str(trigger), _drawn(dest.name, place), tuple(map(str, effects)) if inside else ())
         for source, state in FRAMING.states.items()
+        for inside in [_place_of(source) == place]
         for trigger, (dest, effects) in state.rows.items()
-        if (source, trigger) in used and place in {_place_of(source), _place_of(dest.name)}
+        if (source, trigger) in used and (inside or _place_of(dest.name) == place)
     ]
-    initial = "outside" if place == "a call" else PLACES[place][0]
-    return graph_of(place, initial, dict.fromkeys(rows), key=key_of(Effect))
+    sources = dict.fromkeys(source for source, *_ in rows)
+    regions = {name: states for name, states in PLACES[place].items() if sources.keys() >= {*states}}
+    main = _CALL if place == "a call" else [state for states in regions.values() for state in states]
+    way = [state for state in main if state in sources]
+    return graph_of(place, way[0], dict.fromkeys(rows), way=way, key=key_of(Effect), triggers=key_of(Trigger), regions=regions)
 
 
 def _place_of(state: str) -> str:
-    return next((place for place, states in PLACES.items() if state in states), "a call")
+    return next((place for place, regions in PLACES.items() if any(state in states for states in regions.values())), "a call")
 
 
 def _drawn(state: str, place: str) -> str:

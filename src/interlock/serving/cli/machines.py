@@ -99,8 +99,8 @@ def diagram(
     graphs = {**stream_graphs(), **process_graphs()}
     if kind is None:
         for graph in graphs.values():
-            edges = sum(len(label.triggers) for edge in graph.edges for label in edge.labels)
-            typer.echo(f"{graph.name}: {len(graph.nodes)} states, {edges} edges")
+            states, edges = graph.size
+            typer.echo(f"{graph.name}: {states} states, {edges} edges")
     elif kind not in graphs:
         fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
     else:
@@ -111,28 +111,61 @@ def diagram(
 def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles and of the framing of harmony, by name."""
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-    from interlock.parsers.harmony_framing import HARMONY, Effect
+    from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
 
     lifecycles = (draw(RESPONSE), *map(draw, LIFECYCLES.values()))
-    return {**{graph.name: graph for graph in lifecycles}, "harmony": draw(HARMONY, key=key_of(Effect))}
+    return {**{graph.name: graph for graph in lifecycles}, "harmony": draw(HARMONY, key=key_of(Effect), triggers=key_of(Trigger))}
 
 
 @cache
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes, by name."""
-    from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect
-    from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect
-    from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect
-    from interlock.fsm.processes.lane import LANE, LaneEffect
-    from interlock.fsm.processes.stored import STORED, StoredEffect
-    from interlock.fsm.processes.turns import TURNS, TurnEffect
+    from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
+    from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
+    from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
+    from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
+    from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
+    from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 
     graphs = (
-        draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"), key=key_of(TurnEffect)),
-        draw(BACKGROUND, way=("idle", "holding", "writing", "closing", "ending", "ended"), key=key_of(BackgroundEffect)),
-        draw(STORED, way=("absent", "queued", "running", "ended", "expired"), key=key_of(StoredEffect)),
-        draw(CONVERSATION, way=("absent", "free", "held", "deleted"), key=key_of(ConversationEffect)),
-        draw(LANE, way=("idle", "beginning", "running"), key=key_of(LaneEffect)),
-        draw(CONNECTION, key=key_of(ConnectionEffect)),
+        draw(
+            TURNS,
+            way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"),
+            key=key_of(TurnEffect),
+            triggers=key_of(TurnTrigger),
+        ),
+        draw(
+            BACKGROUND,
+            way=("idle", "holding", "writing", "closing", "ending", "ended"),
+            column=("idle", "holding", "closing", "ending", "ended"),
+            key=key_of(BackgroundEffect),
+            triggers=key_of(BackgroundTrigger),
+        ),
+        draw(
+            STORED,
+            way=("absent", "queued", "running", "ended", "expired"),
+            column=("absent", "queued", "running", "lost", "ended", "expired"),
+            key=key_of(StoredEffect),
+            triggers=key_of(StoredTrigger),
+        ),
+        draw(
+            CONVERSATION,
+            way=("absent", "free", "held", "deleted"),
+            key=key_of(ConversationEffect),
+            triggers=key_of(ConversationTrigger),
+        ),
+        draw(
+            LANE,
+            way=("idle", "beginning", "running"),
+            column=("idle", "beginning", "cancelled", "running"),
+            key=key_of(LaneEffect),
+            triggers=key_of(LaneTrigger),
+        ),
+        draw(
+            CONNECTION,
+            way=("open", "expired", "finishing", "closed"),
+            key=key_of(ConnectionEffect),
+            triggers=key_of(ConnectionTrigger),
+        ),
     )
     return {graph.name: graph for graph in graphs}
