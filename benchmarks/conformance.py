@@ -97,7 +97,7 @@ def play(server: Server, turn: Turn, group: str) -> Played:
     errors, deviations = Counter[str](), Counter[str]()
     for reported in judged.reported:
         finding = reported.finding
-        if finding.habit != "no-done-marker":
+        if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
     bodies = events(data)
     ended = bool(bodies) and bodies[-1].get("type") in TERMINAL

@@ -81,7 +81,7 @@ def main() -> None:
         both = written(folder, "both.html", SEARCH, ROOT / "recordings" / "web-search-that-fails.jsonl")
         legal = written(folder, "coverage.html", "--coverage", CORPUS / "legal")
         take(browser, sample, "stream", *["ArrowRight"] * 11, "click #tab-item")
-        take(browser, sample, "framing", *["ArrowRight"] * 29, "click .fit", "click #tab-made", dark=True)
+        take(browser, sample, "framing", *["ArrowRight"] * 29, "click .fit", "click #tab-origin", dark=True)
         take(browser, broken, "finding", "n", dark=True)
         take(browser, both, "compare", *["n"] * 19, size=DESK)
         take(browser, legal, "coverage", "click .machines li:nth-child(6) button", "click .label.path:nth-of-type(n+4)")

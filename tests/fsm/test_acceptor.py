@@ -59,7 +59,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
             item="fc_0",
             kind="function_call",
             state="in_progress",
-            came="response.output_item.done",
+            received="response.output_item.done",
             expected=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
             message="is not allowed here in the lifecycle of a function_call",
         )
@@ -78,7 +78,7 @@ def test_the_words_of_one_dialect_are_not_those_of_the_other(name):
 
 def test_a_stream_that_is_cut_says_what_was_open():
     (finding,) = findings(LEGAL["fault"][:8])
-    assert (finding.rule, finding.event, finding.came) == ("R3", 8, "")
+    assert (finding.rule, finding.event, finding.received) == ("R3", 8, "")
     assert (
         finding.message
         == "the stream ends without a terminal event, with item 0 (ci_0, ready), item 1 (msg_1, output_text or refusal) open"

@@ -104,7 +104,7 @@ def test_what_a_command_prints_is_text(stdout, wrong):
     ended = {"status": "completed", "output": done[1]["output"]}
     bodies = numbered(stream(item(0, {**about, "status": "in_progress"}, ended, delta, done)))
     (finding,) = findings(bodies)
-    assert (finding.rule, finding.message, finding.habit) == ("R14", wrong.message, wrong.deviation)
+    assert (finding.rule, finding.message, finding.deviation) == ("R14", wrong.message, wrong.deviation)
 
 
 def test_names_that_anybody_chooses_are_quoted():

@@ -36,7 +36,7 @@ def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
 def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(data) -> None:
     verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
     findings = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
-    assert [(one.rule, one.event, one.came) for one in findings] == [("R5", 2, "x")]
+    assert [(one.rule, one.event, one.received) for one in findings] == [("R5", 2, "x")]
     assert (verdict.status, verdict.events) == ("completed", 4)
 
 

@@ -45,7 +45,7 @@ def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) ->
     verdict = judge([path.read_bytes()])
     errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
-    assert {one.finding.habit for one in verdict.reported} <= DEVIATIONS.keys() | {""}
+    assert {one.finding.deviation for one in verdict.reported} <= DEVIATIONS.keys() | {""}
 
 
 @EVERY

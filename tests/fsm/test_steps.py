@@ -31,7 +31,7 @@ def edges(step):
 
 def test_a_legal_message_walks_from_absent_to_completed() -> None:
     (_, response), (_, message) = machines(CORPUS / "legal" / "message.sse")
-    assert [(edges(step), step.at) for step in response] == [
+    assert [(edges(step), step.states) for step in response] == [
         ([("absent", "start", "in_progress")], ("absent",)),
         ([("absent", "start", "in_progress")], ("in_progress",)),
         ([("in_progress", "complete", "completed")], ("completed",)),
@@ -52,12 +52,12 @@ def test_a_legal_message_walks_from_absent_to_completed() -> None:
 def test_the_status_of_a_done_item_tells_how_it_ended() -> None:
     (_, cut) = machines(CORPUS / "legal" / "message-cut.sse")[-1]
     assert [edges(step) for step in cut[-3:]] == [[("output_text", "cut", "incomplete")]] * 3
-    assert cut[-1].at == ("incomplete",)
+    assert cut[-1].states == ("incomplete",)
 
 
 def test_a_running_tool_is_seen_where_it_runs() -> None:
     (_, call) = machines(CORPUS / "legal" / "mcp-call.sse")[-1]
-    assert [step.at for step in call] == [
+    assert [step.states for step in call] == [
         ("absent",),
         ("in_progress",),
         ("in_progress",),
@@ -66,7 +66,7 @@ def test_a_running_tool_is_seen_where_it_runs() -> None:
         ("calling",),
         ("completed",),
     ]
-    assert call[1].perhaps == ("ready",)
+    assert call[1].possible == ("ready",)
     assert call[4].fired == (FiredEdge("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
 
 

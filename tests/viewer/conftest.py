@@ -56,7 +56,7 @@ def opened(browser):
         context.set_default_timeout(20_000)  # the machine may be busy
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
+        page.on("console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None)
         page.on("request", lambda request: requests.append(request.url))
         page.goto(address)
         page.locator("#app > *").first.wait_for()

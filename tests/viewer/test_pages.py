@@ -29,8 +29,8 @@ expect.set_options(timeout=20_000)
 
 def violations(page):
     page.evaluate(AXE)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in report["violations"]]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def server():
 
 def test_two_streams_stand_side_by_side_with_their_differences(opened, written) -> None:
     page = opened(written(CORPUS / "legal" / "message.sse", CORPUS / "broken" / "R9-part-differs.sse"))
-    expect(page.locator(".found")).to_contain_text("3 differences in 10 rows")
+    expect(page.locator(".summary")).to_contain_text("3 differences in 10 rows")
     page.keyboard.press("n")
     expect(page.locator(".pair.current")).to_contain_text("content_part.done")
     assert page.locator(".paths").inner_text() == "differs in part.text"
@@ -101,9 +101,9 @@ def test_two_streams_stand_side_by_side_with_their_differences(opened, written) 
 
 def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(opened, viewed) -> None:
     page = opened(viewed("--coverage", CORPUS / "legal"))
-    expect(page.locator(".found")).to_contain_text("streams")
+    expect(page.locator(".summary")).to_contain_text("streams")
     page.get_by_role("button", name=re.compile("^mcp_call")).click()
-    assert page.locator(".over.doubt").count() > 0
+    assert page.locator(".over.possible").count() > 0
     page.get_by_role("button", name=re.compile("^message")).click()
     expect(page.locator(".over.never").first).to_be_attached()
     page.get_by_role("button", name=re.compile("^mcp_call")).click()
@@ -146,7 +146,7 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server,
     expect(page.locator(".where")).to_contain_text("of 11")
     assert [json.loads(one) for one in asked] == [{"model": "m", "input": "it's", "stream": True}]
     page.keyboard.press("u")
-    expect(page.locator(".said")).to_have_text("Copied the request.")
+    expect(page.locator(".notice")).to_have_text("Copied the request.")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith(f"curl -sN -X POST '{url}' -H \"Authorization: Bearer $OPENAI_API_KEY\"")
     assert "it'\\''s" in copied
@@ -239,7 +239,7 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, w
         page.keyboard.press("ArrowLeft")
     page.keyboard.press("/")
     page.keyboard.type("w996 ")
-    expect(page.locator(".found")).to_contain_text("rows")
+    expect(page.locator(".summary")).to_contain_text("rows")
     page.keyboard.press("Escape")
     page.keyboard.press("Home")
     for _ in range(4):

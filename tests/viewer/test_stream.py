@@ -76,7 +76,7 @@ def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(opened, writt
         "m-mcp_call-edge-absent-in_progress-normal",
         "m-mcp_call-edge-in_progress-in_progress-normal",
     ]
-    assert page.locator(".deed").inner_text() == ("in_progress ─close→ ready ─run→ calling emitted mcp_call_arguments.done")
+    assert page.locator(".step").inner_text() == ("in_progress ─close→ ready ─run→ calling emitted mcp_call_arguments.done")
 
 
 def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(opened, written) -> None:
@@ -138,22 +138,22 @@ def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(opened
     assert "breaks the order of parts" in card
     assert "expected output_text.delta, output_text.done" in card.replace("output_text.annotation.added, ", "")
     assert "Parts are counted from 0" in card
-    assert page.locator(".deed").inner_text() == "No edge of message emits content_part.done here."
+    assert page.locator(".step").inner_text() == "No edge of message emits content_part.done here."
 
 
 def test_the_list_is_filtered_and_searched(opened, written) -> None:
     page = opened(written(SEARCH))
     press(page, "/")
     page.keyboard.type("H11 AUTHOR")
-    assert page.locator(".found").inner_text().startswith("3 rows")
+    assert page.locator(".summary").inner_text().startswith("3 rows")
     press(page, "Enter")
     assert current(page) == "output_item.added"
     press(page, "Enter")
     assert current(page) == "output_item.done"
     page.keyboard.type("zzz")
-    assert "Nothing matches." in page.locator(".found").inner_text()
+    assert "Nothing matches." in page.locator(".summary").inner_text()
     press(page, "Escape")
-    assert page.locator(".found").count() == 0
+    assert page.locator(".summary").count() == 0
     page.get_by_label("Item", exact=True).select_option(label="0 reasoning")
     assert page.locator(".row .name").all_inner_texts() == [
         "output_item.added",
@@ -210,15 +210,15 @@ def test_lanes_can_be_clicked_and_scrubbed(opened, written) -> None:
 def test_an_event_is_copied_as_json(opened, written) -> None:
     page = opened(written(SEARCH), permissions=["clipboard-read", "clipboard-write"])
     press(page, "ArrowRight", "c")
-    expect(page.locator(".said")).to_have_text("Copied the event.")
+    expect(page.locator(".notice")).to_have_text("Copied the event.")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["type"] == "response.in_progress"
     press(page, "u")
-    expect(page.locator(".said")).to_have_text("The request of this stream is unknown.")
+    expect(page.locator(".notice")).to_have_text("The request of this stream is unknown.")
 
 
 def test_a_recording_shows_the_tokens_and_the_framing(opened, written) -> None:
     page = opened(written(SEARCH))
-    page.get_by_role("tab", name="Made of").click()
+    page.get_by_role("tab", name="Origin").click()
     press(page, *["ArrowRight"] * 29)
     assert page.locator(".tokens span").all_inner_texts() == [" author", ".", "<|return|>"]
     assert page.locator(".framing li").all_inner_texts()[-1] == "content ─return→ expect_start"
@@ -260,8 +260,8 @@ def test_nothing_on_the_page_shuts_anybody_out(opened, written, path, width, dar
     for tab in page.get_by_role("tab").all():
         if width > 860:
             tab.click()
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]] == []
+        report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in report["violations"]] == []
 
 
 def test_nothing_is_asked_of_a_network(opened, written) -> None:

@@ -1,4 +1,4 @@
-// The head of the page, and the bar that moves through the stream.
+// The header of the page, and the bar that moves through the stream.
 
 import { count, plural, seconds } from "./format";
 import { SPEEDS } from "./play";
@@ -52,14 +52,14 @@ interface HeaderProps {
   streams: Stream[];
   theme: Theme;
   redacted: boolean;
-  said: string;
+  notice: string;
   title?: string;
   turn(): void;
   help(): void;
   children?: preact.ComponentChildren;
 }
 
-export function Header({ streams, theme, redacted, said, title, turn, help, children }: HeaderProps) {
+export function Header({ streams, theme, redacted, notice, title, turn, help, children }: HeaderProps) {
   return (
     <header class="top">
       <h1>
@@ -81,8 +81,8 @@ export function Header({ streams, theme, redacted, said, title, turn, help, chil
         })}
         {redacted && <span class="pill warn">texts hidden</span>}
       </div>
-      <span class="said" role="status" aria-live="polite">
-        {said}
+      <span class="notice" role="status" aria-live="polite">
+        {notice}
       </span>
       <div class="tools">
         {children}

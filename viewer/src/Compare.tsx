@@ -1,4 +1,4 @@
-// Two streams beside one another: rows of events that answer to one another, and the two events of the row under the cursor.
+// Two streams side by side: rows of corresponding events, and the two events of the selected row.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Header, Help } from "./Bars";
@@ -35,8 +35,8 @@ function Cell({ stream, range }: { stream: Stream; range: [number, number] | nul
   );
 }
 
-/** What a run of events says: the event, or, of several deltas, the first with the texts of all. */
-function said(stream: Stream, range: [number, number] | null): Json | undefined {
+/** Return the event of a run; for several deltas, the first with the texts of all. */
+function content(stream: Stream, range: [number, number] | null): Json | undefined {
   if (!range) return undefined;
   const body = stream.body(range[0]) as Json | undefined;
   if (body === undefined) return stream.data[range[0]] ?? "";
@@ -49,35 +49,35 @@ function said(stream: Stream, range: [number, number] | null): Json | undefined 
   return { ...body, delta: text };
 }
 
-/** A value without what differs from run to run, so that only what matters is marked. */
-function steady(value: Json | undefined, mine: Json | undefined, volatile: Set<string>): Json | undefined {
-  if (Array.isArray(value)) return value.map((one, at) => steady(one, Array.isArray(mine) ? mine[at] : undefined, volatile) as Json);
+/** Replace volatile fields by those of the reference, so that they are not marked as differences. */
+function steady(value: Json | undefined, reference: Json | undefined, volatile: Set<string>): Json | undefined {
+  if (Array.isArray(value)) return value.map((one, at) => steady(one, Array.isArray(reference) ? reference[at] : undefined, volatile) as Json);
   if (typeof value !== "object" || value === null) return value;
-  const other = typeof mine === "object" && mine !== null && !Array.isArray(mine) ? mine : {};
+  const other = typeof reference === "object" && reference !== null && !Array.isArray(reference) ? reference : {};
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, volatile.has(name) && name in other ? (other[name] as Json) : (steady(inner, other[name], volatile) as Json)]));
 }
 
 export function Compare({ page, version }: { page: Page; version: number }) {
   const [left, right] = page.streams as [Stream, Stream];
   const { theme, dark, turn } = useTheme();
-  const [at, move] = useState(0);
-  const [differing, only] = useState(false);
+  const [at, setAt] = useState(0);
+  const [onlyDifferences, setOnlyDifferences] = useState(false);
   const [help, setHelp] = useState(false);
-  const [view, look] = useState({ top: 0, height: 400 });
+  const [view, setView] = useState({ top: 0, height: 400 });
   const scroller = useRef<HTMLDivElement>(null);
   const { pairs } = page;
-  const rows = differing ? pairs.rows.filter((row) => row.mark !== "same") : pairs.rows;
+  const rows = onlyDifferences ? pairs.rows.filter((row) => row.mark !== "same") : pairs.rows;
   const differences = pairs.rows.filter((row) => row.mark !== "same").length;
   const row = rows[Math.min(at, rows.length - 1)];
-  const go = (to: number): void => move(Math.max(0, Math.min(to, rows.length - 1)));
+  const go = (to: number): void => setAt(Math.max(0, Math.min(to, rows.length - 1)));
   const next = (by: number): void => {
     let to = at + by;
     while (to >= 0 && to < rows.length && rows[to]?.mark === "same") to += by;
-    if (to >= 0 && to < rows.length) move(to);
+    if (to >= 0 && to < rows.length) setAt(to);
   };
   const toEvent = (side: "left" | "right", event: number): void => {
-    const found = rows.findIndex((one) => one[side] && one[side][0] <= event && event < one[side][1]);
-    if (found >= 0) go(found);
+    const index = rows.findIndex((one) => one[side] && one[side][0] <= event && event < one[side][1]);
+    if (index >= 0) go(index);
   };
   const press = useRef((_: KeyboardEvent): void => {});
   press.current = (event: KeyboardEvent): void => {
@@ -100,14 +100,14 @@ export function Compare({ page, version }: { page: Page; version: number }) {
     act();
   };
   useLayoutEffect(() => {
-    const hear = (event: KeyboardEvent): void => press.current(event);
-    addEventListener("keydown", hear);
-    return () => removeEventListener("keydown", hear);
+    const listener = (event: KeyboardEvent): void => press.current(event);
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
   }, []);
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;
-    const measure = (): void => look({ top: box.scrollTop, height: box.clientHeight });
+    const measure = (): void => setView({ top: box.scrollTop, height: box.clientHeight });
     measure();
     const watch = new ResizeObserver(measure);
     watch.observe(box);
@@ -119,14 +119,14 @@ export function Compare({ page, version }: { page: Page; version: number }) {
   }, [at]);
 
   const volatile = new Set(pairs.volatile);
-  const texts = [said(left, row?.left ?? null), said(right, row?.right ?? null)] as const;
+  const texts = [content(left, row?.left ?? null), content(right, row?.right ?? null)] as const;
   const from = Math.max(0, Math.floor(view.top / ROW) - 4);
-  const seen = rows.slice(from, Math.ceil((view.top + view.height) / ROW) + 4);
+  const visible = rows.slice(from, Math.ceil((view.top + view.height) / ROW) + 4);
   return (
     <>
-      <Header streams={[left, right]} theme={theme} redacted={page.redacted} said="" turn={turn} help={() => setHelp(true)}>
-        <button type="button" aria-pressed={differing} onClick={() => (only(!differing), move(0))}>
-          {differing ? "all rows" : "only differences"}
+      <Header streams={[left, right]} theme={theme} redacted={page.redacted} notice="" turn={turn} help={() => setHelp(true)}>
+        <button type="button" aria-pressed={onlyDifferences} onClick={() => (setOnlyDifferences(!onlyDifferences), setAt(0))}>
+          {onlyDifferences ? "all rows" : "only differences"}
         </button>
         <button type="button" onClick={() => next(1)} title="Next difference (n)">
           next difference
@@ -151,13 +151,13 @@ export function Compare({ page, version }: { page: Page; version: number }) {
       </div>
       <main class="compare">
         <section class="rows" aria-label="Events side by side">
-          <p class="found" role="status">
+          <p class="summary" role="status">
             {pairs.rows.length ? `${plural(differences, "difference")} in ${plural(pairs.rows.length, "row")}` : "Reading both streams …"}
             <span class="quiet">ids, times, numbers and the boundaries of deltas are not compared</span>
           </p>
-          <div class="scroll" ref={scroller} tabIndex={0} role="listbox" aria-label="Rows" onScroll={(event) => look({ top: event.currentTarget.scrollTop, height: view.height })}>
+          <div class="scroll" ref={scroller} tabIndex={0} role="listbox" aria-label="Rows" onScroll={(event) => setView({ top: event.currentTarget.scrollTop, height: view.height })}>
             <div class="inside" role="presentation" style={{ height: `${rows.length * ROW}px` }}>
-              {seen.map((one, offset) => (
+              {visible.map((one, offset) => (
                 <div
                   key={from + offset}
                   role="option"

@@ -1,4 +1,4 @@
-// How often each edge of each machine fired in a set of streams, and which streams fire an edge that is chosen.
+// How often each edge of each machine fired in a set of streams, and the streams that fire a selected edge.
 
 import { useMemo, useState } from "preact/hooks";
 import { Header, Help } from "./Bars";
@@ -13,14 +13,14 @@ const key = (machine: string, source: string, trigger: string, dest: string): st
 export function CoverageView({ page }: { page: Page }) {
   const { theme, turn } = useTheme();
   const cover = page.cover;
-  const [name, choose] = useState("response");
-  const [edge, pick] = useState<Edge | null>(null);
+  const [name, setName] = useState("response");
+  const [edge, setEdge] = useState<Edge | null>(null);
   const [help, setHelp] = useState(false);
   const counts = useMemo(() => new Map(cover?.edges.map((one) => [key(one.machine, one.source, one.trigger, one.dest), one])), [cover]);
   const machines = Object.values(page.machines).filter((machine) => machine.states.some((state) => state.look !== "normal" && state.look !== "initial"));
   const all = (machine: string, edge: Edge, trigger: string) => edge.ends.map(([source, dest]) => counts.get(key(machine, source, trigger, dest)));
   const of = (machine: string, edge: Edge, trigger: string): [number, number] =>
-    all(machine, edge, trigger).reduce<[number, number]>(([count, perhaps], one) => [count + (one?.count ?? 0), perhaps + (one?.perhaps ?? 0)], [0, 0]);
+    all(machine, edge, trigger).reduce<[number, number]>(([count, possible], one) => [count + (one?.count ?? 0), possible + (one?.possible ?? 0)], [0, 0]);
   const share = (machine: string): [number, number] => {
     const edges = (page.machines[machine]?.edges ?? []).flatMap((one) => one.triggers.flatMap((trigger) => all(machine, one, trigger.name)));
     return [edges.filter((one) => one?.count).length, edges.length];
@@ -30,7 +30,7 @@ export function CoverageView({ page }: { page: Page }) {
   const files = edge ? [...new Set(edge.triggers.flatMap((trigger) => all(name, edge, trigger.name).flatMap((one) => one?.files ?? [])))] : [];
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="coverage of the lifecycles" turn={turn} help={() => setHelp(true)}>
+      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="coverage of the lifecycles" turn={turn} help={() => setHelp(true)}>
         {cover && (
           <span class="pill good">
             {fired} of {total} edges
@@ -39,7 +39,7 @@ export function CoverageView({ page }: { page: Page }) {
       </Header>
       <main class="main coverage">
         <section aria-label="Machines">
-          <p class="found" role="status">
+          <p class="summary" role="status">
             {cover ? plural(cover.files.length, "stream") : "Reading the streams …"}
           </p>
           <ul class="machines">
@@ -47,7 +47,7 @@ export function CoverageView({ page }: { page: Page }) {
               const [some, total] = share(machine.name);
               return (
                 <li key={machine.name}>
-                  <button type="button" aria-current={machine.name === name} onClick={() => (choose(machine.name), pick(null))}>
+                  <button type="button" aria-current={machine.name === name} onClick={() => (setName(machine.name), setEdge(null))}>
                     <span>{machine.name}</span>
                     <span class="quiet">
                       {some}/{total}
@@ -64,11 +64,11 @@ export function CoverageView({ page }: { page: Page }) {
         <section class="centre" aria-label="The machine">
           <div class="caption">
             <h2>{picture?.name}</h2>
-            <p class="deed quiet">Solid green: fired, with the count. Dashed green: may have fired. Dotted: never fired. Select an edge to see the streams that fire it.</p>
+            <p class="step quiet">Solid green: fired, with the count. Dashed green: may have fired. Dotted: never fired. Select an edge to see the streams that fire it.</p>
           </div>
           {picture && (
             <div class="picture" role="group" aria-label={`Picture of ${picture.name}`}>
-              <Machine picture={picture} prefix="c" counts={{ of: (one, trigger) => of(picture.name, one, trigger), chosen: edge, choose: pick }} />
+              <Machine picture={picture} prefix="c" counts={{ of: (one, trigger) => of(picture.name, one, trigger), selected: edge, select: setEdge }} />
             </div>
           )}
         </section>
@@ -77,14 +77,14 @@ export function CoverageView({ page }: { page: Page }) {
             <div class="panel" tabIndex={0} role="group" aria-label="The selected edge">
               <div class="caption">
                 {edge.triggers.map((trigger) => {
-                  const [times, perhaps] = of(name, edge, trigger.name);
-                  const said = [times ? `fired ${plural(times, "time")}` : "", perhaps ? `may have fired ${plural(perhaps, "time")}: another edge emits the same events` : ""];
+                  const [times, possible] = of(name, edge, trigger.name);
+                  const facts = [times ? `fired ${plural(times, "time")}` : "", possible ? `may have fired ${plural(possible, "time")}: another edge emits the same events` : ""];
                   return (
-                    <p key={trigger.name} class="deed">
+                    <p key={trigger.name} class="step">
                       <b>{edge.source}</b> ─<i>{trigger.name}</i>→ <b>{edge.dest}</b>
                       <br />
                       <span class="quiet">
-                        {said.filter(Boolean).join("; ") || "never fired"} · emits {trigger.events.map(short).join(", ") || "nothing"}
+                        {facts.filter(Boolean).join("; ") || "never fired"} · emits {trigger.events.map(short).join(", ") || "nothing"}
                       </span>
                     </p>
                   );

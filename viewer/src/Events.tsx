@@ -1,4 +1,4 @@
-// The list of events. Only the rows that can be seen are in the document.
+// The list of events. The document contains only the visible rows.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { bytes, count, hue, plural, short } from "./format";
@@ -6,7 +6,7 @@ import { type Filter, isFiltered, NO_FILTER, type Rows } from "./rows";
 import type { Stream } from "./stream";
 
 const ROW = 26;
-/** Browsers know no higher elements; a longer list is scrolled in proportion. */
+/** The highest element that browsers support; a longer list is scrolled in proportion. */
 const HIGHEST = 8_000_000;
 
 interface Props {
@@ -22,13 +22,13 @@ interface Props {
 
 export function Events({ stream, rows, cursor, filter, version, go, unfold, narrow }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
-  const [view, look] = useState({ top: 0, height: 600 });
-  const [, grown] = useState(0);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const [, setGrowth] = useState(0);
   useEffect(() => {
     if (rows.done) return;
     const timer = setTimeout(() => {
       rows.grow();
-      grown((times) => times + 1);
+      setGrowth((times) => times + 1);
     });
     return () => clearTimeout(timer);
   });
@@ -43,7 +43,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;
-    const measure = (): void => look((before) => ({ ...before, height: box.clientHeight }));
+    const measure = (): void => setView((before) => ({ ...before, height: box.clientHeight }));
     measure();
     const watch = new ResizeObserver(measure);
     watch.observe(box);
@@ -55,7 +55,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
     const at = current * ROW;
     if (at < top || at + ROW > top + view.height) {
       box.scrollTop = Math.max(0, at - view.height / 2) / factor;
-      look({ top: box.scrollTop, height: view.height });
+      setView({ top: box.scrollTop, height: view.height });
     }
   }, [current, rows]);
 
@@ -123,7 +123,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
         </select>
       </div>
       {isFiltered(filter) && (
-        <p class="found" role="status">
+        <p class="summary" role="status">
           {rows.done ? "" : "searching … "}
           {rows.length ? `${count(rows.length)} row${rows.length === 1 ? "" : "s"}` : rows.done ? "Nothing matches." : ""}
           <button type="button" onClick={() => narrow(NO_FILTER)}>
@@ -138,7 +138,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
         tabIndex={0}
         aria-label={plural(stream.events, "event")}
         aria-activedescendant={current >= from && current < to ? `event-${rows.starts.at(current)}` : undefined}
-        onScroll={(event) => look({ top: event.currentTarget.scrollTop, height: view.height })}
+        onScroll={(event) => setView({ top: event.currentTarget.scrollTop, height: view.height })}
       >
         <div class="inside" role="presentation" style={{ height: `${height}px` }}>
           {list}

@@ -1,14 +1,14 @@
-// What is known of the event under the cursor: its JSON, the item as it is now, its text, what a recording had before it,
-// and all findings of the stream.
+// The details of the event under the cursor: its JSON, the item after it, its text, its origin in a recording, and all findings
+// of the stream.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { bytes, count, plural, seconds, short } from "./format";
-import { itemAt, type Json, type Shown } from "./item";
+import { itemAt, type Json, type Snapshot } from "./item";
 import { JsonView } from "./Json";
-import type { Finding, Made } from "./lines";
+import type { Finding, Origin } from "./lines";
 import type { Page, Stream } from "./stream";
 
-export type Tab = "event" | "item" | "text" | "findings" | "made";
+export type Tab = "event" | "item" | "text" | "findings" | "origin";
 
 const SEVERITY = { error: "error", deviation: "deviation", not_judged: "not judged" };
 
@@ -16,7 +16,7 @@ const plain = (text: string): string => text.replace(/[`*]/g, "");
 
 export function FindingCard({ finding, page }: { finding: Finding; page: Page }) {
   const rule = page.rules[finding.rule];
-  const habit = page.habits[finding.habit];
+  const deviation = page.deviations[finding.deviation];
   return (
     <article class={`finding ${finding.severity}`}>
       <header>
@@ -30,8 +30,8 @@ export function FindingCard({ finding, page }: { finding: Finding; page: Page })
           <span class="quiet">expected</span> {finding.expected.map(short).join(", ")}
         </p>
       )}
-      {habit ? (
-        <p class="rule quiet">Not an error, because {plain(habit[1])}.</p>
+      {deviation ? (
+        <p class="rule quiet">Not an error, because {plain(deviation[1])}.</p>
       ) : (
         rule && (
           <p class="rule quiet">
@@ -41,15 +41,15 @@ export function FindingCard({ finding, page }: { finding: Finding; page: Page })
       )}
       <p class="rule quiet">
         {finding.line !== null && `line ${finding.line} of the file · `}
-        <code>interlock check --explain {finding.habit || finding.rule}</code>
+        <code>interlock check --explain {finding.deviation || finding.rule}</code>
       </p>
     </article>
   );
 }
 
 function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(event: number): void }) {
-  const [shown, show] = useState(100);
-  const all = stream.found.flatMap((event) => stream.findingsOf(event).map((finding) => ({ event, finding })));
+  const [limit, setLimit] = useState(100);
+  const all = stream.flagged.flatMap((event) => stream.findingsOf(event).map((finding) => ({ event, finding })));
   if (!all.length) return <p class="empty">{stream.ending ? "This stream has no findings." : "No findings so far."}</p>;
   const kinds = (["error", "deviation", "not_judged"] as const).map((severity) => [severity, all.filter((one) => one.finding.severity === severity)] as const);
   return (
@@ -60,7 +60,7 @@ function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(e
           <section key={severity}>
             <h3>{severity === "not_judged" ? `${count(some.length)} not judged` : plural(some.length, SEVERITY[severity])}</h3>
             <ul>
-              {some.slice(0, shown).map(({ event, finding }, at) => (
+              {some.slice(0, limit).map(({ event, finding }, at) => (
                 <li key={at}>
                   <a
                     href={`#event=${event}`}
@@ -75,9 +75,9 @@ function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(e
                 </li>
               ))}
             </ul>
-            {some.length > shown && (
-              <button type="button" class="more" onClick={() => show(shown * 4)}>
-                … {count(some.length - shown)} more
+            {some.length > limit && (
+              <button type="button" class="more" onClick={() => setLimit(limit * 4)}>
+                … {count(some.length - limit)} more
               </button>
             )}
           </section>
@@ -88,21 +88,21 @@ function Findings({ stream, cursor, go }: { stream: Stream; cursor: number; go(e
 
 const TAIL = 20_000;
 
-function Text({ shown }: { shown: Shown }) {
-  const [limit, widen] = useState(TAIL);
+function Text({ snapshot }: { snapshot: Snapshot }) {
+  const [limit, setLimit] = useState(TAIL);
   const end = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const box = end.current;
     if (box) box.scrollTop = box.scrollHeight;
-  }, [shown]);
-  if (!shown.text) return <p class="empty">No text at this event.</p>;
-  const part = shown.text.slice(-limit);
-  const added = Math.min(shown.added, part.length);
-  const hidden = shown.text.length - part.length;
+  }, [snapshot]);
+  if (!snapshot.text) return <p class="empty">No text at this event.</p>;
+  const part = snapshot.text.slice(-limit);
+  const added = Math.min(snapshot.added, part.length);
+  const hidden = snapshot.text.length - part.length;
   return (
     <div class="text" ref={end} tabIndex={0} role="group" aria-label="The text so far">
       {hidden > 0 && (
-        <button type="button" class="more" onClick={() => widen(limit * 8)}>
+        <button type="button" class="more" onClick={() => setLimit(limit * 8)}>
           … {count(hidden)} characters before this
         </button>
       )}
@@ -112,15 +112,15 @@ function Text({ shown }: { shown: Shown }) {
   );
 }
 
-function MadeOf({ made }: { made: Made | undefined }) {
-  if (!made) return <p class="empty">The engine wrote nothing for this event alone: it follows from the event before it.</p>;
+function OriginView({ origin }: { origin: Origin | undefined }) {
+  if (!origin) return <p class="empty">The engine wrote nothing for this event alone: it follows from the event before it.</p>;
   return (
-    <div class="made">
-      {made.tokens && (
+    <div class="origin">
+      {origin.tokens && (
         <section>
-          <h3>{plural(made.tokens.length, "token")}</h3>
+          <h3>{plural(origin.tokens.length, "token")}</h3>
           <p class="tokens">
-            {made.tokens.slice(0, 2000).map(([id, text], at) => (
+            {origin.tokens.slice(0, 2000).map(([id, text], at) => (
               <span key={at} class={/^<\|.*\|>$/.test(text) ? "control" : ""} title={`token ${id}`}>
                 {text.replace(/\n/g, "⏎\n") || "∅"}
               </span>
@@ -128,17 +128,17 @@ function MadeOf({ made }: { made: Made | undefined }) {
           </p>
         </section>
       )}
-      {made.text !== undefined && (
+      {origin.text !== undefined && (
         <section>
-          <h3>{made.tokens ? "text" : "engine output"}</h3>
-          <p class="plain">{made.text}</p>
+          <h3>{origin.tokens ? "text" : "engine output"}</h3>
+          <p class="plain">{origin.text}</p>
         </section>
       )}
-      {made.framing && made.framing.length > 0 && (
+      {origin.framing && origin.framing.length > 0 && (
         <section>
           <h3>framing</h3>
           <ol class="framing">
-            {made.framing.slice(0, 2000).map(([source, trigger, dest], at) => (
+            {origin.framing.slice(0, 2000).map(([source, trigger, dest], at) => (
               <li key={at}>
                 <b>{source}</b> ─<i>{trigger}</i>→ <b>{dest}</b>
               </li>
@@ -147,9 +147,9 @@ function MadeOf({ made }: { made: Made | undefined }) {
         </section>
       )}
       <section>
-        <h3>{plural(made.deltas.length, "delta")}</h3>
+        <h3>{plural(origin.deltas.length, "delta")}</h3>
         <ul class="deltas">
-          {made.deltas.slice(0, 2000).map((delta, at) => (
+          {origin.deltas.slice(0, 2000).map((delta, at) => (
             <li key={at}>
               <code>{delta}</code>
             </li>
@@ -173,14 +173,14 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   const position = lane.events.upTo(cursor) - 1;
   const number = stream.number.at(cursor);
   const data = stream.data[cursor] ?? "";
-  // Whoever clicked a tab goes on with the arrows through the stream; whoever came by keyboard, through the tabs.
+  // After a click on a tab the arrow keys move through the stream; after the keyboard they move through the tabs.
   const tabs: [Tab, string][] = [
     ["event", "Event"],
     ["item", lane.number ? "Item now" : "Response now"],
     ["text", "Text"],
-    ["findings", `Findings ${stream.found.length ? `(${count([...stream.findings.values()].reduce((sum, some) => sum + some.length, 0))})` : ""}`],
+    ["findings", `Findings ${stream.flagged.length ? `(${count([...stream.findings.values()].reduce((sum, some) => sum + some.length, 0))})` : ""}`],
   ];
-  if (stream.made.size) tabs.push(["made", "Made of"]);
+  if (stream.origins.size) tabs.push(["origin", "Origin"]);
   const open = tabs.some(([one]) => one === tab) ? tab : "event";
   const turn = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -193,7 +193,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   };
   let content;
   if (open === "findings") content = <Findings stream={stream} cursor={cursor} go={go} />;
-  else if (open === "made") content = <MadeOf made={stream.made.get(cursor)} />;
+  else if (open === "origin") content = <OriginView origin={stream.origins.get(cursor)} />;
   else if (open === "event") {
     const body = stream.body(cursor);
     content = (
@@ -213,7 +213,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
     );
   } else {
     const { now, before } = itemAt(stream, lane, position);
-    content = open === "text" ? <Text shown={now} /> : <JsonView key={lane.number} value={now.item} before={position > 0 ? before.item : undefined} />;
+    content = open === "text" ? <Text snapshot={now} /> : <JsonView key={lane.number} value={now.item} before={position > 0 ? before.item : undefined} />;
   }
   return (
     <section class="inspector" aria-label="The event under the cursor">
@@ -231,7 +231,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   );
 }
 
-/** Data that is no JSON. */
+/** Data that is not JSON. */
 function Raw({ data }: { data: string }) {
   return <JsonView value={data} />;
 }

@@ -1,5 +1,5 @@
-// A JSON value, written out with colours. Long texts, long lists and deep nesting are shown in part, and more on demand,
-// so that no value can hold up the page. All of it is text: nothing of a stream is ever markup.
+// A JSON value in colour. Long texts, long lists and deep nesting are shown in part, with the rest on demand, so that no value
+// can block the page. Everything is inserted as text, never as markup.
 
 import { useState } from "preact/hooks";
 import type { Json } from "./item";
@@ -11,14 +11,14 @@ const DEPTH = 12;
 const isObject = (value: Json | undefined): value is { [name: string]: Json } => typeof value === "object" && value !== null && !Array.isArray(value);
 
 function LongText({ text, added }: { text: string; added: number }) {
-  const [shown, show] = useState(TEXT);
-  const end = added > 0 && text.length > shown;
-  const part = text.length <= shown ? text : end ? text.slice(-shown) : text.slice(0, shown);
+  const [limit, setLimit] = useState(TEXT);
+  const end = added > 0 && text.length > limit;
+  const part = text.length <= limit ? text : end ? text.slice(-limit) : text.slice(0, limit);
   const quoted = JSON.stringify(part).slice(1, -1);
   const fresh = added > 0 ? JSON.stringify(part.slice(-Math.min(added, part.length))).slice(1, -1) : "";
   const more = text.length - part.length;
   const button = more > 0 && (
-    <button type="button" class="more" onClick={() => show(shown * 8)}>
+    <button type="button" class="more" onClick={() => setLimit(limit * 8)}>
       … {more.toLocaleString("en-US")} more characters
     </button>
   );
@@ -33,15 +33,15 @@ function LongText({ text, added }: { text: string; added: number }) {
 }
 
 function Entries({ value, before, marks, depth }: { value: Json[] | { [name: string]: Json }; before: Json | undefined; marks: boolean; depth: number }) {
-  const [shown, show] = useState(ENTRIES);
-  const [open, reveal] = useState(depth < DEPTH);
+  const [limit, setLimit] = useState(ENTRIES);
+  const [open, setOpen] = useState(depth < DEPTH);
   const list = Array.isArray(value);
   const names = Object.keys(value);
   const [first, last] = list ? ["[", "]"] : ["{", "}"];
   if (!names.length) return <>{first + last}</>;
   if (!open)
     return (
-      <button type="button" class="more" onClick={() => reveal(true)}>
+      <button type="button" class="more" onClick={() => setOpen(true)}>
         {first}…{last}
       </button>
     );
@@ -53,17 +53,17 @@ function Entries({ value, before, marks, depth }: { value: Json[] | { [name: str
     <>
       {first}
       <ul>
-        {names.slice(0, shown).map((name) => (
+        {names.slice(0, limit).map((name) => (
           <li key={name}>
             {!list && <span class="j-name">"{name}"</span>}
             {!list && ": "}
             <Value value={(value as Record<string, Json>)[name] as Json} before={old(name)} marks={marks} depth={depth + 1} />
           </li>
         ))}
-        {names.length > shown && (
+        {names.length > limit && (
           <li>
-            <button type="button" class="more" onClick={() => show(shown * 4)}>
-              … {(names.length - shown).toLocaleString("en-US")} more
+            <button type="button" class="more" onClick={() => setLimit(limit * 4)}>
+              … {(names.length - limit).toLocaleString("en-US")} more
             </button>
           </li>
         )}
@@ -90,7 +90,7 @@ function Value({ value, before, marks, depth }: { value: Json; before: Json | un
 }
 
 /**
- * @param before - The value that this one is compared with; what differs is marked. Without it nothing is.
+ * @param before - The value to compare with; differences are marked. Without it nothing is marked.
  */
 export function JsonView({ value, before }: { value: Json; before?: Json | undefined }) {
   return (

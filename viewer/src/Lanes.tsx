@@ -1,5 +1,5 @@
-// Lanes in time: a bar for each item from its first event to its last, its tool's runs, its events, the gaps, the findings.
-// Only the lanes that can be seen are drawn, and no more marks than there are pixels.
+// Lanes: for each item a bar from its first event to its last, with the runs of its tool, its events, gaps and findings.
+// Only visible lanes are drawn, with at most one mark per pixel.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { hue } from "./format";
@@ -7,7 +7,7 @@ import type { Lane, Stream } from "./stream";
 
 export const LANE = 26;
 
-/** Where the events lie on the axis, from 0 to 1. */
+/** The positions of the events on the axis, from 0 to 1. */
 export class Axis {
   private readonly first: number;
   private readonly length: number;
@@ -39,36 +39,36 @@ export class Axis {
 export function runs(stream: Stream, lane: Lane): [number, number, string][] {
   if (lane.number < 0) return framing(stream, lane);
   const states = stream.page.machines[lane.kind]?.states.filter((state) => state.tool === "running").map((state) => state.name) ?? [];
-  const found: [number, number, string][] = [];
-  if (!states.length) return found;
+  const spans: [number, number, string][] = [];
+  if (!states.length) return spans;
   for (let at = 0; at < lane.changes.length; at++) {
     const event = lane.changes[at] as number;
-    const now = stream.stepOf(event)?.at ?? [];
+    const now = stream.stepOf(event)?.states ?? [];
     const running = now.length === 1 && states.includes(now[0] as string) ? (now[0] as string) : "";
-    const last = found[found.length - 1];
+    const last = spans[spans.length - 1];
     const open = last && last[1] === -1;
     if (open && running !== last[2]) last[1] = event;
-    if (running && (!open || running !== last?.[2])) found.push([event, -1, running]);
+    if (running && (!open || running !== last?.[2])) spans.push([event, -1, running]);
   }
-  const last = found[found.length - 1];
+  const last = spans[spans.length - 1];
   if (last && last[1] === -1) last[1] = lane.events.at(lane.events.length - 1);
-  return found;
+  return spans;
 }
 
 /** The events during which the framing was inside a content. */
 function framing(stream: Stream, lane: Lane): [number, number, string][] {
-  const found: [number, number, string][] = [];
+  const spans: [number, number, string][] = [];
   for (let at = 0; at < lane.events.length; at++) {
     const event = lane.events.at(at);
-    const steps = stream.made.get(event)?.framing ?? [];
+    const steps = stream.origins.get(event)?.framing ?? [];
     const inside = steps[steps.length - 1]?.[2] === "content";
-    const last = found[found.length - 1];
+    const last = spans[spans.length - 1];
     if (last && last[1] === -1 && !inside) last[1] = event;
-    if (inside && (!last || last[1] !== -1)) found.push([event, -1, "content"]);
+    if (inside && (!last || last[1] !== -1)) spans.push([event, -1, "content"]);
   }
-  const last = found[found.length - 1];
+  const last = spans[spans.length - 1];
   if (last && last[1] === -1) last[1] = stream.length - 1;
-  return found;
+  return spans;
 }
 
 function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane[], cursor: number): void {
@@ -115,7 +115,7 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
         context.fillText(state, start + 4, top + LANE / 2 + 3.5);
       }
     }
-    // A tick for each pixel that has events, the higher the more; a pixel is looked up, so a million events cost no more.
+    // A tick for each pixel that has events, higher with more events. The events of a pixel are looked up, so a million cost no more.
     context.fillStyle = tint(0.95);
     let at = 0;
     while (at < lane.events.length) {
@@ -128,7 +128,7 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
     }
   });
   if (axis.timed) gaps(context, stream, axis, inside, height, colour("--gap"));
-  for (const event of stream.found) {
+  for (const event of stream.flagged) {
     const lane = event < stream.length ? stream.lane.at(event) : 0;
     const row = lanes.findIndex((one) => one.number === lane);
     if (row < 0) continue;
@@ -145,7 +145,7 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
   context.fillRect(x(cursor) - 0.75, 0, 1.5, height);
 }
 
-/** Stripes where nothing came for long: a fifteenth of the whole, and half a second. */
+/** Stripes in pauses of at least a fifteenth of the whole time and half a second. */
 function gaps(context: CanvasRenderingContext2D, stream: Stream, axis: Axis, inside: number, height: number, colour: string): void {
   const whole = stream.time.at(stream.length - 1) - stream.time.at(0);
   const long = Math.max(500, whole / 15);
@@ -178,37 +178,37 @@ interface Props {
   stream: Stream;
   cursor: number;
   timed: boolean;
-  /** What changes when there is more to draw. */
+  /** A number that changes when there is more to draw. */
   version: number;
   dark: boolean;
   label?: string;
   go(event: number): void;
-  /** Called with the lane whose name was chosen. */
-  chosen?: (lane: Lane) => void;
+  /** Called with the lane whose name was clicked. */
+  onSelect?: (lane: Lane) => void;
 }
 
-export function Lanes({ stream, cursor, timed, version, dark, label, go, chosen }: Props) {
+export function Lanes({ stream, cursor, timed, version, dark, label, go, onSelect }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [view, look] = useState({ top: 0, height: 160, width: 0 });
+  const [view, setView] = useState({ top: 0, height: 160, width: 0 });
   const axis = new Axis(stream, timed);
   const lanes = stream.framing ? [...stream.lanes, stream.framing] : stream.lanes;
   const from = Math.max(0, Math.floor(view.top / LANE) - 1);
-  const seen = lanes.slice(from, from + Math.ceil(view.height / LANE) + 2);
+  const visible = lanes.slice(from, from + Math.ceil(view.height / LANE) + 2);
   const current = stream.laneOf(Math.min(cursor, stream.length - 1)).number;
 
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;
-    const measure = (): void => look({ top: box.scrollTop, height: box.clientHeight, width: box.clientWidth });
+    const measure = (): void => setView({ top: box.scrollTop, height: box.clientHeight, width: box.clientWidth });
     measure();
     const watch = new ResizeObserver(measure);
     watch.observe(box);
     return () => watch.disconnect();
   }, []);
   useLayoutEffect(() => {
-    if (canvas.current) draw(canvas.current, stream, axis, seen, cursor);
-  }, [stream, version, cursor, timed, from, seen.length, view.width, dark]);
+    if (canvas.current) draw(canvas.current, stream, axis, visible, cursor);
+  }, [stream, version, cursor, timed, from, visible.length, view.width, dark]);
   useEffect(() => {
     const box = scroller.current;
     if (!box) return;
@@ -223,11 +223,11 @@ export function Lanes({ stream, cursor, timed, version, dark, label, go, chosen 
   };
   return (
     <section class="lanes" aria-label={label ?? "Lanes"}>
-      <div class="scroll" ref={scroller} onScroll={(event) => look({ ...view, top: event.currentTarget.scrollTop })}>
+      <div class="scroll" ref={scroller} onScroll={(event) => setView({ ...view, top: event.currentTarget.scrollTop })}>
         <div class="inside" style={{ height: `${lanes.length * LANE}px` }}>
-          <div class="seen" style={{ top: `${from * LANE}px` }}>
+          <div class="visible" style={{ top: `${from * LANE}px` }}>
             <div class="names">
-              {seen.map((lane) => (
+              {visible.map((lane) => (
                 <button
                   type="button"
                   key={lane.number}
@@ -236,7 +236,7 @@ export function Lanes({ stream, cursor, timed, version, dark, label, go, chosen 
                   title={lane.id ?? lane.title}
                   aria-current={lane.number === current}
                   onClick={() => {
-                    chosen?.(lane);
+                    onSelect?.(lane);
                     if (lane.number >= 0 && lane.events.length) go(lane.events.at(0));
                   }}
                 >

@@ -1,4 +1,4 @@
-// The last responses of a server, newest first, as they come.
+// The recent responses of a server, newest first.
 
 import { Header, Help } from "./Bars";
 import { bytes } from "./format";
@@ -9,12 +9,12 @@ import { useTheme } from "./theme";
 export function List({ page }: { page: Page }) {
   const { theme, turn } = useTheme();
   const [help, setHelp] = useState(false);
-  const listed = page.listed;
+  const entries = page.entries;
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} said="" title="recent streams of this server" turn={turn} help={() => setHelp(true)} />
+      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="recent streams of this server" turn={turn} help={() => setHelp(true)} />
       <main class="list">
-        {listed.length ? (
+        {entries.length ? (
           <table>
             <thead>
               <tr>
@@ -25,19 +25,19 @@ export function List({ page }: { page: Page }) {
               </tr>
             </thead>
             <tbody>
-              {listed.map((one) => (
+              {entries.map((one) => (
                 <tr key={one.number}>
                   <td>
                     <a href={`${one.number}/`}>{one.id || "a response without an id"}</a>
                     {one.model && <span class="quiet"> {one.model}</span>}
                   </td>
-                  <td>{new Date(one.began * 1000).toLocaleTimeString()}</td>
+                  <td>{new Date(one.started * 1000).toLocaleTimeString()}</td>
                   <td>
-                    <span class={`pill ${one.over ? "" : "live"}`}>{one.over ? "ended" : "streaming"}</span>
+                    <span class={`pill ${one.ended ? "" : "live"}`}>{one.ended ? "ended" : "streaming"}</span>
                   </td>
                   <td>
                     {bytes(one.bytes)}
-                    {one.cut && <span class="quiet"> truncated</span>}
+                    {one.truncated && <span class="quiet"> truncated</span>}
                   </td>
                 </tr>
               ))}

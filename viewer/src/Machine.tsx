@@ -1,4 +1,4 @@
-// The picture of a machine: its state lit, the edge just fired, the path so far. Coordinates come with the lines.
+// The picture of a machine: its current state, the edge that just fired, the path so far. The lines contain the coordinates.
 
 import { Fragment } from "preact";
 import { useMemo } from "preact/hooks";
@@ -22,13 +22,13 @@ export function firedKeys(step: Step | undefined): Set<string> {
 }
 
 export interface Counts {
-  /** How often it certainly fired, and how often it may have. */
+  /** How often an edge certainly fired, and how often it may have fired. */
   of(edge: Edge, trigger: string): [number, number];
-  chosen: Edge | null;
-  choose(edge: Edge): void;
+  selected: Edge | null;
+  select(edge: Edge): void;
 }
 
-/** What is drawn later lies above. */
+/** The drawing order: later edges cover earlier ones. */
 const depth = (look: string): number => (look.includes("fired") ? 3 : look.startsWith("path") ? 2 : look === "never" ? 0 : 1);
 
 interface Props {
@@ -38,7 +38,7 @@ interface Props {
   path?: Set<string>;
   visited?: Set<string>;
   counts?: Counts;
-  /** Whether all edges of the step fired, one after another, and not one of them. */
+  /** Whether all edges of the step fired in turn, instead of one of them. */
   several?: boolean;
   prefix: string;
 }
@@ -50,21 +50,21 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
     const keys = keysOf(edge);
     if (counts) {
       const all = edge.triggers.map((trigger) => counts.of(edge, trigger.name));
-      const look = all.some(([times]) => times) ? "path" : all.some(([, perhaps]) => perhaps) ? "doubt" : "never";
-      return `${look}${counts.chosen === edge ? " fired" : ""}`;
+      const look = all.some(([times]) => times) ? "path" : all.some(([, possible]) => possible) ? "possible" : "never";
+      return `${look}${counts.selected === edge ? " fired" : ""}`;
     }
     if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 && !several ? "maybe" : "fired";
     return keys.some((one) => path?.has(one)) ? "path" : "";
   };
   const drawn = picture.edges.map((edge) => ({ edge, look: looks(edge) }));
-  const state = (of: string): string => (step?.at.includes(of) ? (step.at.length > 1 ? " perhaps" : " lit") : step?.perhaps.includes(of) ? " perhaps" : visited?.has(of) ? " visited" : "");
+  const state = (of: string): string => (step?.states.includes(of) ? (step.states.length > 1 ? " possible" : " lit") : step?.possible.includes(of) ? " possible" : visited?.has(of) ? " visited" : "");
   return (
     <svg
       class={`machine${counts ? " counted" : ""}`}
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
       style={{ maxWidth: `${Math.round(picture.width * 1.15)}px` }}
       role={counts ? "group" : "img"}
-      aria-label={`The machine of ${picture.name}${step?.at.length ? `, in ${step.at.join(" or ")}` : ""}`}
+      aria-label={`The machine of ${picture.name}${step?.states.length ? `, in ${step.states.join(" or ")}` : ""}`}
     >
       <defs>
         {["normal", "cut", "fail", "rail", "fired", "path", "never"].map((one) => (
@@ -101,7 +101,7 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
             id={name("edge", edge.source, edge.dest, edge.style)}
             class={`over ${look}`}
             d={edge.path}
-            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look === "doubt" ? "path" : look)})`}
+            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look === "possible" ? "path" : look)})`}
           />
         ))}
       {picture.states.map(({ name: of, look, box: [x, y, width, height], tool }) => (
@@ -119,8 +119,8 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
         const pick = counts && {
           role: "button" as const,
           tabindex: 0,
-          onClick: () => counts.choose(edge),
-          onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.choose(edge)),
+          onClick: () => counts.select(edge),
+          onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.select(edge)),
         };
         let owners: string[] = [];
         return (
@@ -138,8 +138,8 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
                     <text class="trigger" x={left} y={top} text-anchor={end}>
                       {text}
                     </text>
-                    <text class={`tally${times.some(([one, perhaps]) => one || perhaps) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
-                      {times.map(([one, perhaps]) => (one ? `×${one}` : perhaps ? `perhaps ×${perhaps}` : "never")).join(" · ")}
+                    <text class={`tally${times.some(([one, possible]) => one || possible) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
+                      {times.map(([one, possible]) => (one ? `×${one}` : possible ? `possibly ×${possible}` : "never")).join(" · ")}
                     </text>
                   </Fragment>
                 );
@@ -157,7 +157,7 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
   );
 }
 
-/** What can be pointed at: the whole of a label. */
+/** The clickable area of a label. */
 function Ground({ edge }: { edge: Edge }) {
   const [left, top, anchor] = edge.text[0] ?? [0, 0, "start"];
   const width = Math.max(...edge.text.map(([, , , what, text]) => text.length * (what === "trigger" ? 7.4 : 6.2))) + 40;
@@ -165,20 +165,20 @@ function Ground({ edge }: { edge: Edge }) {
   return <rect class="ground" x={anchor === "end" ? left - width : left} y={top - 12} width={width} height={bottom - top + 18} />;
 }
 
-/** What an event did, in a sentence. */
-export function Deed({ step, name }: { step: Step | undefined; name: string }) {
-  if (!step?.machine) return <p class="deed">This event belongs to no machine.</p>;
-  if (!step.fired.length) return <p class="deed none">No edge of {step.machine} emits {short(name)} here.</p>;
+/** A sentence about what an event did. */
+export function StepSummary({ step, name }: { step: Step | undefined; name: string }) {
+  if (!step?.machine) return <p class="step">This event belongs to no machine.</p>;
+  if (!step.fired.length) return <p class="step none">No edge of {step.machine} emits {short(name)} here.</p>;
   const [only] = step.fired;
   if (step.fired.length > 1 || !only)
     return (
-      <p class="deed">
+      <p class="step">
         One of: {step.fired.map(([source, trigger, dest]) => `${source} ─${trigger}→ ${dest}`).join(", ")}. Later events decide which.
       </p>
     );
   const [source, trigger, dest, whole, silent] = only;
   return (
-    <p class="deed">
+    <p class="step">
       {silent.map(([from, by]) => (
         <span key={from} class="silent">
           <b>{from}</b> ─<i>{by}</i>→{" "}

@@ -7,13 +7,13 @@ import { Events } from "./Events";
 import { plural } from "./format";
 import { FindingCard, Inspector, type Tab } from "./Inspector";
 import { Lanes } from "./Lanes";
-import { Deed, firedKeys, key, Machine } from "./Machine";
+import { StepSummary, firedKeys, key, Machine } from "./Machine";
 import { SPEEDS, usePlaying } from "./play";
 import { type Filter, NO_FILTER, Rows } from "./rows";
 import type { Page, Stream } from "./stream";
 import { useTheme } from "./theme";
 
-/** The edges that a lane's machine fired up to an event, and the states in which it was. */
+/** Return the edges that a lane's machine fired up to an event, and the states that it was in. */
 function pathOf(stream: Stream, cursor: number): { path: Set<string>; visited: Set<string> } {
   const path = new Set<string>();
   const visited = new Set<string>();
@@ -29,74 +29,74 @@ function pathOf(stream: Stream, cursor: number): { path: Set<string>; visited: S
   return { path, visited };
 }
 
-/** The event that the address names. */
-export function asked(): number {
-  const found = /[#&]event=(\d{1,9})/.exec(location.hash);
-  return found ? Number(found[1]) : -1;
+/** Return the event that the address names, or -1. */
+export function linkedEvent(): number {
+  const match = /[#&]event=(\d{1,9})/.exec(location.hash);
+  return match ? Number(match[1]) : -1;
 }
 
 export function StreamView({ page, version }: { page: Page; version: number }) {
   const stream = page.streams[0] as Stream;
-  const [cursor, move] = useState(0);
-  const [filter, narrow] = useState<Filter>(NO_FILTER);
+  const [cursor, setCursor] = useState(0);
+  const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
-  const [tab, choose] = useState<Tab>("event");
+  const [tab, setTab] = useState<Tab>("event");
   const [playing, setPlaying] = useState(false);
   const [speed, setSpeed] = useState(-1);
-  const [timed, measure] = useState<boolean | null>(null);
+  const [timed, setTimed] = useState<boolean | null>(null);
   const [help, setHelp] = useState(false);
-  const [said, say] = useState("");
+  const [notice, setNotice] = useState("");
   const [pane, setPane] = useState("events");
   const [whole, setWhole] = useState(false);
   const [framing, setFraming] = useState(false);
   const { theme, dark, turn } = useTheme();
-  const wanted = useRef(asked());
+  const target = useRef(linkedEvent());
   const rows = useMemo(() => new Rows(stream, filter, open), [stream, filter, open]);
   if (!rows.done) rows.grow();
   const byTime = timed ?? stream.timed;
   const pace = speed >= 0 ? speed : stream.timed ? 1 : 4;
 
-  // Keys may come faster than the page is drawn: each moves on from where the last one led, not from what is drawn.
+  // Keys can arrive faster than the page is drawn, so each moves the cursor from where the last one put it.
   const at = useRef(0);
   const go = useCallback(
     (event: number): void => {
       at.current = Math.max(0, Math.min(event, stream.length - 1));
-      move(at.current);
+      setCursor(at.current);
     },
     [stream],
   );
   usePlaying(stream, cursor, playing, SPEEDS[pace] ?? SPEEDS[4]!, go, () => setPlaying(false));
 
-  // A link to an event is followed once that event is there, and without a link the page opens at the first finding, unless the
-  // cursor was moved before; the address then follows the cursor, but not at every step.
-  const opening = useRef(wanted.current < 0);
+  // A link to an event is followed when the event has arrived. Without a link the page opens at the first finding, unless the
+  // reader has moved the cursor. The address then follows the cursor, with a delay.
+  const opening = useRef(target.current < 0);
   useEffect(() => {
-    if (wanted.current >= 0 && wanted.current < stream.length) {
-      go(wanted.current);
-      wanted.current = -1;
+    if (target.current >= 0 && target.current < stream.length) {
+      go(target.current);
+      target.current = -1;
     }
-    if (opening.current && stream.found.length) {
+    if (opening.current && stream.flagged.length) {
       opening.current = false;
-      if (at.current === 0) go(Math.min(...stream.found));
+      if (at.current === 0) go(Math.min(...stream.flagged));
     }
   }, [version]);
   useEffect(() => {
     const follow = (): void => {
-      if (asked() >= 0) go(asked());
+      if (linkedEvent() >= 0) go(linkedEvent());
     };
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
   useEffect(() => {
-    if (wanted.current >= 0) return;
-    const timer = setTimeout(() => cursor !== Math.max(0, asked()) && history.replaceState(null, "", `#event=${cursor}`), 250);
+    if (target.current >= 0) return;
+    const timer = setTimeout(() => cursor !== Math.max(0, linkedEvent()) && history.replaceState(null, "", `#event=${cursor}`), 250);
     return () => clearTimeout(timer);
   }, [cursor]);
   useEffect(() => {
-    if (!said) return;
-    const timer = setTimeout(() => say(""), 2500);
+    if (!notice) return;
+    const timer = setTimeout(() => setNotice(""), 2500);
     return () => clearTimeout(timer);
-  }, [said]);
+  }, [notice]);
 
   const play = (): void => {
     if (!playing && at.current >= stream.length - 1 && stream.ending) go(0);
@@ -114,14 +114,14 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     if (next >= 0 && next < rows.length) go(rows.starts.at(next));
   };
   const toFinding = (by: number): void => {
-    const { found } = stream;
-    const near = by > 0 ? found.find((event) => event > at.current) : found.findLast((event) => event < at.current);
-    const next = near ?? (by > 0 ? found[0] : found[found.length - 1]);
-    if (next === undefined) say(stream.ending ? "This stream has no findings." : "No findings so far.");
+    const { flagged } = stream;
+    const near = by > 0 ? flagged.find((event) => event > at.current) : flagged.findLast((event) => event < at.current);
+    const next = near ?? (by > 0 ? flagged[0] : flagged[flagged.length - 1]);
+    if (next === undefined) setNotice(stream.ending ? "This stream has no findings." : "No findings so far.");
     else {
       go(next);
       const [first] = stream.findingsOf(next);
-      if (first) say(`${first.rule}: ${first.message}`);
+      if (first) setNotice(`${first.rule}: ${first.message}`);
     }
   };
   const inLane = (by: number): void => {
@@ -129,9 +129,9 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     const position = lane.events.upTo(at.current) - 1 + by;
     if (position >= 0 && position < lane.events.length) go(lane.events.at(position));
   };
-  const give = (text: string | null, what: string): void => {
-    if (text === null) say("The request of this stream is unknown.");
-    else void copy(text).then((done) => say(done ? `Copied ${what}.` : "The browser does not allow copying."));
+  const copyText = (text: string | null, what: string): void => {
+    if (text === null) setNotice("The request of this stream is unknown.");
+    else void copy(text).then((done) => setNotice(done ? `Copied ${what}.` : "The browser does not allow copying."));
   };
   const keys: Record<string, () => void> = {
     ArrowLeft: () => go(at.current - 1),
@@ -156,8 +156,8 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       while (!open.has(first) && first > 0 && stream.kind.at(first - 1) === kind && stream.lane.at(first - 1) === lane && rows.ends.at(row) - rows.starts.at(row) === 1) first--;
       unfold(first);
     },
-    c: () => give(stream.data[at.current] ?? "", "the event"),
-    u: () => give(curl(stream), "the request"),
+    c: () => copyText(stream.data[at.current] ?? "", "the event"),
+    u: () => copyText(curl(stream), "the request"),
     t: turn,
     "?": () => setHelp(!help),
   };
@@ -167,7 +167,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       if (event.key === "Escape") {
         setHelp(false);
         if (target.id === "search") {
-          narrow(NO_FILTER);
+          setFilter(NO_FILTER);
           target.blur();
         }
         return;
@@ -186,17 +186,17 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       act();
   };
   useLayoutEffect(() => {
-    const hear = (event: KeyboardEvent): void => press.current(event);
-    addEventListener("keydown", hear);
-    return () => removeEventListener("keydown", hear);
+    const listener = (event: KeyboardEvent): void => press.current(event);
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
   }, []);
 
-  // The state that is lit, or the edge that is being fired, is kept where it can be seen.
+  // Scroll the current state, or the edge that fires, into view.
   const centre = useRef<HTMLDivElement>(null);
   const stepNumber = stream.step.at(cursor);
   useLayoutEffect(() => {
     const box = centre.current;
-    const lit = box?.querySelector(".state.lit") ?? box?.querySelector(".over.fired, .state.perhaps");
+    const lit = box?.querySelector(".state.lit") ?? box?.querySelector(".over.fired, .state.possible");
     if (!box || !lit || whole) return;
     const frame = box.getBoundingClientRect();
     const place = lit.getBoundingClientRect();
@@ -204,7 +204,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   }, [stepNumber, stream.lane.at(cursor), whole, pane, framing]);
 
   const header = (
-    <Header streams={[stream]} theme={theme} redacted={page.redacted} said={said} turn={turn} help={() => setHelp(true)}>
+    <Header streams={[stream]} theme={theme} redacted={page.redacted} notice={notice} turn={turn} help={() => setHelp(true)}>
       <button type="button" onClick={keys["c"]} title="Copy the event as JSON (c)">
         JSON
       </button>
@@ -213,7 +213,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
           curl
         </button>
       )}
-      {stream.found.length > 0 && (
+      {stream.flagged.length > 0 && (
         <button type="button" onClick={keys["n"]} title="Next finding (n)">
           next finding
         </button>
@@ -235,18 +235,18 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     );
 
   const lane = stream.laneOf(cursor);
-  const framed = framing ? stream.framed(cursor) : null;
-  const step = framed?.step ?? stream.stepOf(cursor);
+  const framingStep = framing ? stream.framingAt(cursor) : null;
+  const step = framingStep?.step ?? stream.stepOf(cursor);
   const picture = page.machines[step?.machine || lane.title];
-  const walked = framed ? null : pathOf(stream, cursor);
-  const path = walked?.path ?? new Set(framed?.path.map(([source, trigger, dest]) => key(source, trigger, dest)));
-  const visited = walked?.visited ?? new Set(framed?.path.map(([source]) => source));
+  const lanePath = framingStep ? null : pathOf(stream, cursor);
+  const path = lanePath?.path ?? new Set(framingStep?.path.map(([source, trigger, dest]) => key(source, trigger, dest)));
+  const visited = lanePath?.visited ?? new Set(framingStep?.path.map(([source]) => source));
   const findings = [...stream.findingsOf(cursor), ...(cursor === stream.length - 1 ? stream.findingsOf(stream.length) : [])];
   return (
     <>
       {header}
-      <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={measure} />
-      <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} chosen={(lane) => (setFraming(lane.number < 0), setPane(lane.number < 0 ? "machine" : pane))} />
+      <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={setTimed} />
+      <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} onSelect={(lane) => (setFraming(lane.number < 0), setPane(lane.number < 0 ? "machine" : pane))} />
       <div class="panes" role="group" aria-label="View">
         {["events", "machine", "inspector"].map((one) => (
           <button key={one} type="button" aria-pressed={pane === one} onClick={() => setPane(one)}>
@@ -255,7 +255,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
         ))}
       </div>
       <main class="main" data-pane={pane}>
-        <Events stream={stream} rows={rows} cursor={cursor} filter={filter} version={version} go={go} unfold={unfold} narrow={narrow} />
+        <Events stream={stream} rows={rows} cursor={cursor} filter={filter} version={version} go={go} unfold={unfold} narrow={setFilter} />
         <section class={`centre${whole ? " whole" : ""}`} aria-label="The machine">
           {findings.length > 0 && (
             <div class="cards" role="group" aria-label={plural(findings.length, "finding")}>
@@ -266,9 +266,9 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
           )}
           <div class="caption">
             <h2>
-              {framed ? "framing of harmony" : (picture?.name ?? lane.title)}
-              {!framed && lane.name && <span class="quiet"> {lane.name}</span>}
-              {step && step.at.length > 0 && <span class={`at${step.at.length > 1 ? " perhaps" : ""}`}>{step.at.join(" or ")}</span>}
+              {framingStep ? "framing of harmony" : (picture?.name ?? lane.title)}
+              {!framingStep && lane.name && <span class="quiet"> {lane.name}</span>}
+              {step && step.states.length > 0 && <span class={`at${step.states.length > 1 ? " possible" : ""}`}>{step.states.join(" or ")}</span>}
               {stream.framing && (
                 <button type="button" class="fit" aria-pressed={framing} onClick={() => setFraming(!framing)}>
                   {framing ? "machine of the item" : "framing of the tokens"}
@@ -280,23 +280,23 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
                 </button>
               )}
             </h2>
-            {framed ? (
-              <p class="deed quiet">
-                {framed.step.fired.length ? `${plural(framed.step.fired.length, "token")} and ends of turns before this event` : "No token belongs to this event alone"}
+            {framingStep ? (
+              <p class="step quiet">
+                {framingStep.step.fired.length ? `${plural(framingStep.step.fired.length, "token")} and ends of turns before this event` : "No token belongs to this event alone"}
               </p>
             ) : (
-              <Deed step={step} name={stream.nameOf(cursor)} />
+              <StepSummary step={step} name={stream.nameOf(cursor)} />
             )}
           </div>
           {picture ? (
             <div class="picture" ref={centre} tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
-              <Machine picture={picture} step={step} path={path} visited={visited} several={framed !== null} prefix="m" />
+              <Machine picture={picture} step={step} path={path} visited={visited} several={framingStep !== null} prefix="m" />
             </div>
           ) : (
             <p class="empty">Interlock has no machine for this kind of item, and checks only the rules for all items.</p>
           )}
         </section>
-        <Inspector stream={stream} cursor={cursor} tab={tab} choose={choose} go={go} />
+        <Inspector stream={stream} cursor={cursor} tab={tab} choose={setTab} go={go} />
       </main>
       {help && <Help close={() => setHelp(false)} />}
     </>

@@ -1,11 +1,11 @@
-// What can be copied.
+// Copying: the request as a curl command, and text to the clipboard.
 
 import type { Stream } from "./stream";
 
-/** A text as one word of a POSIX shell. */
+/** Return a text as one word of a POSIX shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** The request of a stream as a command; no key stands in it. */
+/** Return the request of a stream as a command, without an API key. */
 export function curl(stream: Stream): string | null {
   const { request } = stream;
   if (!request) return null;
@@ -20,7 +20,7 @@ export async function copy(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without a secure context there is no clipboard to ask; a selection can be copied all the same.
+    // Without a secure context there is no clipboard, but a selection can still be copied.
     const area = document.createElement("textarea");
     area.value = text;
     area.className = "off";

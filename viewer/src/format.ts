@@ -1,4 +1,4 @@
-// Numbers and names as they are written on the page.
+// The formats of numbers and names on the page.
 
 export const short = (name: string): string => name.replace(/^response\./, "");
 
@@ -27,10 +27,10 @@ const HUES: Record<string, number> = {
   image_generation_call: 350,
 };
 
-/** The hue of a kind of item; kinds that nobody knows have one too, always the same. */
+/** Return the hue of a kind of item; an unknown kind has one of its own, always the same. */
 export function hue(kind: string): number {
-  const known = HUES[kind];
-  if (known !== undefined) return known;
+  const hue = HUES[kind];
+  if (hue !== undefined) return hue;
   let sum = 7;
   for (const character of kind) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 360;
   return sum;

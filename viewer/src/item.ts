@@ -1,5 +1,5 @@
-// An item as it is after an event, put together from its events as the table of writes says.
-// Items are never changed: an event makes a new one that shares what it did not touch, so that any of them can be kept.
+// An item after an event, built from its events by the table of writes.
+// Items are immutable: an event makes a new one that shares the unchanged parts, so that every snapshot can be cached.
 
 import type { Write } from "./lines";
 import type { Lane, Stream } from "./stream";
@@ -7,22 +7,22 @@ import type { Lane, Stream } from "./stream";
 export type Json = string | number | boolean | null | Json[] | { [name: string]: Json };
 type Object_ = { [name: string]: Json };
 
-export interface Shown {
+export interface Snapshot {
   item: Json;
   /** The text that was written last. */
   text: string;
-  /** How much of it the last event added, in UTF-16 units. */
+  /** The length of what the last event added, in UTF-16 units. */
   added: number;
 }
 
-const NOTHING: Shown = { item: {}, text: "", added: 0 };
-/** A built item is kept after so many events. */
-const KEPT_EVERY = 512;
+const EMPTY: Snapshot = { item: {}, text: "", added: 0 };
+/** The events between two snapshots in the cache. */
+const CACHE_EVERY = 512;
 
 const isObject = (value: Json | undefined): value is Object_ => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The parts that stand at the place that an event names; a place far beyond the last part is not made. */
-function replaced(parts: Json | undefined, at: number, change: (part: Json) => Json): Json[] {
+/** Return the parts with one of them changed; an index far beyond the last part is ignored. */
+function replacePart(parts: Json | undefined, at: number, change: (part: Json) => Json): Json[] {
   const list = Array.isArray(parts) ? parts.slice() : [];
   if (Number.isInteger(at) && at >= 0 && at <= list.length + 16) {
     while (list.length < at) list.push({});
@@ -31,7 +31,7 @@ function replaced(parts: Json | undefined, at: number, change: (part: Json) => J
   return list;
 }
 
-function written(target: Json, write: Write, value: Json, tell: (text: string, added: number) => void): Json {
+function applyWrite(target: Json, write: Write, value: Json, report: (text: string, added: number) => void): Json {
   const object = isObject(target) ? target : {};
   const to = write.to ?? "";
   if (write.op === "push") {
@@ -41,51 +41,51 @@ function written(target: Json, write: Write, value: Json, tell: (text: string, a
   if (write.op === "append" && typeof value === "string") {
     const before = object[to];
     const text = (typeof before === "string" ? before : "") + value;
-    tell(text, value.length);
+    report(text, value.length);
     return { ...object, [to]: text };
   }
-  if (typeof value === "string") tell(value, 0);
+  if (typeof value === "string") report(value, 0);
   return { ...object, [to]: value };
 }
 
-function after(shown: Shown, write: Write | undefined, body: unknown): Shown {
-  if (!write || typeof body !== "object" || body === null) return { ...shown, added: 0 };
+function applyEvent(snapshot: Snapshot, write: Write | undefined, body: unknown): Snapshot {
+  if (!write || typeof body !== "object" || body === null) return { ...snapshot, added: 0 };
   const fields = body as Object_;
   const value = write.op === "status" ? (write.value ?? null) : fields[write.from];
-  if (value === undefined) return { ...shown, added: 0 };
-  if (write.op === "all") return { ...shown, item: value, added: 0 };
-  const item = isObject(shown.item) ? shown.item : {};
-  let { text } = shown;
+  if (value === undefined) return { ...snapshot, added: 0 };
+  if (write.op === "all") return { ...snapshot, item: value, added: 0 };
+  const item = isObject(snapshot.item) ? snapshot.item : {};
+  let { text } = snapshot;
   let added = 0;
-  const tell = (now: string, more: number): void => {
+  const report = (now: string, more: number): void => {
     text = now;
     added = more;
   };
-  if (!write.list) return { item: written(item, { ...write, op: write.op === "status" ? "set" : write.op }, value, write.op === "status" ? () => {} : tell), text, added };
+  if (!write.list) return { item: applyWrite(item, { ...write, op: write.op === "status" ? "set" : write.op }, value, write.op === "status" ? () => {} : report), text, added };
   const at = Number(fields[write.index ?? ""]);
-  const change = (part: Json): Json => (write.op === "put" ? value : written(part, write, value, tell));
-  return { item: { ...item, [write.list]: replaced(item[write.list], at, change) }, text, added };
+  const change = (part: Json): Json => (write.op === "put" ? value : applyWrite(part, write, value, report));
+  return { item: { ...item, [write.list]: replacePart(item[write.list], at, change) }, text, added };
 }
 
-const kept = new WeakMap<Lane, Map<number, Shown>>();
+const caches = new WeakMap<Lane, Map<number, Snapshot>>();
 
-/** The item of a lane after the event at a position of the lane, and what the event before it left. */
-export function itemAt(stream: Stream, lane: Lane, position: number): { now: Shown; before: Shown } {
-  let cache = kept.get(lane);
-  if (!cache) kept.set(lane, (cache = new Map()));
-  const build = (until: number): Shown => {
-    const known = cache.get(until);
-    if (known || until < 0) return known ?? NOTHING;
+/** Return the item of a lane after the event at a position of the lane, and as it was before that event. */
+export function itemAt(stream: Stream, lane: Lane, position: number): { now: Snapshot; before: Snapshot } {
+  let cache = caches.get(lane);
+  if (!cache) caches.set(lane, (cache = new Map()));
+  const build = (until: number): Snapshot => {
+    const cached = cache.get(until);
+    if (cached || until < 0) return cached ?? EMPTY;
     let from = until;
     while (from >= 0 && !cache.has(from)) from--;
-    let shown = cache.get(from) ?? NOTHING;
+    let snapshot = cache.get(from) ?? EMPTY;
     for (let at = from + 1; at <= until; at++) {
       const event = lane.events.at(at);
-      shown = after(shown, stream.page.writes[stream.nameOf(event)], stream.body(event));
-      if (at % KEPT_EVERY === 0) cache.set(at, shown);
+      snapshot = applyEvent(snapshot, stream.page.writes[stream.nameOf(event)], stream.body(event));
+      if (at % CACHE_EVERY === 0) cache.set(at, snapshot);
     }
-    cache.set(until, shown);
-    return shown;
+    cache.set(until, snapshot);
+    return snapshot;
   };
   const before = build(position - 1);
   return { now: build(position), before };

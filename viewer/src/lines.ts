@@ -1,4 +1,4 @@
-// The lines that Python makes of streams: their types, and how they get here. See serving/view/trace.py.
+// The types of the lines that Python makes of streams, and the reader that fetches them. See serving/view/event_lines.py.
 
 export interface State {
   name: string;
@@ -52,7 +52,7 @@ export interface Head {
   redacted: boolean;
   machines: Record<string, Picture>;
   rules: Record<string, [string, string, string]>;
-  habits: Record<string, [string, string]>;
+  deviations: Record<string, [string, string]>;
   writes: Record<string, Write>;
 }
 
@@ -62,22 +62,22 @@ export type Fired = [string, string, string, boolean, [string, string, string][]
 export interface Step {
   machine: string;
   fired: Fired[];
-  at: string[];
-  perhaps: string[];
+  states: string[];
+  possible: string[];
 }
 
 export interface Finding {
   rule: string;
   severity: "error" | "deviation" | "not_judged";
-  /** The habit of real services that it is; empty for an error. */
-  habit: string;
+  /** The name of the deviation; empty for an error. */
+  deviation: string;
   expected: string[];
   message: string;
   /** The line of the file on which the event begins. */
   line: number | null;
 }
 
-export interface Made {
+export interface Origin {
   tokens?: [number, string][];
   text?: string;
   deltas: string[];
@@ -92,7 +92,7 @@ export interface Ending {
   broken?: string;
 }
 
-/** What stands beside one another: from and to (not included) in each stream, -1 where there is nothing. */
+/** Corresponding events: the first and the one after the last in each stream, null where there are none. */
 export interface Pair {
   left: [number, number] | null;
   right: [number, number] | null;
@@ -113,37 +113,37 @@ export type Line =
   | ["e", number, number, string, number | null, number, number | null, number, string]
   | ["f", number, number, Finding]
   | ["fix", number, number[]]
-  | ["made", number, number, Made]
+  | ["origin", number, number, Origin]
   | ["end", number, Ending]
   | ["pairs", Pairs]
   | ["cover", Coverage]
-  | ["listed", Listed[]];
+  | ["list", StreamEntry[]];
 
 export interface Coverage {
   files: { name: string; events: number; findings: number }[];
-  edges: { machine: string; source: string; trigger: string; dest: string; count: number; perhaps: number; files: number[] }[];
+  edges: { machine: string; source: string; trigger: string; dest: string; count: number; possible: number; files: number[] }[];
   /** Whether the page of each stream can be opened. */
   linked: boolean;
 }
 
-export interface Listed {
+export interface StreamEntry {
   number: number;
   id: string;
   model: string;
   /** Seconds since 1970. */
-  began: number;
-  over: boolean;
+  started: number;
+  ended: boolean;
   bytes: number;
-  /** Whether only the beginning was kept. */
-  cut: boolean;
+  /** Whether only its beginning is stored. */
+  truncated: boolean;
 }
 
-/** How long the page may be held up at a time, in milliseconds. */
+/** How long to block the page at a time, in milliseconds. */
 const SLICE = 12;
 
 const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
 
-/** Yield the text of the lines: those in the document, or those that the server gives. */
+/** Yield the text of the lines, from the document or from the server. */
 async function* texts(): AsyncGenerator<string> {
   const packed = document.getElementById("lines");
   let body: ReadableStream<Uint8Array>;
@@ -167,19 +167,19 @@ async function* texts(): AsyncGenerator<string> {
 }
 
 /**
- * Read the lines and hand each over, without holding up the page.
+ * Read the lines without blocking the page.
  * @param take - Called with each line.
  * @param pause - Called before the page is given time to draw.
  */
 export async function read(take: (line: Line) => void, pause: () => void): Promise<void> {
-  let left: string[] = [];
+  let pending: string[] = [];
   let until = performance.now() + SLICE;
   for await (const text of texts()) {
     let start = 0;
     for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
-      left.push(text.slice(start, end));
-      take(JSON.parse(left.join("")) as Line);
-      left = [];
+      pending.push(text.slice(start, end));
+      take(JSON.parse(pending.join("")) as Line);
+      pending = [];
       start = end + 1;
       if (performance.now() > until) {
         pause();
@@ -187,7 +187,7 @@ export async function read(take: (line: Line) => void, pause: () => void): Promi
         until = performance.now() + SLICE;
       }
     }
-    if (start < text.length) left.push(text.slice(start));
+    if (start < text.length) pending.push(text.slice(start));
     pause();
   }
 }

@@ -1,4 +1,4 @@
-// The page begins: lines are read, and what they say is shown as they come.
+// The entry point: reads the lines and draws them as they arrive.
 
 import { render } from "preact";
 import { Header } from "./Bars";
@@ -12,16 +12,16 @@ import { StreamView } from "./StreamView";
 const root = document.getElementById("app") as HTMLElement;
 const page = new Page();
 let version = 0;
-let drawn = 0;
+let lastDraw = 0;
 let timer = 0;
 
-/** Milliseconds between two drawings while lines come. */
-const PACE = 120;
+/** Milliseconds between two drawings while lines arrive. */
+const INTERVAL = 120;
 
 function draw(): void {
   clearTimeout(timer);
   timer = 0;
-  drawn = performance.now();
+  lastDraw = performance.now();
   version++;
   if (page.mode === "coverage") render(<CoverageView key={page.cover ? 1 : 0} page={page} />, root);
   else if (page.mode === "list") render(<List page={page} />, root);
@@ -29,9 +29,9 @@ function draw(): void {
   else if (page.streams.length) render(<StreamView page={page} version={version} />, root);
 }
 
-/** Draw at once at first, and then not more often than the eye needs; what came last is always drawn. */
+/** Draw at once at first, then at most once per interval; the last lines are always drawn. */
 function pause(): void {
-  const wait = version < 2 ? 0 : PACE - (performance.now() - drawn);
+  const wait = version < 2 ? 0 : INTERVAL - (performance.now() - lastDraw);
   if (wait <= 0) draw();
   else timer ||= window.setTimeout(draw, wait);
 }
@@ -39,7 +39,7 @@ function pause(): void {
 function fail(error: unknown): void {
   render(
     <>
-      <Header streams={[]} theme="auto" redacted={false} said="" turn={() => {}} help={() => {}} />
+      <Header streams={[]} theme="auto" redacted={false} notice="" turn={() => {}} help={() => {}} />
       <main class="waiting">
         <p role="alert">{error instanceof Error ? error.message : String(error)}</p>
       </main>

@@ -1,13 +1,13 @@
-// Playing: the cursor moves by itself, in recorded time or so many events a second.
+// Playback: the cursor moves by itself, in recorded time or at a number of events per second.
 
 import { useEffect, useRef } from "preact/hooks";
 import type { Stream } from "./stream";
 
 export interface Speed {
   name: string;
-  /** How many times faster than it was recorded; 0 if it does not go by recorded time. */
+  /** The factor of recorded time; 0 if events per second are used. */
   times: number;
-  /** Events a second, where it does not. */
+  /** Events per second, if `times` is 0. */
   events: number;
 }
 
@@ -30,9 +30,9 @@ export function usePlaying(stream: Stream, cursor: number, playing: boolean, spe
     let before = performance.now();
     let frame = 0;
     const move = (now: number): void => {
-      const passed = now - before;
+      const elapsed = now - before;
       before = now;
-      place += speed.times ? passed * speed.times : (passed / 1000) * speed.events;
+      place += speed.times ? elapsed * speed.times : (elapsed / 1000) * speed.events;
       const next = speed.times ? stream.time.upTo(place) - 1 : Math.floor(place);
       if (next !== at.current && next >= 0) go(Math.min(next, stream.length - 1));
       if (next >= stream.length - 1 && stream.ending) stop();

@@ -1,4 +1,4 @@
-// The rows of the list of events: events one after another of the same name and item are folded into one row.
+// The rows of the list of events: consecutive events of the same name and item are folded into one row.
 
 import { Numbers, type Stream } from "./stream";
 
@@ -12,7 +12,7 @@ export const NO_FILTER: Filter = { text: "", lane: -1, kind: -1 };
 
 export const isFiltered = (filter: Filter): boolean => filter.text !== "" || filter.lane >= 0 || filter.kind >= 0;
 
-/** How long the search may hold up the page at a time, in milliseconds. */
+/** How long the search may block the page at a time, in milliseconds. */
 const SLICE = 10;
 
 /** The rows of a stream under a filter. They grow with the stream. */
@@ -20,10 +20,10 @@ export class Rows {
   /** The first event of each row, and the one after its last. */
   readonly starts = new Numbers();
   readonly ends = new Numbers();
-  /** The events that were looked at. */
-  seen = 0;
+  /** The number of events that were searched. */
+  searched = 0;
   private run = -1;
-  private readonly wanted: string;
+  private readonly needle: string;
 
   /**
    * @param open - The first events of the runs that are not folded.
@@ -33,7 +33,7 @@ export class Rows {
     readonly filter: Filter,
     readonly open: ReadonlySet<number>,
   ) {
-    this.wanted = filter.text.toLowerCase();
+    this.needle = filter.text.toLowerCase();
   }
 
   get length(): number {
@@ -41,23 +41,23 @@ export class Rows {
   }
 
   get done(): boolean {
-    return this.seen >= this.stream.length;
+    return this.searched >= this.stream.length;
   }
 
   matches(event: number): boolean {
     const { stream, filter } = this;
     if (filter.lane >= 0 && stream.lane.at(event) !== filter.lane) return false;
     if (filter.kind >= 0 && stream.kind.at(event) !== filter.kind) return false;
-    if (!this.wanted) return true;
-    return stream.nameOf(event).includes(this.wanted) || (stream.data[event] as string).toLowerCase().includes(this.wanted);
+    if (!this.needle) return true;
+    return stream.nameOf(event).includes(this.needle) || (stream.data[event] as string).toLowerCase().includes(this.needle);
   }
 
-  /** Look at events that were not looked at yet, for a while. */
+  /** Search further events, for one slice of time. */
   grow(): void {
     const { stream, starts, ends } = this;
     const until = performance.now() + SLICE;
-    while (this.seen < stream.length) {
-      const event = this.seen++;
+    while (this.searched < stream.length) {
+      const event = this.searched++;
       if (this.matches(event)) {
         const last = starts.length - 1;
         const first = starts.at(last);
@@ -79,7 +79,7 @@ export class Rows {
     }
   }
 
-  /** The row that an event is in, or the last one before it. */
+  /** Return the row of an event, or else the last row before it. */
   rowOf(event: number): number {
     return Math.max(0, this.starts.upTo(event) - 1);
   }

@@ -1,6 +1,6 @@
-// One stream as it came: columns of its events, its lanes, its findings. It knows no rule and no event by name.
+// One stream: columns of its events, its lanes, its findings. No rule and no event is hard-coded here.
 
-import type { Coverage, Ending, Finding, Line, Listed, Made, Pairs, Picture, Request, Step, Write } from "./lines";
+import type { Coverage, Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
 
 /** A list of numbers that grows in place. */
 export class Numbers {
@@ -48,7 +48,7 @@ export class Lane {
   index: number | null = null;
   /** Its events, ascending. */
   events = new Numbers();
-  /** Its events whose step differs from that of the one before. */
+  /** Its events whose step differs from the step before. */
   changes: number[] = [];
   constructor(readonly number: number) {}
 
@@ -73,12 +73,12 @@ export class Stream {
   readonly lanes: Lane[] = [new Lane(0)];
   readonly findings = new Map<number, Finding[]>();
   /** The events that have findings, ascending; the end of the stream is the number of its events. */
-  readonly found: number[] = [];
-  readonly made = new Map<number, Made>();
+  readonly flagged: number[] = [];
+  readonly origins = new Map<number, Origin>();
   /** The framing of a recording's tokens as a lane: the events before which it moved. */
   framing: Lane | null = null;
   ending: Ending | null = null;
-  /** How many events came, the marker of the end not counted. */
+  /** The number of events, without the end marker. */
   events = 0;
   bytes = 0;
   private readonly kindOf = new Map<string, number>();
@@ -121,7 +121,7 @@ export class Stream {
     }
   }
 
-  event(lane: number, name: string, number: number | null, step: number, time: number | null, size: number, data: string): void {
+  event(laneNumber: number, name: string, number: number | null, step: number, time: number | null, size: number, data: string): void {
     const event = this.length;
     let kind = this.kindOf.get(name);
     if (kind === undefined) {
@@ -129,7 +129,7 @@ export class Stream {
       this.kindOf.set(name, kind);
     }
     this.kind.push(kind);
-    this.lane.push(lane);
+    this.lane.push(laneNumber);
     this.number.push(number ?? Number.NaN);
     this.step.push(step);
     this.time.push(time ?? Number.NaN);
@@ -137,10 +137,10 @@ export class Stream {
     this.data.push(data);
     if (data !== DONE) this.events++;
     this.bytes += size;
-    const of = this.laneAt(lane);
-    const before = of.events.length ? this.step.at(of.events.at(of.events.length - 1)) : -2;
-    if (step !== before) of.changes.push(event);
-    of.events.push(event);
+    const lane = this.laneAt(laneNumber);
+    const before = lane.events.length ? this.step.at(lane.events.at(lane.events.length - 1)) : -2;
+    if (step !== before) lane.changes.push(event);
+    lane.events.push(event);
   }
 
   laneAt(number: number): Lane {
@@ -148,34 +148,34 @@ export class Stream {
     return this.lanes[number] as Lane;
   }
 
-  find(event: number, finding: Finding): void {
-    const known = this.findings.get(event);
-    if (known) known.push(finding);
+  addFinding(event: number, finding: Finding): void {
+    const findings = this.findings.get(event);
+    if (findings) findings.push(finding);
     else {
       this.findings.set(event, [finding]);
-      this.found.push(event);
+      this.flagged.push(event);
     }
   }
 
-  make(event: number, made: Made): void {
-    this.made.set(event, made);
-    if (!made.framing?.length) return;
+  addOrigin(event: number, origin: Origin): void {
+    this.origins.set(event, origin);
+    if (!origin.framing?.length) return;
     this.framing ??= Object.assign(new Lane(-1), { kind: "harmony" });
     this.framing.events.push(event);
   }
 
-  /** What the framing did before an event, and the edges that it fired up to then. */
-  framed(event: number): { step: Step; path: [string, string, string][] } | null {
+  /** What the framing did before an event, and all edges that it fired until then. */
+  framingAt(event: number): { step: Step; path: [string, string, string][] } | null {
     const lane = this.framing;
     if (!lane) return null;
     const path: [string, string, string][] = [];
-    for (let at = 0; at < lane.events.upTo(event); at++) path.push(...(this.made.get(lane.events.at(at))?.framing ?? []));
-    const now = this.made.get(event)?.framing ?? [];
+    for (let at = 0; at < lane.events.upTo(event); at++) path.push(...(this.origins.get(lane.events.at(at))?.framing ?? []));
+    const now = this.origins.get(event)?.framing ?? [];
     const last = path[path.length - 1];
-    return { step: { machine: "harmony", fired: now.map(([source, trigger, dest]) => [source, trigger, dest, true, []]), at: last ? [last[2]] : [], perhaps: [] }, path };
+    return { step: { machine: "harmony", fired: now.map(([source, trigger, dest]) => [source, trigger, dest, true, []]), states: last ? [last[2]] : [], possible: [] }, path };
   }
 
-  /** An event, and those after it in its lane that did the same, did something else than was thought. */
+  /** Correct the step of an event, and of the events after it in its lane with the same step. */
   fix(event: number, step: number): void {
     const lane = this.laneOf(event);
     const before = this.step.at(event);
@@ -187,26 +187,26 @@ export class Stream {
   }
 }
 
-/** All that the page was told. */
+/** The data of the page: everything that its lines say. */
 export class Page {
   readonly steps: Step[] = [];
   streams: Stream[] = [];
   machines: Record<string, Picture> = {};
   rules: Record<string, [string, string, string]> = {};
-  habits: Record<string, [string, string]> = {};
+  deviations: Record<string, [string, string]> = {};
   writes: Record<string, Write> = {};
   mode: "stream" | "compare" | "coverage" | "list" = "stream";
   redacted = false;
   pairs: Pairs = { rows: [], volatile: [] };
   cover: Coverage | null = null;
-  listed: Listed[] = [];
+  entries: StreamEntry[] = [];
 
   take(line: Line): void {
     switch (line[0]) {
       case "head": {
         const head = line[1];
         if (head.version !== 1) throw new Error(`These lines have version ${head.version}, and this page reads version 1.`);
-        Object.assign(this, { machines: head.machines, rules: head.rules, habits: head.habits, writes: head.writes });
+        Object.assign(this, { machines: head.machines, rules: head.rules, deviations: head.deviations, writes: head.writes });
         Object.assign(this, { mode: head.mode, redacted: head.redacted });
         this.streams = head.streams.map((one) => new Stream(one.name, one.request, this));
         break;
@@ -223,13 +223,13 @@ export class Page {
         break;
       }
       case "f":
-        this.streams[line[1]]?.find(line[2], line[3]);
+        this.streams[line[1]]?.addFinding(line[2], line[3]);
         break;
       case "fix":
         for (let at = 0; at < line[2].length; at += 2) this.streams[line[1]]?.fix(line[2][at] as number, line[2][at + 1] as number);
         break;
-      case "made":
-        this.streams[line[1]]?.make(line[2], line[3]);
+      case "origin":
+        this.streams[line[1]]?.addOrigin(line[2], line[3]);
         break;
       case "end": {
         const stream = this.streams[line[1]];
@@ -242,8 +242,8 @@ export class Page {
       case "cover":
         this.cover = line[1];
         break;
-      case "listed":
-        this.listed = line[1];
+      case "list":
+        this.entries = line[1];
         break;
     }
   }

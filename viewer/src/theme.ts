@@ -1,4 +1,4 @@
-// Dark or light: as the system wishes, or as the reader chose.
+// Dark or light: the setting of the system, or the choice of the reader.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -7,32 +7,32 @@ export type Theme = "auto" | "light" | "dark";
 const NEXT: Record<Theme, Theme> = { auto: "dark", dark: "light", light: "auto" };
 const KEY = "interlock-theme";
 
-function remembered(): Theme {
+function storedTheme(): Theme {
   try {
-    const known = localStorage.getItem(KEY);
-    return known === "dark" || known === "light" ? known : "auto";
+    const stored = localStorage.getItem(KEY);
+    return stored === "dark" || stored === "light" ? stored : "auto";
   } catch {
-    return "auto"; // a page on a disk may have no storage
+    return "auto"; // a page opened from a file may have no storage
   }
 }
 
 export function useTheme(): { theme: Theme; dark: boolean; turn(): void } {
-  const [theme, choose] = useState<Theme>(remembered);
+  const [theme, setTheme] = useState<Theme>(storedTheme);
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const [wished, wish] = useState(system.matches);
+  const [systemDark, setSystemDark] = useState(system.matches);
   useEffect(() => {
-    const hear = (): void => wish(system.matches);
-    system.addEventListener("change", hear);
-    return () => system.removeEventListener("change", hear);
+    const listener = (): void => setSystemDark(system.matches);
+    system.addEventListener("change", listener);
+    return () => system.removeEventListener("change", listener);
   }, []);
-  const dark = theme === "auto" ? wished : theme === "dark";
+  const dark = theme === "auto" ? systemDark : theme === "dark";
   useEffect(() => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // likewise
+      // a page opened from a file may have no storage
     }
   }, [dark, theme]);
-  return { theme, dark, turn: () => choose(NEXT[theme]) };
+  return { theme, dark, turn: () => setTheme(NEXT[theme]) };
 }

@@ -42,4 +42,4 @@ def _line(finding: Finding) -> str:
     item = f" of {finding.item}" if finding.item else ""
     state = f" ({finding.state})" if finding.state else ""
     expected = f"; expected: {', '.join(finding.expected)}" if finding.expected else ""
-    return f"  {finding.rule} at event {finding.event}, {finding.came or 'the end'}{item}{state}: {finding.message}{expected}"
+    return f"  {finding.rule} at event {finding.event}, {finding.received or 'the end'}{item}{state}: {finding.message}{expected}"

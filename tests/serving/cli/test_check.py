@@ -70,10 +70,10 @@ def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
                         "item": "ws_0",
                         "kind": "web_search_call",
                         "state": "in_progress or ready",
-                        "came": "response.web_search_call.completed",
+                        "received": "response.web_search_call.completed",
                         "expected": ["response.output_item.done", "response.web_search_call.searching"],
                         "message": "says that a tool ended that did not run",
-                        "habit": "",
+                        "deviation": "",
                         "line": 13,
                         "times": 1,
                     }
@@ -154,7 +154,7 @@ def test_bare_lines_of_json_are_judged_without_their_framing(tmp_path) -> None:
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"\n\n".join(bodies))
     (source,) = sources(run(path, "--json"))
-    assert (source["verdict"], source["events"], [finding["habit"] for finding in source["findings"]]) == (
+    assert (source["verdict"], source["events"], [finding["deviation"] for finding in source["findings"]]) == (
         "legal",
         11,
         ["bare-lines"],

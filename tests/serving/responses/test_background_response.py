@@ -234,7 +234,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
     frames, (error,) = asyncio.run(bereft())
     reports = judge([*frames, error, DONE]).reported
     renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
-    assert {each.finding.habit for each in reports} == {"error-is-last", *renamed}
+    assert {each.finding.deviation for each in reports} == {"error-is-last", *renamed}
     event = json.loads(error.partition(b"\ndata: ")[2])
     message = "The events of the response are stored no longer: it was deleted, or has expired."
     fields = {"code": "events_expired", "message": message, "param": None}

@@ -112,10 +112,10 @@ def test_the_edges_of_streams_are_totals_with_the_streams_that_fire_them() -> No
     }
     assert counts["response", "absent", "start", "in_progress"] == (4, [0, 1, 2, 3])
     assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1, 3]
-    perhaps = {
-        (one["source"], one["trigger"], one["dest"]): one["perhaps"] for one in totals["edges"] if one["machine"] == "mcp_call"
+    possible = {
+        (one["source"], one["trigger"], one["dest"]): one["possible"] for one in totals["edges"] if one["machine"] == "mcp_call"
     }
-    assert perhaps["ready", "run", "calling"] == perhaps["ready", "fail", "failed"] == perhaps["ready", "cut", "failed"] == 1
+    assert possible["ready", "run", "calling"] == possible["ready", "fail", "failed"] == possible["ready", "cut", "failed"] == 1
     assert counts["mcp_call", "ready", "run", "calling"] == (1, [0, 3])
     assert counts["mcp_call", "calling", "succeed", "completed"][1] == [0]
     declared = {(RESPONSE.name, edge.source, edge.trigger, edge.dest) for edge in RESPONSE.edges}

@@ -107,12 +107,12 @@ def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
     recording = read(path)
     trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encoded(batch).splitlines()]
     assert of(trace_lines, "f") == []
-    made = [line[3] for line in of(trace_lines, "made")]
-    assert len(made) > 1
-    tokens = [token for one in made for token, _ in one.get("tokens", ())]
+    origins = [line[3] for line in of(trace_lines, "origin")]
+    assert len(origins) > 1
+    tokens = [token for one in origins for token, _ in one.get("tokens", ())]
     recorded_tokens = [token for turn in recording.turns for output in turn.outputs for token in output.chunk.token_ids]
     assert tokens == (recorded_tokens if recording.format == "harmony" else [])
-    for one in made:
+    for one in origins:
         for (_, _, dest), (source, _, _) in zip(one.get("framing", ()), one.get("framing", ())[1:], strict=False):
             assert dest == source
 
@@ -245,11 +245,11 @@ def test_no_string_of_a_recording_is_told(path) -> None:
     trace_lines = [
         json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()
     ]
-    for made in (line[3] for line in of(trace_lines, "made")):
-        assert {*made} <= {"deltas", "tokens", "framing", "text"}
-        assert {*made["deltas"]} <= DELTAS
-        assert set("".join([made.get("text", ""), *(text for _, text in made.get("tokens", ()))])) <= {"•"}
-        assert {state for edge in made.get("framing", ()) for state in edge} <= FRAMING
+    for origin in (line[3] for line in of(trace_lines, "origin")):
+        assert {*origin} <= {"deltas", "tokens", "framing", "text"}
+        assert {*origin["deltas"]} <= DELTAS
+        assert set("".join([origin.get("text", ""), *(text for _, text in origin.get("tokens", ()))])) <= {"•"}
+        assert {state for edge in origin.get("framing", ()) for state in edge} <= FRAMING
 
 
 def test_hostile_streams_are_told_and_nothing_breaks() -> None:

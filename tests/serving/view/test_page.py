@@ -34,7 +34,7 @@ def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
     assert {*AUTOMATA, "response"} <= set(head["machines"])
     assert head["rules"]["R10"][0] == RULES["R10"].name
     assert set(head["rules"]) == set(RULES)
-    assert set(head["habits"]) == set(DEVIATIONS)
+    assert set(head["deviations"]) == set(DEVIATIONS)
     assert set(head["writes"]) <= set(EVENTS)
 
 

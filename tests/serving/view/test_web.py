@@ -36,15 +36,15 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     streamed = [client.post("/v1/responses", json=ASK).text for _ in range(2)]
     client.post("/v1/responses", json={**ASK, "stream": False})
     assert "Streams · Interlock" in client.get("/interlock").text
-    head, (_, listed) = lines(client.get("/interlock/lines"))
-    assert (head[1]["mode"], [(one["number"], one["over"], one["bytes"]) for one in listed]) == (
+    head, (_, entries) = lines(client.get("/interlock/lines"))
+    assert (head[1]["mode"], [(one["number"], one["ended"], one["bytes"]) for one in entries]) == (
         "list",
         [(1, True, len(streamed[1].encode())), (0, True, len(streamed[0].encode()))],
     )
     trace_lines = lines(client.get("/interlock/1/lines"))
     assert trace_lines[0][1]["streams"] == [
         {
-            "name": listed[0]["id"],
+            "name": entries[0]["id"],
             "request": {
                 "method": "POST",
                 "url": "http://testserver/v1/responses",
@@ -130,9 +130,9 @@ def test_a_stream_is_shown_while_it_goes_on() -> None:
             time.sleep(0.01)
         received: list[tuple[bool, str]] = []
         with client.stream("GET", f"{url}/interlock/0/lines") as answer:
-            received.extend((recent.streams["0"].over, json.loads(line)[0]) for line in answer.iter_lines())
+            received.extend((recent.streams["0"].ended, json.loads(line)[0]) for line in answer.iter_lines())
         asking.join()
-    kinds = [kind for over, kind in received if not over]
+    kinds = [kind for ended, kind in received if not ended]
     assert kinds.count("e") > 5
     assert received[-1] == (True, "end")
 
@@ -141,8 +141,8 @@ def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -
     client = TestClient(watched(["one", "two"])[0])
     one, two = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
     client.post("/v1/responses", json=ASK, headers=one)
-    listed = [[each["number"] for each in lines(client.get("/interlock/lines", headers=key))[1][1]] for key in (one, two)]
-    assert listed == [[0], []]
+    entries = [[each["number"] for each in lines(client.get("/interlock/lines", headers=key))[1][1]] for key in (one, two)]
+    assert entries == [[0], []]
     assert [client.get("/interlock/0/lines", headers=key).status_code for key in (one, two)] == [200, 404]
 
 

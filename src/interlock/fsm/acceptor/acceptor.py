@@ -57,7 +57,7 @@ class _Place:
     """The place of a finding: an event, and the state of the response or of an item before it."""
 
     sequence_number: int | None
-    came: str
+    received: str
     state: str
     item: ItemRef | None = None
     line: int | None = None
@@ -298,10 +298,10 @@ class Acceptor:
             item=item.id if item else None,
             kind=item.kind if item else None,
             state=item.state if item else place.state,
-            came=place.came,
+            received=place.received,
             expected=tuple(map(self._name_in_dialect, fault.expected)),
             message=fault.message,
-            habit=fault.deviation,
+            deviation=fault.deviation,
             line=place.line,
         )
 

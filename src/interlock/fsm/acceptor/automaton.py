@@ -176,8 +176,8 @@ class Automaton(Generic[S]):
         if step is None:
             certain = [position for position in self._in_order(after.positions) if self._is_certain(position, after.positions)]
             at = tuple(dict.fromkeys(position.source for position in certain))
-            perhaps = tuple(name for name in self._rows if name in after.states and name not in at)
-            step = self._steps[key] = Step(self._name, None, tuple(self._fired(before, event)), at, perhaps)
+            possible = tuple(name for name in self._rows if name in after.states and name not in at)
+            step = self._steps[key] = Step(self._name, None, tuple(self._fired(before, event)), at, possible)
         return step
 
     def _is_certain(self, position: _Position, positions: frozenset[_Position]) -> bool:

@@ -54,10 +54,10 @@ class Finding:
         item: The id of the item, if the finding is about one.
         kind: The kind of the item, if it is known.
         state: The state of the item, or else of the response, before the event.
-        came: The wire name of the event; empty at the end of the stream.
+        received: The wire name of the event; empty at the end of the stream.
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
         message: What is wrong.
-        habit: The name of the deviation; empty for an error.
+        deviation: The name of the deviation; empty for an error.
         line: The line, from 1, on which the event begins; None if no bytes were read.
     """
 
@@ -68,8 +68,8 @@ class Finding:
     item: str | None
     kind: str | None
     state: str
-    came: str
+    received: str
     expected: tuple[str, ...]
     message: str
-    habit: str = ""
+    deviation: str = ""
     line: int | None = None

@@ -113,7 +113,7 @@ class _Tally:
         for finding in findings:
             self.latest.append(finding)
             self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
-            key = (finding.rule, None, finding.habit) if finding.habit else (finding.rule, finding.item, finding.message)
+            key = (finding.rule, None, finding.deviation) if finding.deviation else (finding.rule, finding.item, finding.message)
             report = self.reported.get(key)
             if report is not None:
                 self.reported[key] = evolve(report, times=report.times + 1)
@@ -290,10 +290,10 @@ class Judge:
                 self._status = status if isinstance(status, str) else quoted(status)
         return body
 
-    def _fault(self, rule: str, problem: str, came: str = "", *, deviation: str = "") -> None:
+    def _fault(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
         severity = DEVIATIONS[deviation].severity if deviation else "error"
-        number, line = self._acceptor.events, self._line if came else None
-        self._tally.add([Finding(rule, severity, number, None, None, None, "", came, (), problem, deviation, line)])
+        number, line = self._acceptor.events, self._line if received else None
+        self._tally.add([Finding(rule, severity, number, None, None, None, "", received, (), problem, deviation, line)])
 
 
 def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:

@@ -49,15 +49,15 @@ class Step:
         machine: The name of the lifecycle, a kind of item or `response`; empty for an item of unknown kind.
         index: The `output_index` of the item; None for an event of the response.
         fired: The edges that may have emitted the event; none if the event was not legal.
-        at: The states in which the machine may be, or that it is leaving.
-        perhaps: Further states in which it may be, because edges without events lead there.
+        states: The states in which the machine may be, or that it is leaving.
+        possible: Further states in which it may be, because edges without events lead there.
     """
 
     machine: str
     index: int | None
     fired: tuple[FiredEdge, ...] = ()
-    at: tuple[str, ...] = ()
-    perhaps: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
 
     def narrowed(self, keep: Callable[[FiredEdge], bool]) -> Step:
         """Return the step with only the edges that `keep` accepts; unchanged if it accepts none."""
@@ -65,7 +65,7 @@ class Step:
         if not fired or fired == self.fired:
             return self
         at = dict.fromkeys(edge.source if edge.due else edge.dest for edge in fired)
-        return evolve(self, fired=fired, at=tuple(at), perhaps=tuple(name for name in self.perhaps if name not in at))
+        return evolve(self, fired=fired, states=tuple(at), possible=tuple(name for name in self.possible if name not in at))
 
 
 def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:

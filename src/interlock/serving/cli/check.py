@@ -119,7 +119,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         verdict = judge.end()
         if error or not verdict.readable:
             return Result(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
-        reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.habit))]
+        reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.deviation))]
         return Result(display_name(name), verdict, reported, strict=strict)
 
     verdicts = {result.word for result in _reported(names, judge, "json" if json else form, width)}
@@ -267,14 +267,14 @@ def _entry(reported: Reported, width: int) -> Iterator[str]:
 
 def _sentence(reported: Reported) -> str:
     finding = reported.finding
-    event = f"{_short(finding.came)}: " if finding.came else ""
-    deviation = f" [{finding.habit}]" if finding.habit else ""
+    event = f"{_short(finding.received)}: " if finding.received else ""
+    deviation = f" [{finding.deviation}]" if finding.deviation else ""
     times = f", {reported.times} times" if reported.times > 1 else ""
     return f"{event}{finding.message}{deviation}{times}"
 
 
 def _place(finding: Finding) -> str:
-    event = f"event {finding.event}" if finding.came else "at the end"
+    event = f"event {finding.event}" if finding.received else "at the end"
     line = f"line {finding.line}, " if finding.line else ""
     item = f", {finding.kind or 'item'} {finding.item}" if finding.item else ""
     state = f" ({finding.state})" if finding.state else ""

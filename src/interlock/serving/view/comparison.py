@@ -194,7 +194,7 @@ class Coverage:
         edges: list[dict[str, object]] = []
         for edge, files in self._files.items():
             names = dict(zip(("machine", "source", "trigger", "dest"), edge, strict=True))
-            edges.append({**names, "count": self._certain[edge], "perhaps": self._possible[edge], "files": [*files]})
+            edges.append({**names, "count": self._certain[edge], "possible": self._possible[edge], "files": [*files]})
         return "cover", {"files": self.files, "edges": edges, "linked": linked}
 
 

@@ -10,7 +10,7 @@ A line is an array whose first entry names it:
 | `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
 | `f` | stream, event, and an object: a finding. Events are counted from 0; the end is the number of events |
 | `fix` | stream, and pairs of an event and the number of its step, which later events determined |
-| `made` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
+| `origin` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
 | `end` | stream, and an object: the verdict |
 
 `comparison` makes other lines.
@@ -50,12 +50,13 @@ class Steps:
 
     def number(self, step: Step) -> tuple[int, Line | None]:
         """Return the number of a step, and its line if it is new."""
-        key = (step.machine, step.fired, step.at, step.perhaps)
+        key = (step.machine, step.fired, step.states, step.possible)
         if key in self.numbers:
             return self.numbers[key], None
         number = self.numbers[key] = len(self.numbers)
         fired = [(edge.source, edge.trigger, edge.dest, not edge.due, edge.silent) for edge in step.fired]
-        return number, ("step", number, {"machine": step.machine, "fired": fired, "at": step.at, "perhaps": step.perhaps})
+        states = {"states": step.states, "possible": step.possible}
+        return number, ("step", number, {"machine": step.machine, "fired": fired, **states})
 
 
 @define(eq=False)
@@ -172,7 +173,7 @@ class Trace:
         return {
             "rule": finding.rule,
             "severity": finding.severity,
-            "habit": finding.habit,
+            "deviation": finding.deviation,
             "message": without_quotes(finding.message) if self.redact else finding.message,
             "expected": finding.expected,
             "line": finding.line,
@@ -186,7 +187,7 @@ def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENA
         origin.take(step)
         lines: list[Line] = []
         if frames:
-            lines.append(("made", trace.stream, trace.events, origin.clear(redact=trace.redact)))
+            lines.append(("origin", trace.stream, trace.events, origin.clear(redact=trace.redact)))
         for frame in frames:
             lines += trace.feed(frame)
         yield lines
@@ -227,16 +228,16 @@ class _Origin:
 
     def clear(self, *, redact: bool) -> dict[str, object]:
         """Return the origin, and start anew."""
-        made: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
+        origin: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
         if self.tokens:
-            made["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
+            origin["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
         if self.framing:
-            made["framing"] = self.framing
+            origin["framing"] = self.framing
         if self.texts:
             whole = "\n".join(self.texts)
-            made["text"] = HIDDEN * len(whole) if redact else whole
+            origin["text"] = HIDDEN * len(whole) if redact else whole
         self.tokens, self.framing, self.texts, self.deltas = [], [], [], []
-        return made
+        return origin
 
 
 def _written(token: int, meaning: str | bytes | Trigger) -> str:

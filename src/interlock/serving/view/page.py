@@ -57,7 +57,7 @@ def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = 
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
     machines: object = orjson.loads(_part("machines.json"))
-    return "head", {**about, "machines": machines, "rules": rules, "habits": deviations, "writes": writes()}
+    return "head", {**about, "machines": machines, "rules": rules, "deviations": deviations, "writes": writes()}
 
 
 _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})

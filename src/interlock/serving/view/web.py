@@ -115,7 +115,7 @@ class CapturedStream:
     chunks: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False)
     """Each chunk with the milliseconds from the start to its arrival."""
     size: int = field(default=0, init=False)
-    over: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
     truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
     _start: float = field(factory=time.monotonic, init=False)
@@ -137,7 +137,13 @@ class CapturedStream:
         response: Mapping[str, object] = {}
         with suppress(orjson.JSONDecodeError):
             response = members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
-        state = {"number": self.number, "began": self.start_time, "over": self.over, "cut": self.truncated, "bytes": self.size}
+        state = {
+            "number": self.number,
+            "started": self.start_time,
+            "ended": self.ended,
+            "truncated": self.truncated,
+            "bytes": self.size,
+        }
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
     def about(self, *, redact: bool) -> Mapping[str, object]:
@@ -231,7 +237,7 @@ class ViewerMiddleware:
         try:
             await self.app(scope, receive_and_store, store_and_send)
         finally:
-            stream.over = True
+            stream.ended = True
 
     def _answer(self, scope: Scope) -> Response:
         tenant = self.recent.tenant(Headers(scope=scope).get("authorization", ""))
@@ -255,7 +261,7 @@ class ViewerMiddleware:
         if stream is not None:
             return StreamingResponse(self._lines(stream), media_type=NDJSON, headers=HEADERS)
         entries = [stream.entry() for stream in reversed(streams.values())]
-        lines: list[Line] = [head("list", [], redact=self.recent.redact), ("listed", entries)]
+        lines: list[Line] = [head("list", [], redact=self.recent.redact), ("list", entries)]
         return Response(encoded(lines), media_type=NDJSON, headers=HEADERS)
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
@@ -265,12 +271,12 @@ class ViewerMiddleware:
         yield encoded([head("stream", [stream.about(redact=redact)], redact=redact)])
         position = 0
         while True:
-            over = stream.over
+            ended = stream.ended
             chunks = stream.chunks[position:]
             position += len(chunks)
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judged, trace, chunks[start : start + _BATCH])
-            if over and position == len(stream.chunks):
+            if ended and position == len(stream.chunks):
                 break
             if not chunks:
                 await asyncio.sleep(_POLL_SECONDS)
