@@ -72,7 +72,7 @@ def test_a_malformed_recording_is_named_with_its_line(tmp_path) -> None:
 
 def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> None:
     result = run("replay", "-", stdin=b"{}\n")
-    message = "interlock: standard input:1: not a recording: its first line has no interlock_recording\n"
+    message = "interlock: standard input, line 1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -264,3 +264,11 @@ def test_a_shell_is_told_how_to_complete() -> None:
     program = "from interlock.serving.cli.commands import app; app(prog_name='interlock')"
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     assert done.stdout.split() == ["diagram"]
+
+
+def test_a_fault_on_standard_input_is_named_with_its_line() -> None:
+    recording = b'{"interlock_recording": 1, "format": "text"}\n{"tokens": [1]}\n'
+    message = "interlock: standard input, line 2: Object contains unknown field `tokens`\n"
+    for command in ("replay", "view"):
+        result = run(command, "-", stdin=recording)
+        assert (result.exit_code, result.stderr) == (2, message)

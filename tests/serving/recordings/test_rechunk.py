@@ -37,11 +37,12 @@ def test_tokens_are_merged_and_cut_within_their_turn() -> None:
 def test_only_the_last_chunk_of_a_turn_says_why_it_ended_and_each_says_what_the_prompt_cost() -> None:
     whole = recording(
         {"text": "ab", "usage": {"input_tokens": 9, "cached_tokens": 8}},
-        {"text": "c", "finish_reason": "length"},
+        {"text": "c", "finish_reason": "length", "usage": {"cache_write_tokens": 1}},
     )
     (turn,) = rechunk(whole, 1).turns
     assert [output.finish_reason for output in turn.outputs] == [None, None, "length"]
-    assert [(output.input_tokens, output.cached_tokens) for output in turn.outputs] == [(9, 8)] * 3
+    counts = [(output.input_tokens, output.cached_tokens, output.cache_write_tokens) for output in turn.outputs]
+    assert counts == [(9, 8, 1)] * 3
 
 
 def test_a_turn_without_any_token_keeps_its_end() -> None:

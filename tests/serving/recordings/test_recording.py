@@ -79,7 +79,12 @@ def test_what_was_written_is_read_back_the_same() -> None:
     logprobs = [{"token": "\ud800", "bytes": None, "logprob": -1.0, "top_logprobs": []}]
     lines = recording(
         {"token_ids": [1], "usage": {"input_tokens": 3}},
-        {"text": "ü\ud800", "logprobs": logprobs, "finish_reason": "stop", "usage": {"cached_tokens": 1}},
+        {
+            "text": "ü\ud800",
+            "logprobs": logprobs,
+            "finish_reason": "stop",
+            "usage": {"cached_tokens": 1, "cache_write_tokens": 2},
+        },
         {"tool_result": {"output": "✓"}},
         {"delta": {"reasoning": "r"}, "finish_reason": "length"},
         {},

@@ -136,11 +136,11 @@ FAMILIES = {name: recording for name, recording in RECORDINGS.items() if name.st
 def test_the_same_turn_is_the_same_response_in_every_family(size) -> None:
     assert len(FAMILIES) == 8
     for recording in FAMILIES.values():
-        shown = [
+        steps = [
             (item["type"], item.get("arguments") or item["content"][0]["text"])
             for item in replay_response(rechunk(recording, size))["output"]
         ]
-        assert shown == [
+        assert steps == [
             ("reasoning", "The user wants the weather, twice."),
             ("message", "Let me look."),
             ("function_call", '{"city":"Berlin"}'),

@@ -31,10 +31,10 @@ def test_a_recording_without_turns_is_an_empty_response() -> None:
 
 
 def test_the_tokens_of_the_prompt_are_counted_once_for_each_turn() -> None:
-    usage = {"input_tokens": 10, "cached_tokens": 4}
+    usage = {"input_tokens": 10, "cached_tokens": 4, "cache_write_tokens": 6}
     response = replay_response(recording({"text": "a", "usage": usage}, {"text": "b", "usage": usage}))
     assert response["usage"]["input_tokens"] == 10
-    assert response["usage"]["input_tokens_details"]["cached_tokens"] == 4
+    assert response["usage"]["input_tokens_details"] == {"cached_tokens": 4, "cache_write_tokens": 6}
 
 
 def test_a_result_without_a_call_that_waits_for_it_is_passed_over() -> None:

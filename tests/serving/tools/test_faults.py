@@ -26,21 +26,21 @@ ECHO = calling("mcp.shop.echo", '{"text": "a"}')
 GOES_ON = ("completed", "message")
 
 
-def listing_fault(told):
+def listing_fault(outcome):
     """Why the tools could not be listed; the response went on without them."""
-    assert (told.response["status"], told.output[-1]["type"]) == GOES_ON
-    (listed,) = told.of("mcp_list_tools")
+    assert (outcome.response["status"], outcome.output[-1]["type"]) == GOES_ON
+    (listed,) = outcome.of("mcp_list_tools")
     assert listed["tools"] == []
     return listed["error"]
 
 
-def call_fault(told):
+def call_fault(outcome):
     """Why the call failed; the response went on, and the model was told."""
-    assert (told.response["status"], told.output[-1]["type"]) == GOES_ON
-    (call,) = told.of("mcp_call")
+    assert (outcome.response["status"], outcome.output[-1]["type"]) == GOES_ON
+    (call,) = outcome.of("mcp_call")
     assert call["status"] == "failed"
     message = call["error"]["content"][0]["text"]
-    assert told.engine.turns[1].items[-1]["output"] == f"Error: {message}"
+    assert outcome.engine.turns[1].items[-1]["output"] == f"Error: {message}"
     return message
 
 
@@ -52,9 +52,9 @@ def test_a_server_that_cannot_be_reached() -> None:
 def test_a_host_that_is_not_allowed_gets_no_request() -> None:
     seen = []
     with running(plain(gate=seen.append)) as base:
-        told = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=()))
+        outcome = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=()))
         private = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=("*",)))
-    assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(told)
+    assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(outcome)
     assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(private)
     assert seen == []
 
@@ -63,8 +63,8 @@ def test_the_host_header_keeps_the_name() -> None:
     seen = []
     with running(plain(gate=lambda scope: seen.append(dict(scope["headers"])[b"host"]))) as base:
         port = base.rpartition(":")[2]
-        told = ask(ECHO, tools=[mcp(f"http://localhost:{port}/mcp")], by=servers(allowed=("localhost",)))
-    assert told.of("mcp_call")[0]["output"] == "said"
+        outcome = ask(ECHO, tools=[mcp(f"http://localhost:{port}/mcp")], by=servers(allowed=("localhost",)))
+    assert outcome.of("mcp_call")[0]["output"] == "said"
     assert set(seen) == {f"localhost:{port}".encode()}
 
 
@@ -76,8 +76,8 @@ def test_a_redirect_to_elsewhere_is_not_followed() -> None:
             await answer(send, 307, b"", location=f"{target}/mcp")
 
     with running(plain(gate=seen.append)) as target, running(redirect) as base:
-        told = ask(tools=[mcp(f"{base}/mcp")])
-    assert listing_fault(told).startswith("Redirect to http://127.0.0.1:")
+        outcome = ask(tools=[mcp(f"{base}/mcp")])
+    assert listing_fault(outcome).startswith("Redirect to http://127.0.0.1:")
     assert seen == []
 
 
@@ -92,25 +92,25 @@ def test_a_server_that_refuses_authorization(path, status, message) -> None:
 
 
 def test_a_server_that_refuses_authorization_in_the_middle() -> None:
-    async def refuse(_asked, send):
+    async def refuse(_rpc, send):
         await answer(send, 401, b"{}")
 
     with running(plain(refuse)) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
-    assert call_fault(told) == "The server refuses the authorization (HTTP 401)."
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert call_fault(outcome) == "The server refuses the authorization (HTTP 401)."
 
 
 def test_a_broken_session_is_replaced() -> None:
-    asked = []
+    rpc = []
 
     async def refuse_once(request, send):
-        asked.append(request)
-        said = result(request, {"content": [{"type": "text", "text": "again"}]})
-        await answer(send, 401 if len(asked) == 1 else 200, said)
+        rpc.append(request)
+        response = result(request, {"content": [{"type": "text", "text": "again"}]})
+        await answer(send, 401 if len(rpc) == 1 else 200, response)
 
     with running(plain(refuse_once)) as base:
-        told = ask(ECHO, ECHO, tools=[mcp(f"{base}/mcp")])
-    assert [(item["status"], item.get("output")) for item in told.of("mcp_call")] == [("failed", None), ("completed", "again")]
+        outcome = ask(ECHO, ECHO, tools=[mcp(f"{base}/mcp")])
+    assert [(item["status"], item.get("output")) for item in outcome.of("mcp_call")] == [("failed", None), ("completed", "again")]
 
 
 def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
@@ -120,8 +120,8 @@ def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with running(plain()) as base:
-        told = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
-    assert told.of("mcp_call")[0]["output"] == "said"
+        outcome = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
+    assert outcome.of("mcp_call")[0]["output"] == "said"
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
@@ -165,9 +165,9 @@ def test_other_sessions_of_the_process_log_what_they_logged(caplog) -> None:
 def test_the_url_of_a_server_is_not_repeated() -> None:
     with running(plain(gate=lambda _: 404)) as base:
         secret = base.replace("http://", "http://user:secret@")
-        told = ask(tools=[mcp(f"{secret}/sse?key=secret")])
-    assert listing_fault(told) == "The server answers HTTP 404."
-    assert "secret" not in json.dumps([event.get("item") for event in told.events])
+        outcome = ask(tools=[mcp(f"{secret}/sse?key=secret")])
+    assert listing_fault(outcome) == "The server answers HTTP 404."
+    assert "secret" not in json.dumps([event.get("item") for event in outcome.events])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_odd_urls_and_headers_lead_nowhere(url, headers, message) -> None:
 
 
 def test_a_compressed_response_is_refused() -> None:
-    async def pack(_asked, send):
+    async def pack(_rpc, send):
         await answer(send, 200, b"\x1f\x8b", **{"content-encoding": "gzip"})
 
     with running(plain(pack)) as base:
@@ -196,15 +196,15 @@ def test_a_compressed_response_is_refused() -> None:
 
 def test_a_server_that_lists_no_tools() -> None:
     with running(plain(tools=())) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
-    assert told.output[0]["tools"] == []
-    assert "error" not in told.output[0]
-    assert call_fault(told) == "The MCP server 'shop' has no tool 'echo' that may be called."
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert outcome.output[0]["tools"] == []
+    assert "error" not in outcome.output[0]
+    assert call_fault(outcome) == "The MCP server 'shop' has no tool 'echo' that may be called."
 
 
 def test_a_server_whose_tools_could_not_be_listed_is_not_called() -> None:
-    told = ask(ECHO, tools=[mcp("http://127.0.0.1:1/mcp")])
-    assert call_fault(told) == "The MCP server 'shop' has not listed its tools."
+    outcome = ask(ECHO, tools=[mcp("http://127.0.0.1:1/mcp")])
+    assert call_fault(outcome) == "The MCP server 'shop' has not listed its tools."
 
 
 def small(count):
@@ -227,8 +227,8 @@ def test_a_list_of_too_many_tools(tools, message, settings) -> None:
 
 def test_a_list_of_as_many_tools_as_a_request_may_have() -> None:
     with running(plain(tools=small(1_024))) as base:
-        told = ask(tools=[mcp(f"{base}/mcp", allowed_tools={"tool_names": ["t1000", [], "t3"]})])
-    assert [tool["name"] for tool in told.output[0]["tools"]] == ["t3", "t1000"]
+        outcome = ask(tools=[mcp(f"{base}/mcp", allowed_tools={"tool_names": ["t1000", [], "t3"]})])
+    assert [tool["name"] for tool in outcome.output[0]["tools"]] == ["t3", "t1000"]
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
@@ -236,13 +236,13 @@ def test_an_answer_of_10_mb(path) -> None:
     server = Workshop().server()
     application = server.sse_app() if path == "sse" else server.streamable_http_app()
     with running(application) as base:
-        told = ask(calling("mcp.shop.big", "{}"), tools=[mcp(f"{base}/{path}")])
-    assert call_fault(told).endswith("The answer is larger than 1000000 bytes.")
-    assert len(json.dumps(told.events)) < 100_000
+        outcome = ask(calling("mcp.shop.big", "{}"), tools=[mcp(f"{base}/{path}")])
+    assert call_fault(outcome).endswith("The answer is larger than 1000000 bytes.")
+    assert len(json.dumps(outcome.events)) < 100_000
 
 
 def test_an_answer_of_10_mb_in_events() -> None:
-    async def stream(_asked, send):
+    async def stream(_rpc, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for _ in range(1_000):
             await send({"type": "http.response.body", "body": b"data: " + b"x" * 10_000, "more_body": True})
@@ -255,8 +255,8 @@ def test_an_answer_of_10_mb_in_events() -> None:
 @pytest.mark.parametrize("before", [b"", b'data: {"jsonrpc": "2.0", "method": "notifications/message"}\n\n'])
 @pytest.mark.parametrize("size", [1_000, 1_000_000])
 def test_an_event_of_too_many_values(before, size) -> None:
-    async def stream(asked, send):
-        body = before + b"data: " + result(asked, {"content": [0] * 20_000}) + b"\n\n: \n\n"
+    async def stream(rpc, send):
+        body = before + b"data: " + result(rpc, {"content": [0] * 20_000}) + b"\n\n: \n\n"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for start in range(0, len(body), size):
             await send({"type": "http.response.body", "body": body[start : start + size], "more_body": True})
@@ -267,12 +267,12 @@ def test_an_event_of_too_many_values(before, size) -> None:
 
 
 def test_small_events_may_be_many() -> None:
-    async def stream(asked, send):
+    async def stream(rpc, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for _ in range(200):
             await send({"type": "http.response.body", "body": b": " + b"x," * 5_000 + b"\n\n", "more_body": True})
-        said = result(asked, {"content": [{"type": "text", "text": "at last"}]})
-        await send({"type": "http.response.body", "body": b"data: " + said + b"\n\n"})
+        response = result(rpc, {"content": [{"type": "text", "text": "at last"}]})
+        await send({"type": "http.response.body", "body": b"data: " + response + b"\n\n"})
 
     with running(plain(stream)) as base:
         assert ask(ECHO, tools=[mcp(f"{base}/mcp")]).of("mcp_call")[0]["output"] == "at last"
@@ -280,29 +280,29 @@ def test_small_events_may_be_many() -> None:
 
 def test_a_tool_that_answers_an_error() -> None:
     with running(Workshop().server().streamable_http_app()) as base:
-        told = ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
-    assert call_fault(told) == "Error executing tool broken: The machine is out of paper."
+        outcome = ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
+    assert call_fault(outcome) == "Error executing tool broken: The machine is out of paper."
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("response", "message"),
     [
         ({"content": [], "isError": True}, "The tool failed and did not say why."),
         ({"content": 7}, None),
     ],
 )
-def test_a_tool_that_answers_nonsense(said, message) -> None:
-    async def speak(asked, send):
-        await answer(send, 200, result(asked, said))
+def test_a_tool_that_answers_nonsense(response, message) -> None:
+    async def speak(rpc, send):
+        await answer(send, 200, result(rpc, response))
 
     with running(plain(speak)) as base:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message if message else True
 
 
 def test_a_protocol_error_says_what_the_server_said() -> None:
-    async def refuse(asked, send):
+    async def refuse(rpc, send):
         error = {"code": -32602, "message": "Echo wants a text.\nAnd more."}
-        await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+        await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": rpc["id"], "error": error}).encode())
 
     with running(plain(refuse)) as base:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "Echo wants a text."
@@ -313,9 +313,9 @@ def test_a_tool_that_hangs_is_cancelled_after_its_time(path) -> None:
     shop = Workshop()
     application = shop.server().sse_app() if path == "sse" else shop.server().streamable_http_app()
     with running(application) as base:
-        told = ask(calling("mcp.shop.hang", "{}"), tools=[mcp(f"{base}/{path}")], by=servers(0.2))
+        outcome = ask(calling("mcp.shop.hang", "{}"), tools=[mcp(f"{base}/{path}")], by=servers(0.2))
         assert shop.cancelled.wait(5)
-    assert call_fault(told) == "The server did not answer within 0.2 seconds."
+    assert call_fault(outcome) == "The server did not answer within 0.2 seconds."
 
 
 def test_a_server_that_does_not_answer_at_all(monkeypatch) -> None:
@@ -349,10 +349,10 @@ def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
     command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[2])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
         base = server.stdout.readline().strip()
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
         server.stdin.close()
         assert server.wait() == 1
-    assert call_fault(told).startswith("Communication with the server failed")
+    assert call_fault(outcome).startswith("Communication with the server failed")
 
 
 def test_a_server_error_is_logged_and_not_repeated(monkeypatch, caplog) -> None:
@@ -361,10 +361,10 @@ def test_a_server_error_is_logged_and_not_repeated(monkeypatch, caplog) -> None:
 
     with running(plain()) as base:
         monkeypatch.setattr(Session, "call", fail)
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
         monkeypatch.setattr(Session, "list_tools", fail)
         unlisted = ask(tools=[mcp(f"{base}/mcp")])
-    assert call_fault(told) == listing_fault(unlisted) == "The server had an error while it ran the tool."
+    assert call_fault(outcome) == listing_fault(unlisted) == "The server had an error while it ran the tool."
     assert len(caplog.records) == 2
 
 
@@ -427,11 +427,11 @@ def test_a_client_that_disconnects_during_a_call_cancels_it(served) -> None:
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_session_ends_although_its_server_keeps_the_connection(stubborn, monkeypatch) -> None:
     monkeypatch.setattr(sessions, "CLOSING_SECONDS", 0.2)
-    left = threading.Event()
+    release = threading.Event()
 
-    async def held(scope, receive, send):
+    async def hold(scope, receive, send):
         if scope["type"] == "http" and scope["method"] == "DELETE":
-            left.set()
+            release.set()
             await receive()
             while stubborn and (await receive())["type"] != "http.disconnect":
                 pass
@@ -455,14 +455,14 @@ def test_a_session_ends_although_its_server_keeps_the_connection(stubborn, monke
         await session.close()
         return [tool.name for tool in tools], len(asyncio.all_tasks())
 
-    with running(held) as base:
+    with running(hold) as base:
         assert asyncio.run(close(base)) == (["echo"], 1)
-        assert left.wait(5)
+        assert release.wait(5)
 
 
-def test_the_pages_of_a_list_are_limited(monkeypatch) -> None:
+def test_a_list_of_too_many_pages_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr(sessions, "PAGES", 3)
-    asked = []
+    cursors = []
 
     async def paged(scope, receive, send):
         if scope["type"] != "http":
@@ -471,17 +471,17 @@ def test_the_pages_of_a_list_are_limited(monkeypatch) -> None:
         body = json.loads(message.get("body") or b"null")
         if (body or {}).get("method") != "tools/list":
 
-            async def again():
+            async def receive_message():
                 return message
 
-            await whole(scope, again, send)
+            await application(scope, receive_message, send)
             return
-        asked.append(body["params"].get("cursor") if "params" in body else None)
-        tool = {"name": f"t{len(asked)}", "inputSchema": {"type": "object"}}
-        await answer(send, 200, result(body, {"tools": [tool], "nextCursor": str(len(asked))}))
+        cursors.append(body["params"].get("cursor") if "params" in body else None)
+        tool = {"name": f"t{len(cursors)}", "inputSchema": {"type": "object"}}
+        await answer(send, 200, result(body, {"tools": [tool], "nextCursor": str(len(cursors))}))
 
-    whole = plain()
+    application = plain()
     with running(paged) as base:
-        told = ask(tools=[mcp(f"{base}/mcp")])
-    assert [tool["name"] for tool in told.output[0]["tools"]] == ["t1", "t2", "t3"]
-    assert asked == [None, "1", "2"]
+        outcome = ask(tools=[mcp(f"{base}/mcp")])
+    assert listing_fault(outcome) == "The server lists its tools in more than 3 pages."
+    assert cursors == [None, "1", "2"]

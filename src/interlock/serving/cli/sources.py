@@ -128,6 +128,11 @@ def display_name(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
+def line_name(source: str, line: int) -> str:
+    """Return the name of a line of a source in messages."""
+    return f"standard input, line {line}" if source == "-" else f"{source}:{line}"
+
+
 def read_recording(file: Path) -> Recording:
     """Read a recording, or end the command with a message that names the file and the line; `-` stands for standard input."""
     from interlock.serving.engines.recordings import RecordingError, read
@@ -136,7 +141,7 @@ def read_recording(file: Path) -> Recording:
     try:
         return read(sys.stdin.buffer if piped else file)
     except RecordingError as error:
-        fail(f"{display_name(str(file))}:{error.line}: {error.message}")
+        fail(f"{line_name(str(file), error.line)}: {error.message}")
     except OSError as error:
         fail(f"{file}: {error.strerror}")
 
@@ -168,7 +173,7 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[Sourc
             buffered = cast("BufferedReader", file)
             yield Source(iter(lambda: buffered.read1(_CHUNK_BYTES), b""))
     except OSError as error:
-        raise SourceError(f"{name}: {error.strerror}") from error
+        raise SourceError(f"{display_name(name)}: {error.strerror}") from error
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from interlock.serving.cli.sources import (
     fail,
     is_recording,
     is_url,
+    line_name,
     listen,
     open_source,
 )
@@ -143,7 +144,7 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
     except SourceError as error:
         fail(str(error))
     except RecordingError as error:
-        fail(f"{name}:{error.line}: {error.message}")
+        fail(f"{line_name(name, error.line)}: {error.message}")
 
 
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:

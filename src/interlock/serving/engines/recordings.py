@@ -108,6 +108,7 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0)] | None
 class _Usage(_Fields):
     input_tokens: _Count = None
     cached_tokens: _Count = None
+    cache_write_tokens: _Count = None
 
 
 class _Function(_Fields):
@@ -237,11 +238,12 @@ def _output(line: _Line) -> EngineOutput:
     if ids and logprobs is not None and len(ids) != len(logprobs):
         raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {len(ids)} token_ids")
     chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
-    return EngineOutput(chunk, fields.finish_reason, usage.input_tokens or 0, usage.cached_tokens or 0)
+    counts = (usage.input_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0)
+    return EngineOutput(chunk, fields.finish_reason, *counts)
 
 
 def write(recording: Recording) -> Iterator[str]:
-    """Yield the lines of a recording, each with its line end, without `cache_write_tokens`."""
+    """Yield the lines of a recording, each with its line end."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
     parsers = {name: parser for name, parser in tagged.items() if parser is not None}
     header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
@@ -255,7 +257,7 @@ def write(recording: Recording) -> Iterator[str]:
 
 def _chunk_fields(output: EngineOutput) -> dict[str, object]:
     chunk = output.chunk
-    usage = {"input_tokens": output.input_tokens, "cached_tokens": output.cached_tokens}
+    usage = {name: getattr(output, name) for name in _Usage.__struct_fields__}
     members = {
         "token_ids": list(chunk.token_ids),
         "text": chunk.text,
@@ -285,9 +287,10 @@ def rechunk(recording: Recording, size: int) -> Recording:
         raise ValueError("a chunk holds at least one token")
     turns: list[RecordedTurn] = []
     for turn in recording.turns:
-        usage = max(turn.outputs, key=lambda output: output.input_tokens)
+        usage = _usage(turn)
         chunks = _chunks(turn, size) or [Chunk()]
-        outputs = [EngineOutput(chunk, None, usage.input_tokens, usage.cached_tokens) for chunk in chunks]
+        counts = (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens)
+        outputs = [EngineOutput(chunk, None, *counts) for chunk in chunks]
         outputs[-1].finish_reason = turn.finish_reason
         turns.append(evolve(turn, outputs=tuple(outputs)))
     return evolve(recording, turns=tuple(turns))
@@ -393,15 +396,19 @@ def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplaySt
     for turn in recording.turns:
         for output in turn.outputs:
             yield ReplayStep(parser.feed(output.chunk), output=output)
-        input_tokens = max((output.input_tokens for output in turn.outputs), default=0)
-        cached_tokens = max((output.cached_tokens for output in turn.outputs), default=0)
-        yield ReplayStep(
-            parser.end(turn.finish_reason, Usage(input_tokens=input_tokens, cached_tokens=cached_tokens)),
-            ends_turn=turn.finish_reason,
-        )
+        yield ReplayStep(parser.end(turn.finish_reason, _usage(turn)), ends_turn=turn.finish_reason)
         for call, result in zip(driver.ready, turn.results, strict=False):
             yield ReplayStep(tool_deltas(call, result), result=result)
     yield ReplayStep([Finish()])
+
+
+def _usage(turn: RecordedTurn) -> Usage:
+    """Return the token counts of a turn's prompt, which any of its outputs may have."""
+    return Usage(
+        input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
+        cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),
+        cache_write_tokens=max((output.cache_write_tokens for output in turn.outputs), default=0),
+    )
 
 
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:

@@ -71,7 +71,7 @@ def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Re
 
 
 def answer_error(request: Request, error: Exception) -> Response:
-    """Return the HTTP response for any exception: always an OpenAI error body, without internals of the server."""
+    """Return the HTTP response for any exception: an OpenAI error body without internals, or nothing if the client has left."""
     match store_error(error):
         case ApiError() as api_error:
             seconds = api_error.retry_after

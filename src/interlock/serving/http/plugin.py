@@ -42,7 +42,7 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object, read_object_in_turns
 from interlock.serving.requests.containment import panics_as_errors
-from interlock.serving.requests.hosted_tools import HostedTool
+from interlock.serving.requests.hosted_tools import CALL_SECONDS, HostedTool
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.run import GRACE
@@ -74,8 +74,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
 """The hosted tools by their servers' own names in `--tool-server`."""
-
-DEFAULT_TOOL_TIMEOUT: Final = 120.0
 
 
 @define(eq=False)
@@ -282,7 +280,7 @@ def _choice(variable: str, values: Mapping[str, T], default: T) -> T:
 def _tool_timeout() -> float:
     text = os.environ.get(TOOL_TIMEOUT)
     try:
-        return float(text or DEFAULT_TOOL_TIMEOUT)
+        return float(text or CALL_SECONDS)
     except ValueError:
-        logger.warning("%s is no number of seconds: %r", TOOL_TIMEOUT, text)
-        return DEFAULT_TOOL_TIMEOUT
+        logger.warning("%s is not a number of seconds: %r", TOOL_TIMEOUT, text)
+        return CALL_SECONDS

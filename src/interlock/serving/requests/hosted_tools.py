@@ -36,7 +36,7 @@ LABELS: Final[Mapping[object, HostedTool]] = {
 CONTAINER: Final = "container"
 """The namespace of the container tools of gpt-oss; their calls are MCP items."""
 
-CALL_SECONDS: Final = 60.0
+CALL_SECONDS: Final = 120.0
 
 SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 

@@ -91,7 +91,7 @@ class Session:
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:
-        """List the server's tools, or raise `ToolError` if the server fails or lists too many."""
+        """List the server's tools, or raise `ToolError` if the server fails or lists too many tools or pages."""
         client = await self._client()
         tools: list[Tool] = []
         cursor: str | None = None
@@ -102,8 +102,8 @@ class Session:
                 raise ToolError(f"The server lists more than {MAX_TOOLS} tools.")
             cursor = page.next_cursor
             if cursor is None:
-                break
-        return tools
+                return tools
+        raise ToolError(f"The server lists its tools in more than {PAGES} pages.")
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
         """Call a tool, or raise `ToolError` if the server fails; a failing tool returns a result. Cancelling cancels the call."""
