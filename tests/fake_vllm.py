@@ -42,9 +42,9 @@ def outputs(text, reason="stop", size=1):
     """The outputs of a round that writes this harmony, some tokens at a time."""
     tokens = ENCODING.encode(text, allowed_special="all")
     pieces = [tuple(tokens[start : start + size]) for start in range(0, len(tokens), size)] or [()]
-    made = [Output([Completion(token_ids=piece)]) for piece in pieces]
-    made[-1].finished, made[-1].outputs[0].finish_reason = True, reason
-    return made
+    results = [Output([Completion(token_ids=piece)]) for piece in pieces]
+    results[-1].finished, results[-1].outputs[0].finish_reason = True, reason
+    return results
 
 
 class Request(BaseModel):
@@ -141,18 +141,18 @@ class Serving:
         self.requests, self.connections, self.turns = [], [], []
         self.engine = engine
         self.aborted = False
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
 
     @classmethod
-    def parsed(cls, *arguments, **others):
+    def parsed(cls, *arguments, **fields):
         """A server of a model that does not write harmony."""
-        serving = cls(*arguments, **others)
+        serving = cls(*arguments, **fields)
         serving.use_harmony = False
         return serving
 
     async def create_responses(self, request, raw_request):
-        said = request.input if isinstance(request.input, str) else request.input[-1].get("content")
-        if said == "refuse" or (request.background and not self.enable_store):
+        prompt = request.input if isinstance(request.input, str) else request.input[-1].get("content")
+        if prompt == "refuse" or (request.background and not self.enable_store):
             return Refused(error=Refusal(message="It is refused.", code=400))
         self.requests.append(request)
         self.connections.append(raw_request)
@@ -196,7 +196,7 @@ class Serving:
     async def _generate_with_builtin_tools(self, request_id, engine_input, sampling_params, context, priority):
         number = len(self.turns)
         self.turns.append(SimpleNamespace(id=request_id, input=engine_input, sampling=sampling_params, priority=priority))
-        self.begun.set()
+        self.started.set()
         try:
             if self.engine is not None:
                 await self.engine.add_request(f"{request_id}_0", engine_input)
@@ -228,18 +228,18 @@ class Serving:
 
 def prompt_of(request):
     """Three tokens for any input, or one for each of many words."""
-    said = request.input if isinstance(request.input, str) else str([item.get("content") for item in request.input])
-    return list(range(1, max(3, len(said.split()) - 200) + 1))
+    prompt = request.input if isinstance(request.input, str) else str([item.get("content") for item in request.input])
+    return list(range(1, max(3, len(prompt.split()) - 200) + 1))
 
 
 class Engine:
     """vLLM's way to its engine."""
 
     def __init__(self):
-        self.shut, self.asked = [], []
+        self.shut, self.prompts = [], []
 
     async def add_request(self, request_id, prompt):
-        self.asked.append(request_id)
+        self.prompts.append(request_id)
         return request_id
 
     def shutdown(self, timeout):

@@ -103,8 +103,8 @@ def test_the_command_judges_it(tmp_path):
     stream.write_bytes(scripts.frames(LEGAL))
     assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
     stream.write_bytes(scripts.frames(without("response.memory_call.recalled")))
-    status, told = run("check", str(stream))
-    assert (status, "R10" in told) == (1, True)
+    status, output = run("check", str(stream))
+    assert (status, "R10" in output) == (1, True)
 
 
 def test_the_command_draws_it():

@@ -70,8 +70,8 @@ def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_r
 
 
 def test_a_driver_takes_another_writer_and_a_known_id() -> None:
-    known = random_id("resp")
-    driver = driver_for({}, writer=EventWriter(), response_id=known)
+    random = random_id("resp")
+    driver = driver_for({}, writer=EventWriter(), response_id=random)
     (created, _) = driver.feed([Start()])
     assert isinstance(created, StreamEvent)
-    assert as_json(created)["response"]["id"] == known
+    assert as_json(created)["response"]["id"] == random

@@ -17,8 +17,8 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 def block(language: str, holding: str) -> str:
-    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
-    return found
+    (example,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    return example
 
 
 @pytest.fixture(scope="module")

@@ -52,21 +52,22 @@ def test_a_question_is_answered_by_a_picture_and_a_sentence(name) -> None:
 
 
 def test_what_the_sentences_count() -> None:
-    told = {name: answer(ROWS).sentence for name, answer in QUESTIONS.items()}
-    assert "One core carries 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in told["vllm"]
-    assert "One core carries 667 streams of 30 tokens a second." in told["alone"]
-    assert "2 ms beside 1 (p99 3 ms)" in told["first"]
-    assert "171 MB with 2,000 open streams; 180 MB are left" in told["memory"]
-    assert "at most 2 µs with our parsers, its events included, and up to 6 ms with vLLM's" in told["file"]
-    assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in told["file"]
-    assert "from 8 to 240 µs, 400 times as much" in told["reasoning"]
+    sentences = {name: answer(ROWS).sentence for name, answer in QUESTIONS.items()}
+    assert "One core carries 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
+    assert "One core carries 667 streams of 30 tokens a second." in sentences["alone"]
+    assert "2 ms beside 1 (p99 3 ms)" in sentences["first"]
+    assert "171 MB with 2,000 open streams; 180 MB are left" in sentences["memory"]
+    assert "at most 2 µs with our parsers, its events included, and up to 6 ms with vLLM's" in sentences["file"]
+    assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in sentences["file"]
+    assert "from 8 to 240 µs, 400 times as much" in sentences["reasoning"]
     whole = "In the server, a token of text of gpt-oss, after 20,000 reasoning tokens, 8 streams, costs the whole process 30 µs"
-    assert f"{whole}, and 90 µs with vLLM's route." in told["reasoning"]
+    assert f"{whole}, and 90 µs with vLLM's route." in sentences["reasoning"]
 
 
 def test_every_question_has_its_place_on_the_page() -> None:
-    asked = re.findall("<!-- figures: (.+?) -->", (DOCS / "performance.md").read_text("utf-8"))
-    assert {*asked} == {*QUESTIONS, "machine", "targets"}
+    questions = re.findall("<!-- figures: (.+?) -->", (DOCS / "performance.md").read_text("utf-8"))
+    assert {*questions} == {*QUESTIONS, "machine"}
+    assert "<!-- figures: targets -->" in (DOCS / "performance" / "bounds.md").read_text("utf-8")
 
 
 def test_the_targets_of_the_standalone_server_are_read_from_its_rows() -> None:

@@ -24,7 +24,7 @@ VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
 
 @frozen
-class Played:
+class ScriptedHost:
     """A server while it plays a script.
 
     Args:
@@ -32,14 +32,14 @@ class Played:
         model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
         full: Tokens of a context that Codex is to take for full: more than it opens with, less than it has after a long output.
         recalls: Which of its thoughts its template shows the model again: `all`, those since the last `question`, or `none`.
-        heard: Returns the prompts that the model was given, as text, control tokens included.
+        prompts: Returns the prompts that the model received, as text, control tokens included.
     """
 
     url: str
     model: str
     full: int
     recalls: str
-    heard: object
+    prompts: object
 
 
 def harmony(turn):
@@ -49,7 +49,7 @@ def harmony(turn):
         "call": "<|channel|>commentary to=functions.{0.name} <|constrain|>json<|message|>{0.text}<|call|>",
         "message": "<|channel|>final<|message|>{0.text}<|return|>",
     }
-    return "".join(written[said.kind].format(said) for said in turn)
+    return "".join(written[item.kind].format(item) for item in turn)
 
 
 def qwen3_coder(turn):
@@ -64,15 +64,15 @@ class Listening:
     turns: list
     models: tuple = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
     format: str = "harmony"
-    heard: list = field(factory=list)
+    prompts: list = field(factory=list)
 
     async def count(self, turn):
         return await count_prompt(turn)
 
     async def generate(self, turn):
-        self.heard.append("".join(text for text, _ in prompt(turn)))
+        self.prompts.append("".join(text for text, _ in prompt(turn)))
         count = await self.count(turn)
-        for output in steps(harmony(self.turns[len(self.heard) - 1])):
+        for output in steps(harmony(self.turns[len(self.prompts) - 1])):
             yield evolve(output, input_tokens=count)
 
 
@@ -81,7 +81,7 @@ def standalone(turns):
     """Serve a script with a server of our own."""
     engine = Listening(turns)
     with ServerThread(create_app(engine)) as url:
-        yield Played(url, engine.models[0], 12_500, "all", lambda: engine.heard)
+        yield ScriptedHost(url, engine.models[0], 12_500, "all", lambda: engine.prompts)
 
 
 @define(eq=False)
@@ -123,7 +123,7 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        yield Played(self._url, "tiny", self.full, self.recalls, partial(_lines, prompts))
+        yield ScriptedHost(self._url, "tiny", self.full, self.recalls, partial(_lines, prompts))
 
 
 def _lines(prompts):
@@ -148,13 +148,13 @@ def scripted(turns):
             items = [one for one in json.loads(request)["input"] if isinstance(one, dict)]
             outputs = [one for one in items if one.get("type") == "function_call_output"]
             served = [(one["call_id"], "sunny" in json.dumps(one["output"])) for one in outputs[-1:]]
-            known = re.findall(rb'"function_call", .*?"call_id": "([^"]*)"', first)[-1].decode()
+            call_id = re.findall(rb'"function_call", .*?"call_id": "([^"]*)"', first)[-1].decode()
             played = second if outputs else first
             if b'"get_weather"' not in request:
                 played = (
                     played.replace(b"get_weather", b"exec_command").replace(b"city", b"cmd").replace(b"Berlin", b"echo sunny")
                 )
-            self.send_response(200 if served in ([], [(known, True)]) else 400)
+            self.send_response(200 if served in ([], [(call_id, True)]) else 400)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
             self.wfile.write(played)

@@ -9,8 +9,8 @@ parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "req
 tools = [{"type": "function", "name": "get_weather", "description": "The weather of a city.", "parameters": parameters}]
 
 
-def turn(url, **asked):
-    stream = litellm.responses(model=f"openai/{MODEL}", api_base=url, api_key=API_KEY, stream=True, tools=tools, **asked)
+def turn(url, **settings):
+    stream = litellm.responses(model=f"openai/{MODEL}", api_base=url, api_key=API_KEY, stream=True, tools=tools, **settings)
     *_, last = stream
     return last.response
 

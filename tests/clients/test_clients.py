@@ -27,7 +27,7 @@ SCRIPTS = {
 EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
 
 
-def said(ran):
+def output_text(ran):
     assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
     return json.loads(ran.stdout.splitlines()[-1])
 
@@ -36,7 +36,7 @@ def said(ran):
 def test_a_client_calls_a_tool_and_uses_its_answer(command):
     with ServerThread(create_app(EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
-    assert said(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
+    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
 
 
 TURNS = [
@@ -49,8 +49,8 @@ TURNS = [
 def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
     with host(TURNS) as played:
         ran = run(command, HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
-        assert said(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
-        _, last = played.heard()
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        _, last = played.prompts()
     asked, call, answer = (last.rindex(text) for text in ("Get the weather of: Berlin", "get_weather", "18 °C and sunny"))
     assert asked < answer
     assert call < answer
@@ -60,8 +60,8 @@ def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
 def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, host):
     with host(TURNS) as played:
         ran = run(SCRIPTS[name], HERE, BASE_URL=f"{played.url}/v1", MODEL="gpt-5.5", STORE="no")
-        assert said(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
-        _, last = played.heard()
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        _, last = played.prompts()
     recalled = [] if played.recalls == "none" else ["I look."]
     assert last.count("I look.") == len(recalled)
     places = [last.rindex(text) for text in ("Get the weather of: Berlin", *recalled, "get_weather", "18 °C and sunny")]

@@ -77,13 +77,13 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
         assert codex(folder, *FREELY, "Mend the greeting.") == "The greeting is spelled right now."
         assert (folder / "work" / "notes.txt").read_text() == "hello\n"
         assert codex(folder, "resume", "--last", *FREELY, "Shout it.") == "It is louder now."
-        heard = played.heard()
-    assert len(heard) == len(TURNS)
-    wanted = ["Mend the greeting.", "helo\n", "Success. Updated", "nobody", "6 notes.txt", "spelled right", "Shout it.", "HELLO"]
-    places = [heard[-1].rindex(text) for text in wanted]
+        prompts = played.prompts()
+    assert len(prompts) == len(TURNS)
+    phrases = ["Mend the greeting.", "helo\n", "Success. Updated", "nobody", "6 notes.txt", "spelled right", "Shout it.", "HELLO"]
+    places = [prompts[-1].rindex(text) for text in phrases]
     assert places == sorted(places)
     recalled = {"all": [0, 1, 2, 3, 4, 4, 5], "question": [0, 1, 2, 3, 4, 0, 1], "none": [0] * len(TURNS)}
-    assert [prompt.count("I go on.") for prompt in heard] == recalled[played.recalls]
+    assert [prompt.count("I go on.") for prompt in prompts] == recalled[played.recalls]
 
 
 LONG = [
@@ -99,10 +99,10 @@ def test_codex_compacts_a_session_that_grows_too_long_and_goes_on_from_the_summa
     with host(LONG) as played:
         configure(folder, played, more=f"model_auto_compact_token_limit = {played.full}")
         assert codex(folder, *FREELY, "Count on.") == "The next number is 8001."
-        heard = played.heard()
-    assert len(heard) == len(LONG)
-    assert ["7999" in prompt for prompt in heard] == [False, True, True, False, False]
-    places = [heard[-1].rindex(text) for text in ("Count on.", "The numbers end with 8000.", "8001\n")]
+        prompts = played.prompts()
+    assert len(prompts) == len(LONG)
+    assert ["7999" in prompt for prompt in prompts] == [False, True, True, False, False]
+    places = [prompts[-1].rindex(text) for text in ("Count on.", "The numbers end with 8000.", "8001\n")]
     assert places == sorted(places)
 
 
@@ -119,18 +119,18 @@ def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name
         configure(folder, played, "gpt-5.5")
         assert codex(folder, *FREELY, "Mend the greeting.") == "It is right now."
         assert (folder / "work" / "notes.txt").read_text() == "hello\n"
-        last = played.heard()[-1]
-    assert len(played.heard()) == len(KNOWN)
+        last = played.prompts()[-1]
+    assert len(played.prompts()) == len(KNOWN)
     places = [last.rindex(text) for text in ("multi_agent_v1", "invalid agent id nobody", "Success. Updated")]
     assert places == sorted(places)
 
 
 def block(language, holding):
-    (found,) = (text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if holding in text)
-    return found
+    (example,) = (text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if holding in text)
+    return example
 
 
-def asked():
+def prompt_of_page():
     """What the page has Codex do."""
     (prompt,) = re.findall(r'codex exec --skip-git-repo-check "(.*)"', block("sh", "codex exec"))
     return prompt
@@ -140,8 +140,8 @@ def test_the_configuration_of_the_page_works(folder, host):
     with host([call("exec_command", cmd="ls"), answer("It has notes.")]) as played:
         config = block("toml", "model_provider").replace("http://127.0.0.1:8000", played.url)
         (folder / "home" / "config.toml").write_text(config)
-        assert codex(folder, *FREELY, asked()) == "It has notes."
-        assert "notes.txt" in played.heard()[-1]
+        assert codex(folder, *FREELY, prompt_of_page()) == "It has notes."
+        assert "notes.txt" in played.prompts()[-1]
 
 
 @pytest.fixture
@@ -174,4 +174,4 @@ def _wait(process, url):
 def test_the_commands_of_the_page_work_without_a_model(folder, served):
     config = block("toml", "model_provider").replace("http://127.0.0.1:8000", served)
     (folder / "home" / "config.toml").write_text(config)
-    assert codex(folder, *FREELY, asked()) == "notes.txt"
+    assert codex(folder, *FREELY, prompt_of_page()) == "notes.txt"

@@ -37,8 +37,8 @@ def numbered(bodies: list[Body]) -> list[Body]:
 
 def dropped(name: str, *places: int) -> list[Body]:
     """Leave events out of a legal stream; a negative place counts from the end."""
-    gone = {place % len(LEGAL[name]) for place in places}
-    return numbered([body for place, body in enumerate(LEGAL[name]) if place not in gone])
+    places_to_drop = {place % len(LEGAL[name]) for place in places}
+    return numbered([body for place, body in enumerate(LEGAL[name]) if place not in places_to_drop])
 
 
 def doubled(name: str, place: int) -> list[Body]:
@@ -82,9 +82,9 @@ def ended(name: str, **fields: Any) -> list[Body]:
     return bodies
 
 
-def with_item(kind: str, **begun: Any) -> list[Body]:
+def with_item(kind: str, **fields: Any) -> list[Body]:
     """Give a stream whose only item has nothing between its added and its done."""
-    return stream(item(0, {"type": kind, **begun}, {}))
+    return stream(item(0, {"type": kind, **fields}, {}))
 
 
 _TEXT = text_part(0, "hi")

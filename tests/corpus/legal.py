@@ -37,20 +37,20 @@ def response(status: str, output: list[Body], **more: Any) -> Body:
     }
 
 
-def item(index: int, begun: Body, ended: Body, *events: tuple[str, Body]) -> list[Body]:
+def item(index: int, first: Body, changes: Body, *events: tuple[str, Body]) -> list[Body]:
     """Give the events of an item: added, those between (named without `response.`), and done.
 
     Args:
         index: Its output index.
-        begun: The item when it is added.
-        ended: What has changed of it when it is done.
+        first: The item when it is added.
+        changes: The fields that differ when it is done.
         events: The name of each event between, and its own fields.
     """
-    about = {"item_id": begun["id"], "output_index": index}
+    about = {"item_id": first["id"], "output_index": index}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": begun},
+        {"type": "response.output_item.added", "output_index": index, "item": first},
         *({"type": f"response.{name}", **about, **fields} for name, fields in events),
-        {"type": "response.output_item.done", "output_index": index, "item": {**begun, **ended}},
+        {"type": "response.output_item.done", "output_index": index, "item": {**first, **changes}},
     ]
 
 
@@ -124,7 +124,7 @@ def _parts(events: list[tuple[str, Body]], name: str) -> list[Body]:
 
 def message(index: int, *events: tuple[str, Body], status: str = "completed", **more: str) -> list[Body]:
     """Give a message made of the events of its parts."""
-    begun = {
+    first = {
         "id": f"msg_{index}",
         "type": "message",
         "role": "assistant",
@@ -132,22 +132,22 @@ def message(index: int, *events: tuple[str, Body], status: str = "completed", **
         "content": [],
         **more,
     }
-    return item(index, begun, {"status": status, "content": _parts([*events], "content_part")}, *events)
+    return item(index, first, {"status": status, "content": _parts([*events], "content_part")}, *events)
 
 
 def reasoning(index: int, *events: tuple[str, Body], status: str = "completed") -> list[Body]:
     """Give a reasoning item made of the events of its parts."""
-    begun = {"id": f"rs_{index}", "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
+    first = {"id": f"rs_{index}", "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
     content, summary = _parts([*events], "content_part"), _parts([*events], "reasoning_summary_part")
-    return item(index, begun, {"status": status, "content": content, "summary": summary}, *events)
+    return item(index, first, {"status": status, "content": content, "summary": summary}, *events)
 
 
 def function_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
     """Give a function call with its arguments in pieces."""
-    begun = {"id": f"fc_{index}", "type": "function_call", "call_id": f"call_{index}", "name": "f", "arguments": ""}
+    first = {"id": f"fc_{index}", "type": "function_call", "call_id": f"call_{index}", "name": "f", "arguments": ""}
     return item(
         index,
-        {**begun, "status": "in_progress"},
+        {**first, "status": "in_progress"},
         {"arguments": "".join(pieces), "status": status},
         *(("function_call_arguments.delta", {"delta": piece}) for piece in pieces),
         ("function_call_arguments.done", {"arguments": "".join(pieces)}),
@@ -156,10 +156,10 @@ def function_call(index: int, *pieces: str, status: str = "completed") -> list[B
 
 def custom_tool_call(index: int, *pieces: str) -> list[Body]:
     """Give a custom tool call with its input in pieces."""
-    begun = {"id": f"ctc_{index}", "type": "custom_tool_call", "call_id": f"call_{index}", "name": "c", "input": ""}
+    first = {"id": f"ctc_{index}", "type": "custom_tool_call", "call_id": f"call_{index}", "name": "c", "input": ""}
     return item(
         index,
-        begun,
+        first,
         {"input": "".join(pieces)},
         *(("custom_tool_call_input.delta", {"delta": piece}) for piece in pieces),
         ("custom_tool_call_input.done", {"input": "".join(pieces)}),
@@ -168,12 +168,12 @@ def custom_tool_call(index: int, *pieces: str) -> list[Body]:
 
 def mcp_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
     """Give an MCP call with its arguments in pieces."""
-    begun = {"id": f"mcp_{index}", "type": "mcp_call", "name": "t", "server_label": "s", "arguments": ""}
+    first = {"id": f"mcp_{index}", "type": "mcp_call", "name": "t", "server_label": "s", "arguments": ""}
     error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "it broke"}]}
     result = {"completed": {"output": "r"}, "failed": {"error": error}, "incomplete": {}}[status]
     return item(
         index,
-        {**begun, "status": "in_progress"},
+        {**first, "status": "in_progress"},
         {"arguments": "".join(pieces), "status": status, **result},
         ("mcp_call.in_progress", {}),
         *(("mcp_call_arguments.delta", {"delta": piece}) for piece in pieces),
@@ -184,10 +184,10 @@ def mcp_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
 
 def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
     """Give the listing of a server's tools."""
-    begun = {"id": f"mcpl_{index}", "type": "mcp_list_tools", "server_label": "s", "tools": []}
+    first = {"id": f"mcpl_{index}", "type": "mcp_list_tools", "server_label": "s", "tools": []}
     tools = [{"name": "t", "input_schema": {"type": "object"}}]
     result = {"tools": tools} if end == "completed" else {"error": "no"}
-    return item(index, begun, result, ("mcp_list_tools.in_progress", {}), (f"mcp_list_tools.{end}", {}))
+    return item(index, first, result, ("mcp_list_tools.in_progress", {}), (f"mcp_list_tools.{end}", {}))
 
 
 def mcp_approval_request(index: int) -> list[Body]:
@@ -198,20 +198,20 @@ def mcp_approval_request(index: int) -> list[Body]:
 
 def code_interpreter_call(index: int, *pieces: str, status: str = "completed", ran: bool = True) -> list[Body]:
     """Give a code interpreter call with its code in pieces."""
-    begun = {
+    first = {
         "id": f"ci_{index}",
         "type": "code_interpreter_call",
         "container_id": "cntr_1",
         "code": "",
         "outputs": None,
     }
-    ended = {"code": "".join(pieces), "status": status}
+    changes = {"code": "".join(pieces), "status": status}
     if status == "completed":
-        ended["outputs"] = [{"type": "logs", "logs": "2"}]
+        changes["outputs"] = [{"type": "logs", "logs": "2"}]
     return item(
         index,
-        {**begun, "status": "in_progress"},
-        ended,
+        {**first, "status": "in_progress"},
+        changes,
         ("code_interpreter_call.in_progress", {}),
         *(("code_interpreter_call_code.delta", {"delta": piece}) for piece in pieces),
         ("code_interpreter_call_code.done", {"code": "".join(pieces)}),
@@ -220,12 +220,12 @@ def code_interpreter_call(index: int, *pieces: str, status: str = "completed", r
     )
 
 
-def search_call(index: int, begun: Body, *, status: str = "completed", ran: bool = True, **result: Any) -> list[Body]:
+def search_call(index: int, first: Body, *, status: str = "completed", ran: bool = True, **result: Any) -> list[Body]:
     """Give a hosted search."""
-    call = begun["type"]
+    call = first["type"]
     return item(
         index,
-        {**begun, "status": "in_progress"},
+        {**first, "status": "in_progress"},
         {"status": status, **result},
         (f"{call}.in_progress", {}),
         *([(f"{call}.searching", {})] if ran else []),
@@ -235,17 +235,17 @@ def search_call(index: int, begun: Body, *, status: str = "completed", ran: bool
 
 def web_search_call(index: int, action: Body, *, status: str = "completed", ran: bool = True) -> list[Body]:
     """Give a web search."""
-    begun = {"id": f"ws_{index}", "type": "web_search_call", "action": action}
-    return search_call(index, begun, status=status, ran=ran)
+    first = {"id": f"ws_{index}", "type": "web_search_call", "action": action}
+    return search_call(index, first, status=status, ran=ran)
 
 
 def image_generation_call(index: int, *images: str, status: str = "completed", ran: bool = True) -> list[Body]:
     """Give the generation of an image, with the partial images that it shows."""
-    begun = {"id": f"ig_{index}", "type": "image_generation_call", "status": "in_progress", "result": None}
+    first = {"id": f"ig_{index}", "type": "image_generation_call", "status": "in_progress", "result": None}
     fields = [{"partial_image_index": number, "partial_image_b64": image} for number, image in enumerate(images)]
     return item(
         index,
-        begun,
+        first,
         {"status": status, "result": "aW1n" if status == "completed" else None},
         ("image_generation_call.in_progress", {}),
         *([("image_generation_call.generating", {})] if ran else []),
@@ -256,10 +256,10 @@ def image_generation_call(index: int, *images: str, status: str = "completed", r
 
 def _annotated() -> list[Body]:
     citation = {"type": "url_citation", "url": "http://x", "title": "x", "start_index": 0, "end_index": 2}
-    added, delta, done, ended = text_part(0, "hi")
+    added, delta, done, changes = text_part(0, "hi")
     note = ("output_text.annotation.added", {"content_index": 0, "annotation_index": 0, "annotation": citation})
-    ended[1]["part"]["annotations"].append(citation)
-    return message(0, added, delta, note, done, ended)
+    changes[1]["part"]["annotations"].append(citation)
+    return message(0, added, delta, note, done, changes)
 
 
 def _logprobs() -> list[Body]:
@@ -273,10 +273,10 @@ def _logprobs() -> list[Body]:
     return message(0, *text_part(0, "caf", "é", logprobs=tokens))
 
 
-def _fault(*, said: bool) -> list[Body]:
+def _fault(*, sent: bool) -> list[Body]:
     waiting = code_interpreter_call(0, "1+1", status="failed", ran=False)
     open_ = message(1, *text_part(0, "so"), status="incomplete")
-    error = [{"type": "error", "code": "server_error", "message": "it broke", "param": None}] if said else []
+    error = [{"type": "error", "code": "server_error", "message": "it broke", "param": None}] if sent else []
     return [*waiting[:-1], *open_[:-3], *error, *open_[-3:], waiting[-1]]
 
 
@@ -322,7 +322,7 @@ LEGAL: dict[str, list[Body]] = {
     "image-failed": stream(image_generation_call(0, "YQ==", status="failed")),
     "image-never-ran": stream(image_generation_call(0, status="failed", ran=False)),
     "calls-overlap": stream([*_CALLS[0][:4], *_CALLS[1][:3], *_CALLS[0][4:], *_CALLS[1][3:]]),
-    "fault": stream(_fault(said=False), **FAILED),
-    "fault-said": stream(_fault(said=True), **FAILED),
+    "fault": stream(_fault(sent=False), **FAILED),
+    "fault-said": stream(_fault(sent=True), **FAILED),
     "cancelled": stream(message(0, *text_part(0, "Hel"), status="incomplete"), "cancelled"),
 }

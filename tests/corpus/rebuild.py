@@ -114,27 +114,27 @@ class Rebuilding:
     def response(self, name: str, skeleton: dict[str, Any]) -> dict[str, Any]:
         """Rebuild a response object."""
         ended = name in {"response.completed", "response.incomplete", "response.failed"}
-        shown = {field: None if field in NULLS else VALUES.get(field, "x") for field in skeleton["fields"]}
-        shown |= {"id": f"resp_{self.responses}{self.rotation()}", "status": skeleton["status"], "output": []}
-        if "usage" in shown:
-            shown["usage"] = USAGE if skeleton["status"] == "completed" else None
+        response = {field: None if field in NULLS else VALUES.get(field, "x") for field in skeleton["fields"]}
+        response |= {"id": f"resp_{self.responses}{self.rotation()}", "status": skeleton["status"], "output": []}
+        if "usage" in response:
+            response["usage"] = USAGE if skeleton["status"] == "completed" else None
         if skeleton["status"] == "failed":
-            shown["error"] = {"code": "insufficient_quota", "message": "The quota is used up."}
+            response["error"] = {"code": "insufficient_quota", "message": "The quota is used up."}
         if ended and skeleton["output"]:
             shapes = {json.dumps([one.get("type"), one.get("status")]): one for one in skeleton["output"]}
             for item in self.items.values():
                 shape = shapes.get(json.dumps([item["type"], item.get("status")]))
-                shown["output"].append(self.shown_again(item, shape or item))
-        return shown
+                response["output"].append(self.final_item(item, shape or item))
+        return response
 
-    def shown_again(self, item: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
+    def final_item(self, item: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
         """Show an item once more in the terminal response: with its fields there, and its own encryption and id."""
-        again = {field: item.get(field, shape[field]) for field in shape}
-        if again.get("encrypted_content"):
-            again["encrypted_content"] += "-again"
+        copy = {field: item.get(field, shape[field]) for field in shape}
+        if copy.get("encrypted_content"):
+            copy["encrypted_content"] += "-again"
         if self.rotation():
-            again["id"] = f"{item['id']}-end"
-        return again
+            copy["id"] = f"{item['id']}-end"
+        return copy
 
     def rotation(self) -> str:
         """Give what makes every id another, for the service that rotates them."""
@@ -230,8 +230,8 @@ class Rebuilding:
             if verb == "added":
                 about["parts"][key] = self.filled(new["part"])
             else:
-                said = {field: part.get(field, value) for field, value in new["part"].items()}
-                about["parts"][key] = self.filled(said)
+                fields = {field: part.get(field, value) for field, value in new["part"].items()}
+                about["parts"][key] = self.filled(fields)
                 unlisted = {"logprobs": []} if new["part"].get("logprobs") == [] else {}
                 new["part"] = about["parts"][key] | unlisted
         elif verb == "delta":

@@ -174,7 +174,7 @@ assert not {{"openai", "pydantic"}} & {{*sys.modules}}
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
+    ("setting", "read"),
     [
         ({"parallel_tool_calls": "false"}, {"parallel_tool_calls": False}),
         ({"max_tool_calls": "2"}, {"max_tool_calls": 2}),
@@ -182,11 +182,11 @@ assert not {{"openai", "pydantic"}} & {{*sys.modules}}
         ({"tools": [{"type": "function", "name": "f", "strict": "true"}]}, {"tools": [FULL["tools"][0] | {"parameters": None}]}),
     ],
 )
-def test_a_setting_is_echoed_as_it_is_read(given, read):
-    assert {name: echo(**given)[name] for name in read} == read
+def test_a_setting_is_echoed_as_it_is_read(setting, read):
+    assert {name: echo(**setting)[name] for name in read} == read
 
 
-@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1", "object": "conversation"}])
-def test_a_conversation_is_echoed_only_where_it_is_given_and_by_its_id(given):
-    assert response_settings({"model": "m", "conversation": given}) == {**EMPTY, "conversation": {"id": "conv_1"}}
+@pytest.mark.parametrize("setting", ["conv_1", {"id": "conv_1", "object": "conversation"}])
+def test_a_conversation_is_echoed_only_where_it_is_given_and_by_its_id(setting):
+    assert response_settings({"model": "m", "conversation": setting}) == {**EMPTY, "conversation": {"id": "conv_1"}}
     assert response_settings({"model": "m", "conversation": None}) == EMPTY

@@ -59,8 +59,8 @@ def decoded(body: dict[str, object]) -> stream.StreamEvent:
 
 
 def test_every_observed_event_comes_back_as_it_was():
-    found = {change for body in bodies() for change in changes(body, msgspec.to_builtins(decoded(body)))}
-    assert found == DIFFERENCES
+    differences = {change for body in bodies() for change in changes(body, msgspec.to_builtins(decoded(body)))}
+    assert differences == DIFFERENCES
 
 
 def test_the_number_of_an_event_comes_last():

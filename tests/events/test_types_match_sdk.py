@@ -260,7 +260,7 @@ class Comparison:
         self.ours: dict[str, set[str]] = defaultdict(set)
         self.theirs: dict[str, set[str]] = defaultdict(set)
 
-    def pair(self, side: str, ours: Any, theirs: Any, where: str) -> None:
+    def pair(self, side: str, struct: Any, model: Any, where: str) -> None:
         """Note what two types may be, and find the objects in them that stand for the same.
 
         Args:
@@ -269,49 +269,49 @@ class Comparison:
             theirs: The package's.
             where: What the difference is named by.
         """
-        mine, yours = list(_arms(ours)), list(_arms(theirs))
+        struct_arms, model_arms = list(_arms(struct)), list(_arms(model))
         structs: dict[str, type[msgspec.Struct]] = {}
-        for arm in filter(_is_model, mine):
+        for arm in filter(_is_model, struct_arms):
             structs.setdefault(str(arm.__struct_config__.tag or ""), arm)
-        self.ours[where] |= _plain(mine) | {f"<{tag}>" for tag in structs}
-        self.theirs[where] |= _plain(yours)
-        for arm in filter(_is_model, yours):
+        self.ours[where] |= _plain(struct_arms) | {f"<{tag}>" for tag in structs}
+        self.theirs[where] |= _plain(model_arms)
+        for arm in filter(_is_model, model_arms):
             tags = _tags(arm) if "" not in structs else ("",)
             self.theirs[where] |= {f"<{tag}>" for tag in tags}
             for tag in structs.keys() & set(tags):
                 self.visit(side, structs[tag], arm)
         for of_lists in (True, False):
-            left, right = _inner(mine, of_lists=of_lists), _inner(yours, of_lists=of_lists)
+            left, right = _inner(struct_arms, of_lists=of_lists), _inner(model_arms, of_lists=of_lists)
             if left and right:
                 self.pair(side, Union[tuple(left)], Union[tuple(right)], f"{where}[]")  # noqa: UP007
 
-    def visit(self, side: str, ours: type[msgspec.Struct], theirs: Any) -> None:
+    def visit(self, side: str, struct: type[msgspec.Struct], model: Any) -> None:
         """Compare the types of the fields that two objects share."""
-        if (side, id(theirs)) in self.pairs[ours]:
+        if (side, id(model)) in self.pairs[struct]:
             return
-        self.pairs[ours][side, id(theirs)] = (side, theirs)
-        known = _fields_of_ours(ours)
-        for name, field in _fields_of_theirs(theirs).items():
-            if name in known:
-                where = _where(ours, name)
-                self.pair("in" if where in ECHOES else side, known[name].type, field.type, where)
+        self.pairs[struct][side, id(model)] = (side, model)
+        struct_fields = _fields_of_ours(struct)
+        for name, field in _fields_of_theirs(model).items():
+            if name in struct_fields:
+                where = _where(struct, name)
+                self.pair("in" if where in ECHOES else side, struct_fields[name].type, field.type, where)
 
     def differences(self) -> Iterator[str]:
         """Yield what differs: the names of fields, what they may be, and whether they must be there."""
         for where in self.ours.keys() & self.theirs.keys():
             yield from _judge_values(where, self.ours[where], self.theirs[where])
-        for ours, pairs in self.pairs.items():
-            known = _fields_of_ours(ours)
+        for struct, pairs in self.pairs.items():
+            struct_fields = _fields_of_ours(struct)
             sides: dict[str, list[dict[str, Field]]] = {"in": [], "out": []}
-            for side, theirs in pairs.values():
-                sides[side].append(_fields_of_theirs(theirs))
+            for side, model in pairs.values():
+                sides[side].append(_fields_of_theirs(model))
             names = {name for group in sides.values() for fields in group for name in fields}
-            names -= {"type"} if ours.__struct_config__.tag else set()
-            yield from (f"{ours.__name__}.{name}: not ours" for name in names - known.keys())
-            yield from (f"{_where(ours, name)}: not theirs" for name in known.keys() - names)
-            for name in known.keys() & names:
+            names -= {"type"} if struct.__struct_config__.tag else set()
+            yield from (f"{struct.__name__}.{name}: not ours" for name in names - struct_fields.keys())
+            yield from (f"{_where(struct, name)}: not theirs" for name in struct_fields.keys() - names)
+            for name in struct_fields.keys() & names:
                 clients, servers = ([fields.get(name) for fields in sides[side]] for side in ("in", "out"))
-                yield from (f"{_where(ours, name)}: {text}" for text in _judge_field(known[name], clients, servers))
+                yield from (f"{_where(struct, name)}: {text}" for text in _judge_field(struct_fields[name], clients, servers))
 
 
 def _where(kind: type[msgspec.Struct], name: str) -> str:
@@ -321,43 +321,43 @@ def _where(kind: type[msgspec.Struct], name: str) -> str:
     return f"{declaring.__name__}.{name}"
 
 
-def _judge_values(where: str, ours: set[str], theirs: set[str]) -> Iterator[str]:
-    if "object" in ours | theirs:
+def _judge_values(where: str, struct: set[str], model: set[str]) -> Iterator[str]:
+    if "object" in struct | model:
         return
-    for names in (ours, theirs):
+    for names in (struct, model):
         if "str" in names:
             names -= {name for name in names if name.startswith("'")}
-    if "str" in ours and "str" not in theirs and any(name.startswith("'") for name in theirs):
+    if "str" in struct and "str" not in model and any(name.startswith("'") for name in model):
         yield f"{where}: theirs is a closed list"
         return
-    yield from (f"{where}: we have no {name}" for name in theirs - ours)
-    yield from (f"{where}: they have no {name}" for name in ours - theirs)
+    yield from (f"{where}: we have no {name}" for name in model - struct)
+    yield from (f"{where}: they have no {name}" for name in struct - model)
 
 
-def _judge_field(ours: Field, of_clients: list[Field | None], of_servers: list[Field | None]) -> Iterator[str]:
+def _judge_field(struct: Field, of_clients: list[Field | None], of_servers: list[Field | None]) -> Iterator[str]:
     """Yield how our field is stricter or looser than theirs.
 
     Ours has three ways to be left out; one with a default may be left out by a client alone.
     """
-    optional = ours.presence in {"optional", "nullable"} or not (ours.presence or ours.required or not ours.nullable)
+    optional = struct.presence in {"optional", "nullable"} or not (struct.presence or struct.required or not struct.nullable)
     sent = [field for field in of_servers if field]
     if sent and optional and all(field and field.required for field in of_servers):
         yield "they always send it"
     if sent and not optional and not any(field.required for field in sent):
         yield "they may not send it"
-    if ours.required and not all(field and field.required for field in of_clients):
+    if struct.required and not all(field and field.required for field in of_clients):
         yield "a client may leave it out"
     strict = [field for field in of_clients if field and not field.nullable]
-    if ours.presence == "optional" and any(of_clients) and not strict:
+    if struct.presence == "optional" and any(of_clients) and not strict:
         yield "it may be null"
-    if ours.presence == "nullable" and len(strict) == len(of_clients) and strict:
+    if struct.presence == "nullable" and len(strict) == len(of_clients) and strict:
         yield "it is never null"
 
 
-def _name(ours: Any) -> str:
+def _name(struct: Any) -> str:
     """Return how one of our types is called in the module that declares it, and a union of events an event."""
     named = {id(value): name for module in (items, response, stream, tools) for name, value in vars(module).items()}
-    return named.get(id(ours), "Event")
+    return named.get(id(struct), "Event")
 
 
 def _resolve(path: str) -> Any:
@@ -375,10 +375,10 @@ def find_spec_or_none(name: str) -> object:
 
 def compared() -> Comparison:
     comparison = Comparison()
-    for side, ours, path in ROOTS:
-        theirs = _resolve(path)
-        if theirs is not None:
-            comparison.pair(side, ours, theirs, _name(ours))
+    for side, struct, path in ROOTS:
+        model = _resolve(path)
+        if model is not None:
+            comparison.pair(side, struct, model, _name(struct))
     return comparison
 
 
@@ -387,11 +387,11 @@ def differences() -> set[str]:
 
 
 def test_every_type_differs_from_the_packages_only_where_it_is_meant():
-    meant = set().union(*MEANT.values())
+    intended = set().union(*MEANT.values())
     if NEWEST:
-        assert differences() == meant
+        assert differences() == intended
     else:
-        more = differences() - meant - set().union(*OLDER.values())
+        more = differences() - intended - set().union(*OLDER.values())
         assert {each for each in more if not each.partition(": ")[2].startswith(KNOWS_LESS)} == set()
 
 

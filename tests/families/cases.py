@@ -223,9 +223,9 @@ CASES = [
             f"no section after {before!r}, and a tool that nobody declared",
             "qwen3_coder",
             f"</think>{before}<function=strange>\n</function>",
-            [answer(f"{shown}<function=strange>\n</function>")],
+            [answer(f"{visible}<function=strange>\n</function>")],
         )
-        for before, shown in (
+        for before, visible in (
             ("", ""),
             ("\n", ""),
             ("</think>", ""),
@@ -303,13 +303,13 @@ CASES = [
     ),
     *(
         Case(
-            f"{begun!r} after {before!r} inside of a section, and no call",
+            f"{beginning!r} after {before!r} inside of a section, and no call",
             "qwen3_coder",
-            f"</think>{_INSIDE}{before}{begun}</tool_call>Then.",
-            [call("f", "{}"), answer(f"{before}{begun}"), answer("Then.")],
+            f"</think>{_INSIDE}{before}{beginning}</tool_call>Then.",
+            [call("f", "{}"), answer(f"{before}{beginning}"), answer("Then.")],
         )
         for before in ("", "So. ")
-        for begun in ("<tool_call>x", "<tool_call> x", "<tool_call>\n<function=x y", "<function=x y", "<function=x y>")
+        for beginning in ("<tool_call>x", "<tool_call> x", "<tool_call>\n<function=x y", "<function=x y", "<function=x y>")
     ),
     *(
         Case(

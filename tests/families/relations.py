@@ -38,7 +38,7 @@ _ENDING: Final = (Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.UNSECTI
 class Pair:
     """Two texts of a family that have the same items.
 
-    `state` is where they begin to differ, `meant` what the neutral text in `other` stands for, and `before` how many items
+    `state` is where they begin to differ, `intended` what the neutral text in `other` stands for, and `before` how many items
     precede the equal ones in each.
     """
 
@@ -46,25 +46,25 @@ class Pair:
     family: str
     text: str
     other: str
-    meant: str = ""
+    intended: str = ""
     before: tuple[int, int] = (0, 0)
 
     def holds(self, framing: Framing = FRAMING) -> bool:
         """Return whether the items are the same, at once and letter by letter."""
         for sizes in ((1 << 20,), (1,)):
             one, other = (read(self.family, text, sizes, framing=framing) for text in (self.text, self.other))
-            if one[self.before[0] :] != self._meant(other)[self.before[1] :]:
+            if one[self.before[0] :] != self._intended(other)[self.before[1] :]:
                 return False
         return True
 
-    def _meant(self, items: list[Item]) -> list[Item]:
-        """Return the items with the meant text in place of the neutral one, escaped where it is in JSON."""
-        if not self.meant:
+    def _intended(self, items: list[Item]) -> list[Item]:
+        """Return the items with the intended text in place of the neutral one, escaped where it is in JSON."""
+        if not self.intended:
             return items
         keyed = SYNTAXES[self.family].style == "keys"
-        escaped = orjson.dumps(self.meant).decode()[1:-1]
+        escaped = orjson.dumps(self.intended).decode()[1:-1]
         return [
-            evolve(item, text=item.text.replace(NEUTRAL, escaped if keyed and item.kind == "function_call" else self.meant))
+            evolve(item, text=item.text.replace(NEUTRAL, escaped if keyed and item.kind == "function_call" else self.intended))
             for item in items
         ]
 

@@ -155,20 +155,20 @@ def test_an_event_before_its_item_is_added_is_found_and_the_item_judged_all_the_
 
 
 def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_all():
-    begun = function_call(0, "{}")[1:]
-    for body in begun:
+    events = function_call(0, "{}")[1:]
+    for body in events:
         if "item_id" in body:
             body["item_id"] = "x"
-    begun[-1]["item"]["id"] = "x"
-    assert {one.kind for one in findings(stream(begun))} == {"function_call"}
+    events[-1]["item"]["id"] = "x"
+    assert {one.kind for one in findings(stream(events))} == {"function_call"}
     part = {"type": "response.content_part.added", "item_id": "x", "output_index": 0, "content_index": 0}
     bodies = stream([{**part, "part": {"type": "refusal", "refusal": ""}}])
     assert [(one.rule, one.kind, one.state) for one in findings(bodies)] == [("R7", None, "unknown")] * 2
 
 
 def test_another_item_at_an_index_that_is_taken_is_an_item_all_the_same():
-    again = [{**body, "output_index": 0} for body in message(1, *text_part(0, "hi"))]
-    bodies = stream([*message(0, *text_part(0, "hi")), *again])
+    second = [{**body, "output_index": 0} for body in message(1, *text_part(0, "hi"))]
+    bodies = stream([*message(0, *text_part(0, "hi")), *second])
     assert summaries(bodies)[0] == ("R7", 8, "output_index 0 already belongs to msg_0")
     assert {one.rule for one in findings(bodies)} == {"R7", "R13"}
 

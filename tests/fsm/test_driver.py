@@ -40,21 +40,21 @@ IMAGE = Open("image_generation_call")
 SEARCH = Open("web_search_call", {"action": {"type": "search", "query": "signals"}})
 
 
-class Told:
-    """A driver, what it gave, and short words for it."""
+class Stream:
+    """A driver, the events that it returned, and shorthands for tests."""
 
     def __init__(self, *deltas):
         self.driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
         self.events = []
-        self.tell(*deltas)
+        self.feed(*deltas)
 
-    def tell(self, *deltas):
+    def feed(self, *deltas):
         new = self.driver.feed(deltas)
         self.events += new
         return [event.type.removeprefix("response.") for event in new]
 
     def finish(self, *deltas):
-        self.tell(*deltas, Finish())
+        self.feed(*deltas, Finish())
         bodies = [as_json(event) for event in self.events]
         assert check(bodies) == []
         assert self.driver.response == bodies[-1]["response"]
@@ -69,7 +69,7 @@ def statuses(output):
 
 
 def test_text_alone_is_a_final_answer():
-    assert Told().output("Hel", "lo") == [
+    assert Stream().output("Hel", "lo") == [
         {
             "id": "msg_1",
             "type": "message",
@@ -82,8 +82,8 @@ def test_text_alone_is_a_final_answer():
 
 
 def test_the_events_of_an_answer_come_in_order():
-    told = Told()
-    assert told.tell("Hel", "lo") == [
+    stream = Stream()
+    assert stream.feed("Hel", "lo") == [
         "created",
         "in_progress",
         "output_item.added",
@@ -91,8 +91,8 @@ def test_the_events_of_an_answer_come_in_order():
         "output_text.delta",
         "output_text.delta",
     ]
-    assert told.tell(Finish()) == ["output_text.done", "content_part.done", "output_item.done", "completed"]
-    assert [event.sequence_number for event in told.events] == [*range(10)]
+    assert stream.feed(Finish()) == ["output_text.done", "content_part.done", "output_item.done", "completed"]
+    assert [event.sequence_number for event in stream.events] == [*range(10)]
 
 
 def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_response():
@@ -117,23 +117,23 @@ def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
         return answer
 
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=late)
-    told = driver.feed([Open("reasoning"), "Hmm."])
+    events = driver.feed([Open("reasoning"), "Hmm."])
     with pytest.raises(OverflowError):
         driver.feed([Close()])
-    told += driver.feed([Finish()])
-    assert check([as_json(event) for event in told]) == []
+    events += driver.feed([Finish()])
+    assert check([as_json(event) for event in events]) == []
     assert driver.response["output"][0]["encrypted_content"] == "sealed"
 
 
 def test_a_clock_that_fails_at_the_end_changes_nothing():
     times = iter([7])
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: next(times))
-    told = driver.feed(["Hi"])
+    events = driver.feed(["Hi"])
     with pytest.raises(StopIteration):
         driver.feed([Finish()])
     assert driver.response["status"] == "in_progress"
-    told += driver.feed([Fault("server_error", "The clock has stopped.")])
-    assert told[-1].type == "response.failed"
+    events += driver.feed([Fault("server_error", "The clock has stopped.")])
+    assert events[-1].type == "response.failed"
 
 
 class FailingWriter:
@@ -155,125 +155,125 @@ def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_
     writer = FailingWriter()
     driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
     entries = [{"token": letter, "bytes": [*letter.encode()], "logprob": -1.0, "top_logprobs": []} for letter in "abc"]
-    told = driver.feed([Text("a", entries[:1])])
+    events = driver.feed([Text("a", entries[:1])])
     writer.fails = True
     with pytest.raises(OSError, match="no room"):
         driver.feed([Text("b", entries[1:2])])
-    told += driver.feed([Text("c", entries[2:]), Finish()])
-    assert check([as_json(event) for event in told]) == []
-    deltas = [as_json(event) for event in told if event.type == "response.output_text.delta"]
+    events += driver.feed([Text("c", entries[2:]), Finish()])
+    assert check([as_json(event) for event in events]) == []
+    deltas = [as_json(event) for event in events if event.type == "response.output_text.delta"]
     assert [(delta["delta"], len(delta["logprobs"])) for delta in deltas] == [("a", 1), ("bc", 2)]
     (part,) = driver.response["output"][0]["content"]
     assert (part["text"], part["logprobs"]) == ("abc", entries)
 
 
 def test_a_response_starts_once_and_is_queued_only_before():
-    told = Told()
-    assert told.tell(Enqueue(), Enqueue()) == ["created", "queued"]
-    assert told.tell(Start(), Start(), Enqueue()) == ["in_progress"]
-    assert told.finish()["status"] == "completed"
+    stream = Stream()
+    assert stream.feed(Enqueue(), Enqueue()) == ["created", "queued"]
+    assert stream.feed(Start(), Start(), Enqueue()) == ["in_progress"]
+    assert stream.finish()["status"] == "completed"
 
 
 def test_nothing_at_all_is_a_whole_response():
-    assert Told().tell(Finish()) == ["created", "in_progress", "completed"]
+    assert Stream().feed(Finish()) == ["created", "in_progress", "completed"]
 
 
 @pytest.mark.parametrize("nothing", ["", Text("", ()), Refusal(""), Summary("")])
 def test_text_that_says_nothing_changes_nothing(nothing):
-    told = Told(Open("reasoning"), "Hm")
-    assert told.tell(nothing) == []
-    assert told.output("m.")[0]["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
+    stream = Stream(Open("reasoning"), "Hm")
+    assert stream.feed(nothing) == []
+    assert stream.output("m.")[0]["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
 
 
 def test_leading_white_space_waits_for_other_text():
-    told = Told("\n", "\n")
-    assert told.tell(" ") == []
-    told.tell("x")
-    assert as_json(told.events[-1])["delta"] == "\n\n x"
+    stream = Stream("\n", "\n")
+    assert stream.feed(" ") == []
+    stream.feed("x")
+    assert as_json(stream.events[-1])["delta"] == "\n\n x"
 
 
 @pytest.mark.parametrize("kind", ["message", "reasoning"])
 def test_an_item_of_white_space_is_no_item(kind):
-    assert Told(Open(kind), " ", "\n").output() == []
-    assert Told(Open(kind), " ").output(EndTurn("length")) == []
+    assert Stream(Open(kind), " ", "\n").output() == []
+    assert Stream(Open(kind), " ").output(EndTurn("length")) == []
 
 
 def test_white_space_inside_of_a_text_is_kept():
-    assert Told("a", " ", "\n", "b ").output()[0]["content"][0]["text"] == "a \nb "
+    assert Stream("a", " ", "\n", "b ").output()[0]["content"][0]["text"] == "a \nb "
 
 
 def test_text_that_utf8_cannot_carry_is_replaced_on_every_path():
-    assert Told("\udc80", "é", "\udc80", Text("\ud800", ())).output()[0]["content"][0]["text"] == "\ufffdé\ufffd\ufffd"
+    assert Stream("\udc80", "é", "\udc80", Text("\ud800", ())).output()[0]["content"][0]["text"] == "\ufffdé\ufffd\ufffd"
 
 
 def test_frames_and_objects_say_the_same():
-    told = ["a", 'é"%d\n', "b", Refusal("no"), "c", Summary("short"), FUNCTION, "{", "}", Finish()]
+    deltas = ["a", 'é"%d\n', "b", Refusal("no"), "c", Summary("short"), FUNCTION, "{", "}", Finish()]
     driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
-    frames = driver.feed(told)
-    assert [json.loads(frame.split(b"\ndata: ")[1]) for frame in frames] == [as_json(event) for event in Told(*told).events]
+    frames = driver.feed(deltas)
+    assert [json.loads(frame.split(b"\ndata: ")[1]) for frame in frames] == [as_json(event) for event in Stream(*deltas).events]
 
 
 def test_a_refusal_is_another_part_of_the_message():
-    (item,) = Told("I ", Refusal("won't"), Refusal("."), "Sorry").output()
+    (item,) = Stream("I ", Refusal("won't"), Refusal("."), "Sorry").output()
     assert [part.get("text", part.get("refusal")) for part in item["content"]] == ["I ", "won't.", "Sorry"]
 
 
 def test_a_summary_is_another_part_of_the_reasoning():
-    (item,) = Told(Summary("short"), "long", EndPart(), Summary("er")).output()
+    (item,) = Stream(Summary("short"), "long", EndPart(), Summary("er")).output()
     assert item["summary"] == [{"type": "summary_text", "text": "short"}, {"type": "summary_text", "text": "er"}]
     assert item["content"] == [{"type": "reasoning_text", "text": "long"}]
 
 
 def test_text_after_a_summary_that_reasoning_was_not_opened_for_stays_in_the_reasoning():
-    (item,) = Told(Summary("short"), "long").output()
+    (item,) = Stream(Summary("short"), "long").output()
     assert (item["type"], item["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "long"}])
 
 
 def test_a_part_that_ends_is_followed_by_another():
-    (item,) = Told("a", EndPart(), EndPart(), " ", "b").output()
+    (item,) = Stream("a", EndPart(), EndPart(), " ", "b").output()
     assert [part["text"] for part in item["content"]] == ["a", " b"]
 
 
 def test_an_annotation_belongs_to_the_text_that_is_written():
-    told = Told(Annotate(CITATION), "a", Annotate(CITATION), Annotate(CITATION))
-    assert [as_json(event)["annotation_index"] for event in told.events[-2:]] == [0, 1]
-    assert told.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
+    stream = Stream(Annotate(CITATION), "a", Annotate(CITATION), Annotate(CITATION))
+    assert [as_json(event)["annotation_index"] for event in stream.events[-2:]] == [0, 1]
+    assert stream.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
 
 
 URL = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 
 
 def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part():
-    told = Told("é[1][1]", Annotate(URL, "[1]"), " z", Annotate(URL, "[1]"), Annotate(URL, "[1]"), EndPart(), "[1]")
-    told.tell(Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"), Annotate({"type": "file_path"}, "1"))
-    first, second = told.output()[0]["content"]
+    stream = Stream("é[1][1]", Annotate(URL, "[1]"), " z", Annotate(URL, "[1]"), Annotate(URL, "[1]"), EndPart(), "[1]")
+    stream.feed(Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"), Annotate({"type": "file_path"}, "1"))
+    first, second = stream.output()[0]["content"]
     assert first["annotations"] == [{**URL, "start_index": 1, "end_index": 4}, {**URL, "start_index": 4, "end_index": 7}]
     assert second["annotations"] == [{"type": "file_citation", "file_id": "f", "filename": "n", "index": 3}]
 
 
 def test_an_annotation_of_a_type_without_a_place_is_taken_as_it_is():
     path = {"type": "file_path", "file_id": "f", "index": 0}
-    assert Told("a", Annotate(path, "a")).output()[0]["content"][0]["annotations"] == [path]
+    assert Stream("a", Annotate(path, "a")).output()[0]["content"][0]["annotations"] == [path]
 
 
 def test_an_annotation_of_nothing_is_passed_over():
-    assert Told(Open("message")).tell(Annotate(CITATION)) == []
-    assert Told(FUNCTION).tell(Annotate(CITATION)) == []
+    assert Stream(Open("message")).feed(Annotate(CITATION)) == []
+    assert Stream(FUNCTION).feed(Annotate(CITATION)) == []
 
 
 def test_logprobs_of_text_that_is_held_back_come_with_it():
     low, high = ({"token": token, "bytes": [ord(token)], "logprob": -1.0, "top_logprobs": []} for token in " a")
-    told = Told(Text(" ", [low]), Text("a", [high]))
-    assert as_json(told.events[-1])["logprobs"] == [low, high]
-    assert told.output()[0]["content"][0]["logprobs"] == [low, high]
+    stream = Stream(Text(" ", [low]), Text("a", [high]))
+    assert as_json(stream.events[-1])["logprobs"] == [low, high]
+    assert stream.output()[0]["content"][0]["logprobs"] == [low, high]
 
 
 def test_logprobs_that_come_before_their_text_wait_for_it():
     part = {"token": "\ufffd", "bytes": [0xC3], "logprob": -1.0, "top_logprobs": []}
     rest = {"token": "\ufffd", "bytes": [0xA9], "logprob": -2.0, "top_logprobs": []}
-    told = Told(Text("", [part]))
-    assert told.tell(Text("é", [rest]))[-1] == "output_text.delta"
-    assert told.output()[0]["content"][0]["logprobs"] == [part, rest]
+    stream = Stream(Text("", [part]))
+    assert stream.feed(Text("é", [rest]))[-1] == "output_text.delta"
+    assert stream.output()[0]["content"][0]["logprobs"] == [part, rest]
 
 
 def scored(text):
@@ -281,7 +281,7 @@ def scored(text):
 
 
 @pytest.mark.parametrize(
-    ("told", "parts"),
+    ("deltas", "parts"),
     [
         pytest.param(["a", scored("b"), "c", "d", scored("e")], [("a", 0), ("b", 1), ("cd", 0), ("e", 1)], id="by turns"),
         pytest.param([scored("a"), scored(""), scored("b")], [("ab", 3)], id="a token without text"),
@@ -293,38 +293,38 @@ def scored(text):
         pytest.param([scored("a"), Refusal("b"), "c"], [("a", 1), ("b", 0), ("c", 0)], id="a refusal between"),
     ],
 )
-def test_a_part_has_log_probabilities_for_all_of_its_text_or_for_none(told, parts):
-    (message,) = Told(*told).output()
+def test_a_part_has_log_probabilities_for_all_of_its_text_or_for_none(deltas, parts):
+    (message,) = Stream(*deltas).output()
     assert [(part.get("text", part.get("refusal")), len(part.get("logprobs", ()))) for part in message["content"]] == parts
 
 
 def test_log_probabilities_end_no_part_of_an_item_that_does_not_show_them():
-    (reasoning,) = Told(Open("reasoning"), "a", scored("b"), "c").output()
+    (reasoning,) = Stream(Open("reasoning"), "a", scored("b"), "c").output()
     assert reasoning["content"] == [{"type": "reasoning_text", "text": "abc"}]
 
 
 def test_an_item_that_begins_ends_the_one_before():
-    output = Told(Open("reasoning"), "Hm", Open("message", {"phase": "commentary"}), "Wait", FUNCTION, "{}").output()
+    output = Stream(Open("reasoning"), "Hm", Open("message", {"phase": "commentary"}), "Wait", FUNCTION, "{}").output()
     assert statuses(output) == [("rs_1", "completed"), ("msg_1", "completed"), ("fc_1", "completed")]
     assert output[1]["phase"] == "commentary"
 
 
 def test_text_that_an_item_cannot_take_ends_it_and_is_an_answer():
-    output = Told(SEARCH, "text").output()
+    output = Stream(SEARCH, "text").output()
     assert [item["type"] for item in output] == ["web_search_call", "message"]
 
 
 def test_a_call_without_arguments_is_a_whole_item():
-    assert Told(FUNCTION).output() == [
+    assert Stream(FUNCTION).output() == [
         {"id": "fc_1", "type": "function_call", "status": "completed", "name": "look_up", "call_id": "call_1", "arguments": ""}
     ]
 
 
 @pytest.mark.parametrize(
-    ("given", "known"), [("call_of_mine", "call_of_mine"), ("of_mine", "call_of_mine"), ("", "call_1"), (None, "call_1")]
+    ("call_id", "expected"), [("call_of_mine", "call_of_mine"), ("of_mine", "call_of_mine"), ("", "call_1"), (None, "call_1")]
 )
-def test_a_call_id_is_kept_if_it_can_be(given, known):
-    assert Told(Open("function_call", {"name": "f", "call_id": given})).output()[0]["call_id"] == known
+def test_a_call_id_is_kept_if_it_can_be(call_id, expected):
+    assert Stream(Open("function_call", {"name": "f", "call_id": call_id})).output()[0]["call_id"] == expected
 
 
 def test_a_search_of_tools_has_a_call_id_unless_it_is_said_to_have_none():
@@ -332,68 +332,68 @@ def test_a_search_of_tools_has_a_call_id_unless_it_is_said_to_have_none():
         Open("tool_search_call", {"execution": "client"}),
         Open("tool_search_call", {"execution": "server", "call_id": None}),
     ]
-    assert [item["call_id"] for item in Told(*searches).output()] == ["call_1", None]
+    assert [item["call_id"] for item in Stream(*searches).output()] == ["call_1", None]
 
 
 def test_no_call_id_is_used_twice_whoever_made_it():
     of_mine = Open("function_call", {"name": "f", "call_id": "call_1"})
-    assert [item["call_id"] for item in Told(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]
+    assert [item["call_id"] for item in Stream(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]
 
 
 def test_hosted_calls_wait_for_their_tools_in_order():
-    told = Told(MCP, "{", "}", CODE, "1", "+1", Close(), SEARCH)
+    stream = Stream(MCP, "{", "}", CODE, "1", "+1", Close(), SEARCH)
     search = {"type": "mcp_call", "id": "mcp_1", "status": "in_progress", "server_label": "wiki", "name": "search"}
     code = {"type": "code_interpreter_call", "id": "ci_1", "status": "in_progress", "container_id": "cntr_1"}
-    assert told.driver.ready == [
+    assert stream.driver.ready == [
         ReadyCall("mcp_1", "mcp_call", {**search, "arguments": ""}, "{}"),
         ReadyCall("ci_1", "code_interpreter_call", {**code, "code": "", "outputs": None}, "1+1"),
     ]
-    told.tell(Close(), Run("mcp_1"))
-    assert [call.id for call in told.driver.ready] == ["ci_1", "ws_1"]
+    stream.feed(Close(), Run("mcp_1"))
+    assert [call.id for call in stream.driver.ready] == ["ci_1", "ws_1"]
 
 
 def test_a_tool_runs_and_ends_while_others_wait():
-    told = Told(MCP, CODE, Close())
-    assert told.tell(Run("ci_1"), Run("ci_1")) == ["code_interpreter_call.interpreting"]
-    assert told.tell(Succeed("ci_1", {"outputs": []})) == ["code_interpreter_call.completed", "output_item.done"]
-    assert told.tell(Fail("mcp_1", "no")) == ["mcp_call_arguments.done", "mcp_call.failed", "output_item.done"]
-    mcp, code = told.output()
+    stream = Stream(MCP, CODE, Close())
+    assert stream.feed(Run("ci_1"), Run("ci_1")) == ["code_interpreter_call.interpreting"]
+    assert stream.feed(Succeed("ci_1", {"outputs": []})) == ["code_interpreter_call.completed", "output_item.done"]
+    assert stream.feed(Fail("mcp_1", "no")) == ["mcp_call_arguments.done", "mcp_call.failed", "output_item.done"]
+    mcp, code = stream.output()
     assert mcp["error"] == {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}
     assert (mcp["status"], code["status"], code["outputs"]) == ("failed", "completed", [])
 
 
 def test_an_empty_id_is_that_of_the_item_that_opened_last():
-    told = Told(MCP, CODE)
-    assert told.tell(Run("")) == ["code_interpreter_call_code.done", "code_interpreter_call.interpreting"]
-    told.tell(Succeed(""), Fail("", "no"))
-    assert [item["status"] for item in told.output()] == ["failed", "completed"]
-    assert told.tell(Fail("", "no")) == []
+    stream = Stream(MCP, CODE)
+    assert stream.feed(Run("")) == ["code_interpreter_call_code.done", "code_interpreter_call.interpreting"]
+    stream.feed(Succeed(""), Fail("", "no"))
+    assert [item["status"] for item in stream.output()] == ["failed", "completed"]
+    assert stream.feed(Fail("", "no")) == []
 
 
 def test_what_leads_to_an_end_is_supplied():
-    assert Told(CODE).tell(Succeed("ci_1")) == [
+    assert Stream(CODE).feed(Succeed("ci_1")) == [
         "code_interpreter_call_code.done",
         "code_interpreter_call.interpreting",
         "code_interpreter_call.completed",
         "output_item.done",
     ]
-    assert Told(SEARCH).tell(Fail("ws_1", "no")) == ["output_item.done"]
+    assert Stream(SEARCH).feed(Fail("ws_1", "no")) == ["output_item.done"]
 
 
 def test_a_result_that_a_type_must_show_is_empty_if_nothing_was_said():
-    assert Told(MCP).output(Succeed("mcp_1"))[0]["output"] == ""
+    assert Stream(MCP).output(Succeed("mcp_1"))[0]["output"] == ""
 
 
 def test_partial_images_are_numbered():
-    told = Told(IMAGE)
-    names = told.tell(Progress("ig_1", {"partial_image_b64": "YQ=="}), Progress("ig_1", {"partial_image_b64": "Yg=="}))
+    stream = Stream(IMAGE)
+    names = stream.feed(Progress("ig_1", {"partial_image_b64": "YQ=="}), Progress("ig_1", {"partial_image_b64": "Yg=="}))
     assert names == ["image_generation_call.generating", *["image_generation_call.partial_image"] * 2]
-    assert [as_json(event)["partial_image_index"] for event in told.events[-2:]] == [0, 1]
-    assert told.output(Succeed("ig_1", {"result": "Yw=="}))[0]["result"] == "Yw=="
+    assert [as_json(event)["partial_image_index"] for event in stream.events[-2:]] == [0, 1]
+    assert stream.output(Succeed("ig_1", {"result": "Yw=="}))[0]["result"] == "Yw=="
 
 
 def test_tools_are_listed():
-    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(
+    (item,) = Stream(Open("mcp_list_tools", {"server_label": "wiki"})).output(
         Succeed("mcpl_1", {"tools": [{"name": "search", "input_schema": {}}]})
     )
     assert item == {
@@ -402,34 +402,34 @@ def test_tools_are_listed():
         "server_label": "wiki",
         "tools": [{"name": "search", "input_schema": {}}],
     }
-    (item,) = Told(Open("mcp_list_tools", {"server_label": "wiki"})).output(Fail("mcpl_1", "gone"))
+    (item,) = Stream(Open("mcp_list_tools", {"server_label": "wiki"})).output(Fail("mcpl_1", "gone"))
     assert item["error"] == "gone"
 
 
 def test_an_approval_is_asked_for_at_once():
-    told = Told(Start())
-    asked = Open("mcp_approval_request", {"server_label": "wiki", "name": "search", "arguments": "{}"})
-    assert told.tell(asked) == ["output_item.added", "output_item.done"]
-    assert told.finish()["status"] == "completed"
+    stream = Stream(Start())
+    request = Open("mcp_approval_request", {"server_label": "wiki", "name": "search", "arguments": "{}"})
+    assert stream.feed(request) == ["output_item.added", "output_item.done"]
+    assert stream.finish()["status"] == "completed"
 
 
-@pytest.mark.parametrize("said", [Run, Fail, Succeed, Progress])
+@pytest.mark.parametrize("delta_type", [Run, Fail, Succeed, Progress])
 @pytest.mark.parametrize("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
-def test_what_a_tool_says_of_no_hosted_call_is_passed_over(said, item_id):
-    told = Told("a", FUNCTION, Close(), FUNCTION)
-    rest = {Run: [], Succeed: []}.get(said, ["no"] if said is Fail else [{}])
-    assert told.tell(said(item_id, *rest)) == []
+def test_what_a_tool_says_of_no_hosted_call_is_passed_over(delta_type, item_id):
+    stream = Stream("a", FUNCTION, Close(), FUNCTION)
+    rest = {Run: [], Succeed: []}.get(delta_type, ["no"] if delta_type is Fail else [{}])
+    assert stream.feed(delta_type(item_id, *rest)) == []
 
 
 def test_a_call_that_makes_no_sense_fails_and_the_stream_goes_on():
-    assert statuses(Told(SEARCH, Reject("what?"), "Sorry").output()) == [("ws_1", "failed"), ("msg_1", "completed")]
-    assert statuses(Told(FUNCTION, Reject("what?")).output()) == [("fc_1", "completed")]
-    assert Told(Start()).tell(Reject("what?")) == []
+    assert statuses(Stream(SEARCH, Reject("what?"), "Sorry").output()) == [("ws_1", "failed"), ("msg_1", "completed")]
+    assert statuses(Stream(FUNCTION, Reject("what?")).output()) == [("fc_1", "completed")]
+    assert Stream(Start()).feed(Reject("what?")) == []
 
 
 @pytest.mark.parametrize("empty", [Close(), EndPart(), Reject("what?")])
 def test_there_may_be_nothing_to_close(empty):
-    assert Told().tell(empty) == []
+    assert Stream().feed(empty) == []
 
 
 @pytest.mark.parametrize(
@@ -445,32 +445,35 @@ def test_there_may_be_nothing_to_close(empty):
     ],
 )
 def test_every_end_is_legal_and_closes_what_is_open(end, status, item, waiting):
-    told = Told(MCP, CODE, Close(), Run("ci_1"), "Hel")
-    response = told.finish(end, end, "lo", Start(), EndTurn("stop"))
+    stream = Stream(MCP, CODE, Close(), Run("ci_1"), "Hel")
+    response = stream.finish(end, end, "lo", Start(), EndTurn("stop"))
     assert response["status"] == status
     assert statuses(response["output"]) == [("mcp_1", waiting), ("ci_1", waiting), ("msg_1", item)]
-    assert told.driver.ended
-    assert Told(Enqueue()).finish(end)["status"] == status
-    assert Told().finish(end)["status"] == status
+    assert stream.driver.ended
+    assert Stream(Enqueue()).finish(end)["status"] == status
+    assert Stream().finish(end)["status"] == status
 
 
 def test_an_end_says_why():
-    assert Told().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert Told().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
-    assert Told().finish(EndTurn("error"))["error"]["code"] == "server_error"
-    assert Told().finish(Fault("rate_limit_exceeded", "Later."))["error"] == {"code": "rate_limit_exceeded", "message": "Later."}
+    assert Stream().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert Stream().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
+    assert Stream().finish(EndTurn("error"))["error"]["code"] == "server_error"
+    assert Stream().finish(Fault("rate_limit_exceeded", "Later."))["error"] == {
+        "code": "rate_limit_exceeded",
+        "message": "Later.",
+    }
 
 
 def test_a_turn_that_stops_inside_a_call_ends_the_response_incomplete_for_no_reason_that_the_api_knows():
-    told = Told(MCP, Close(), Open("function_call", {"name": "f"}), '{"a"')
-    response = told.finish(EndTurn("cut", Usage(output_tokens=2)), "more")
+    stream = Stream(MCP, Close(), Open("function_call", {"name": "f"}), '{"a"')
+    response = stream.finish(EndTurn("cut", Usage(output_tokens=2)), "more")
     assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
     assert statuses(response["output"]) == [("mcp_1", "failed"), ("fc_1", "incomplete")]
     assert (response["output"][1]["arguments"], response["usage"]["output_tokens"]) == ('{"a"', 2)
 
 
 def test_a_turn_cannot_stop_inside_of_what_is_no_call():
-    assert statuses(Told("a", EndTurn("cut"), "b", EndTurn("cut")).finish()["output"]) == [
+    assert statuses(Stream("a", EndTurn("cut"), "b", EndTurn("cut")).finish()["output"]) == [
         ("msg_1", "completed"),
         ("msg_2", "completed"),
     ]
@@ -478,24 +481,24 @@ def test_a_turn_cannot_stop_inside_of_what_is_no_call():
 
 def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
     usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
-    told = Told("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
-    assert told.finish()["usage"] == {
+    stream = Stream("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
+    assert stream.finish()["usage"] == {
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 8},
         "output_tokens": 6,
         "output_tokens_details": {"reasoning_tokens": 4},
         "total_tokens": 16,
     }
-    assert statuses(told.driver.response["output"]) == [("msg_1", "completed"), ("msg_2", "completed")]
+    assert statuses(stream.driver.response["output"]) == [("msg_1", "completed"), ("msg_2", "completed")]
 
 
 def test_a_turn_that_stops_at_once_begins_the_response():
-    assert Told().tell(EndTurn("stop")) == ["created", "in_progress"]
+    assert Stream().feed(EndTurn("stop")) == ["created", "in_progress"]
 
 
 def test_the_response_is_shown_as_it_is_while_it_runs():
-    told = Told("Hel")
-    assert {name: told.driver.response[name] for name in ("id", "status", "created_at", "completed_at", "usage", "error")} == {
+    stream = Stream("Hel")
+    assert {name: stream.driver.response[name] for name in ("id", "status", "created_at", "completed_at", "usage", "error")} == {
         "id": "resp_1",
         "status": "in_progress",
         "created_at": 7,
@@ -503,9 +506,9 @@ def test_the_response_is_shown_as_it_is_while_it_runs():
         "usage": None,
         "error": None,
     }
-    assert told.driver.response["output"][0]["content"] == []
-    assert not told.driver.ended
-    assert told.finish()["completed_at"] == 7
+    assert stream.driver.response["output"][0]["content"] == []
+    assert not stream.driver.ended
+    assert stream.finish()["completed_at"] == 7
 
 
 def test_a_response_may_have_its_id_already():
@@ -515,29 +518,29 @@ def test_a_response_may_have_its_id_already():
 
 @pytest.mark.parametrize("one", ["Hello", Finish(), Text("a", [])], ids=lambda one: type(one).__name__)
 def test_a_single_delta_in_place_of_several_is_refused(one):
-    told = Told()
+    stream = Stream()
     with pytest.raises(TypeError, match=r"^feed takes a list of deltas, not a single delta: "):
-        told.driver.feed(one)
-    assert told.tell("a")[:2] == ["created", "in_progress"]
+        stream.driver.feed(one)
+    assert stream.feed("a")[:2] == ["created", "in_progress"]
 
 
 def test_what_is_no_delta_is_refused_and_what_came_before_it_is_not_lost():
-    told = Told()
+    stream = Stream()
     with pytest.raises(TypeError, match=r"^not a delta: 3$"):
-        told.driver.feed([Start(), 3])
-    assert told.tell() == ["created", "in_progress"]
-    told.finish()
+        stream.driver.feed([Start(), 3])
+    assert stream.feed() == ["created", "in_progress"]
+    stream.finish()
 
 
 def test_changing_an_event_or_the_response_changes_nothing_else():
-    told = Told(MCP, "{}", Close(), Succeed("mcp_1", {"output": "o"}), "a", Annotate(CITATION), Close())
-    before = json.dumps(told.driver.response)
-    for event in told.events:
+    stream = Stream(MCP, "{}", Close(), Succeed("mcp_1", {"output": "o"}), "a", Annotate(CITATION), Close())
+    before = json.dumps(stream.driver.response)
+    for event in stream.events:
         spoil(as_json(event))
-    spoil(told.driver.response)
-    assert json.dumps(told.driver.response) == before
-    told.tell(Finish())
-    assert json.dumps(told.driver.response["output"]) == json.dumps(json.loads(before)["output"])
+    spoil(stream.driver.response)
+    assert json.dumps(stream.driver.response) == before
+    stream.feed(Finish())
+    assert json.dumps(stream.driver.response["output"]) == json.dumps(json.loads(before)["output"])
 
 
 def spoil(value):
@@ -549,21 +552,21 @@ def spoil(value):
 
 
 def test_an_item_that_is_opened_with_a_status_begins_in_progress():
-    told = Told(Open("function_call", {"name": "look_up", "status": "completed"}))
-    assert as_json(told.events[-1])["item"]["status"] == "in_progress"
+    stream = Stream(Open("function_call", {"name": "look_up", "status": "completed"}))
+    assert as_json(stream.events[-1])["item"]["status"] == "in_progress"
 
 
 def test_a_patch_that_deletes_a_file_shows_a_diff_only_if_one_was_written():
     patch = {"type": "delete_file", "path": "a.txt"}
-    assert Told(Open("apply_patch_call", {"operation": patch})).output()[0]["operation"] == patch
-    assert Told(Open("apply_patch_call", {"operation": patch}), "x").output()[0]["operation"] == {**patch, "diff": "x"}
+    assert Stream(Open("apply_patch_call", {"operation": patch})).output()[0]["operation"] == patch
+    assert Stream(Open("apply_patch_call", {"operation": patch}), "x").output()[0]["operation"] == {**patch, "diff": "x"}
 
 
 @pytest.mark.parametrize("ending", [Finish(), EndTurn("length"), Fault("server_error", "It broke.")])
 def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(ending) -> None:
-    told = Told(Start(), "Hello", ending)
-    first = as_json(told.events[-1])
-    last = as_json(told.driver.mark_unstored())
+    stream = Stream(Start(), "Hello", ending)
+    first = as_json(stream.events[-1])
+    last = as_json(stream.driver.mark_unstored())
     assert last == {**first, "response": {**first["response"], "store": False}}
-    assert told.driver.response == last["response"]
-    assert check([*map(as_json, told.events[:-1]), last]) == []
+    assert stream.driver.response == last["response"]
+    assert check([*map(as_json, stream.events[:-1]), last]) == []

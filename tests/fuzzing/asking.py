@@ -38,7 +38,7 @@ class Asker:
     count: int = 0
     longest: float = 0.0
     """Seconds that `/health` took at most."""
-    held: float = 0.0
+    busy: float = 0.0
     """Seconds of such a wait in which the server computed something else, at most; the rest is the machine's doing."""
     statuses: dict[str, int] = field(factory=dict)
     _client: httpx.Client = field(factory=lambda: httpx.Client(timeout=PATIENCE))
@@ -63,8 +63,8 @@ class Asker:
         answer = self._client.post(f"{self.url}/v1/responses", content=sent, headers={"content-type": "application/json"})
         self._note(self._judge(answer, streamed=body.get("stream") is True))
 
-    def _note(self, said: str) -> None:
-        self.statuses[said] = self.statuses.get(said, 0) + 1
+    def _note(self, outcome: str) -> None:
+        self.statuses[outcome] = self.statuses.get(outcome, 0) + 1
 
     def _judge_frames(self, sent: bytes) -> str:
         """Send a frame over a WebSocket of its own, judge its answer, and that the next one is answered as well."""
@@ -106,9 +106,9 @@ class Asker:
     def _ended(self, response: Mapping[str, object]) -> str:
         """Judge the end of a response, and delete what the server has stored of it."""
         if response["background"] is True:
-            kept = self._client.get(f"{self.url}/v1/responses/{response['id']}", params={"stream": "true"})
-            assert kept.status_code == 200, kept.text[:500]
-            assert_legal(kept.content, strict=True)
+            stream = self._client.get(f"{self.url}/v1/responses/{response['id']}", params={"stream": "true"})
+            assert stream.status_code == 200, stream.text[:500]
+            assert_legal(stream.content, strict=True)
             response = self._client.get(f"{self.url}/v1/responses/{response['id']}").json()
         assert response["status"] in ENDED, response["status"]
         error = response["error"]
@@ -125,8 +125,8 @@ class Asker:
         """
         with Watch(self.url, self.pid) as watch:
             self.ask(body)
-        self.longest, self.held = max(self.longest, watch.longest), max(self.held, watch.held)
-        assert watch.held <= LIMIT, f"/health had to wait {watch.held * 1000:.0f} ms for the server to compute something else"
+        self.longest, self.busy = max(self.longest, watch.longest), max(self.busy, watch.busy)
+        assert watch.busy <= LIMIT, f"/health had to wait {watch.busy * 1000:.0f} ms for the server to compute something else"
 
     @property
     def memory(self) -> int:

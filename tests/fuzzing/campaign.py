@@ -25,12 +25,12 @@ ROUND = 250
 
 def broken_by(holds: Callable[[Sequence[Delta]], None]) -> tuple[Sequence[Delta], BaseException] | None:
     """Try a property on new stories; give the shortest that breaks it, and how."""
-    tried: list[Sequence[Delta]] = []
+    stories_tried: list[Sequence[Delta]] = []
 
     @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(STORIES)
     def attempt(story: Sequence[Delta]) -> None:
-        tried[:] = [story]
+        stories_tried[:] = [story]
         holds(story)
 
     try:
@@ -38,7 +38,7 @@ def broken_by(holds: Callable[[Sequence[Delta]], None]) -> tuple[Sequence[Delta]
     except BaseException as error:  # an assertion, an exception of the driver, or several of them at once
         if isinstance(error, KeyboardInterrupt):
             raise
-        return tried[0], error  # Hypothesis comes back to the shortest last
+        return stories_tried[0], error  # Hypothesis comes back to the shortest last
     return None
 
 
@@ -57,8 +57,8 @@ def tell(progress: str) -> None:
 
 def main(minutes: float) -> int:
     """Run for some minutes; give the exit status."""
-    begun, stories = time.monotonic(), 0
-    while (spent := time.monotonic() - begun) < minutes * 60:
+    start, stories = time.monotonic(), 0
+    while (spent := time.monotonic() - start) < minutes * 60:
         for holds in PROPERTIES:
             broken = broken_by(holds)
             if broken is not None:

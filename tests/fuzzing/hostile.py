@@ -170,18 +170,18 @@ class Outcome:
 
     Args:
         status: Of the answer, or what went wrong.
-        said: What the answer says.
+        summary: What the answer says.
         seconds: How long it took.
         health: The longest wait for `/health` meanwhile, in seconds.
-        held: The longest part of such a wait in which the server computed something else, in seconds.
+        busy: The longest part of such a wait in which the server computed something else, in seconds.
         memory: By how many bytes the server's memory was larger at its height than before.
     """
 
     status: str
-    said: str
+    summary: str
     seconds: float
     health: float
-    held: float
+    busy: float
     memory: int
 
 
@@ -190,7 +190,7 @@ def ask(url: str, pid: int, sent: bytes) -> Outcome:
 
     def answer() -> tuple[str, str]:
         answer = httpx.post(f"{url}/v1/responses", content=sent, headers=JSON, timeout=PATIENCE)
-        return str(answer.status_code), told(answer.json())
+        return str(answer.status_code), summarize(answer.json())
 
     return watched(url, pid, answer)
 
@@ -201,8 +201,8 @@ def ask_over_socket(url: str, pid: int, sent: Iterable[tuple[bytes, int]]) -> tu
 
     def answer() -> tuple[str, str]:
         nonlocal size
-        status, said, size = over_socket(url, sent)
-        return status, said
+        status, summary, size = over_socket(url, sent)
+        return status, summary
 
     return watched(url, pid, answer), size
 
@@ -217,7 +217,7 @@ def over_socket(url: str, sent: Iterable[tuple[bytes, int]]) -> tuple[str, str, 
             for _ in range(answers):
                 answer = client.end_of_turn()
     response = answer.get("response")
-    return str(answer.get("status") or answer["type"]), told(response if isinstance(response, Mapping) else answer), size
+    return str(answer.get("status") or answer["type"]), summarize(response if isinstance(response, Mapping) else answer), size
 
 
 def watched(url: str, pid: int, answer: Callable[[], tuple[str, str]]) -> Outcome:
@@ -225,14 +225,14 @@ def watched(url: str, pid: int, answer: Callable[[], tuple[str, str]]) -> Outcom
     with Watch(url, pid) as watch:
         began = time.perf_counter()
         try:
-            status, said = answer()
+            status, summary = answer()
         except (httpx.HTTPError, OSError) as error:
-            status, said = type(error).__name__, ""
+            status, summary = type(error).__name__, ""
         seconds = time.perf_counter() - began
-    return Outcome(status, said, seconds, watch.longest, watch.held, watch.memory - watch.before)
+    return Outcome(status, summary, seconds, watch.longest, watch.busy, watch.memory - watch.before)
 
 
-def told(answer: Mapping[str, object]) -> str:
+def summarize(answer: Mapping[str, object]) -> str:
     """Return what an answer says, in few words."""
     error = answer.get("error")
     if isinstance(error, Mapping):
@@ -244,8 +244,8 @@ def told(answer: Mapping[str, object]) -> str:
 def row(name: str, size: int, outcome: Outcome) -> str:
     """Return a row of the table."""
     return (
-        f"| {name} | {size / 1000:,.0f} | {outcome.status} {outcome.said} | {outcome.seconds:.2f} "
-        f"| {outcome.health * 1000:.0f} | {outcome.held * 1000:.0f} | {outcome.memory / 1e6:,.0f} |"
+        f"| {name} | {size / 1000:,.0f} | {outcome.status} {outcome.summary} | {outcome.seconds:.2f} "
+        f"| {outcome.health * 1000:.0f} | {outcome.busy * 1000:.0f} | {outcome.memory / 1e6:,.0f} |"
     )
 
 
@@ -266,7 +266,7 @@ def main() -> int:
             else:
                 sent = REQUESTS[name]()
                 outcome, size = ask(url, pid, sent), len(sent)
-            worst = max(worst, outcome.held)
+            worst = max(worst, outcome.busy)
             rows.append(row(name, size, outcome))
             tell(rows[-1])
     if not sys.argv[1:]:

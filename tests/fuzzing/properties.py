@@ -33,16 +33,16 @@ def bodies(frames: Iterable[bytes]) -> list[Mapping[str, Any]]:
 
 def is_legal_and_true(story: Sequence[Delta]) -> None:
     """The oracle and the acceptor find nothing, and each delta has the expected effects."""
-    told, expectation, frames = driver(SseWriter()), Expectation(), []
+    run, expectation, frames = driver(SseWriter()), Expectation(), []
     for delta in (*story, Finish()):
-        known = resolved(delta, told)
-        made = told.feed([known])
-        frames += made
-        assert expectation.compare(_as_written(known), bodies(made)) is None
+        with_id = resolved(delta, run)
+        new_frames = run.feed([with_id])
+        frames += new_frames
+        assert expectation.compare(_as_written(with_id), bodies(new_frames)) is None
     events = bodies(frames)
     assert oracle.check(events) == []
     assert list(judge([*frames, DONE_FRAME]).reported) == []
-    assert told.ended
+    assert run.ended
 
 
 def _as_written(delta: Delta) -> Delta:
@@ -66,38 +66,38 @@ TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in
 
 def is_typed(story: Sequence[Delta]) -> None:
     """Every event is one of the SDK's, and the response of the end is the response (rules R14 and R19)."""
-    told = driver(EventWriter())
-    events = told_whole(told, story)
-    if any(item["type"] not in TYPED for item in told.response["output"]):
+    run = driver(EventWriter())
+    events = events_of(run, story)
+    if any(item["type"] not in TYPED for item in run.response["output"]):
         return
     for event in events:
         if event.type in EVENT_MODELS:  # no release types the two events about a patch
             assert to_openai(as_json(event)).type == event.type
             assert stray_fields(as_json(event)) == []
-    assert as_json(events[-1])["response"] == told.response
-    assert response_to_openai(told.response).id == told.response["id"]
+    assert as_json(events[-1])["response"] == run.response
+    assert response_to_openai(run.response).id == run.response["id"]
 
 
 def is_the_same_however_it_is_told(story: Sequence[Delta]) -> None:
     """Frames and objects agree, and so do deltas that come one by one and all at once."""
     objects, one_by_one, at_once = driver(EventWriter()), driver(SseWriter()), driver(SseWriter())
-    events = told_whole(objects, story)
-    known, frames = [], []
+    events = events_of(objects, story)
+    deltas, frames = [], []
     for delta in (*story, Finish()):
-        known.append(resolved(delta, one_by_one))
-        frames += one_by_one.feed(known[-1:])
-    assert at_once.feed(known) == frames
+        deltas.append(resolved(delta, one_by_one))
+        frames += one_by_one.feed(deltas[-1:])
+    assert at_once.feed(deltas) == frames
     assert bodies(frames) == [as_json(event) for event in events]
 
 
 def is_legal_in_the_other_dialect(story: Sequence[Delta]) -> None:
     """What is said to a client of Open Responses is legal there."""
-    frames = told_whole(driver(SseWriter(OPEN_RESPONSES)), story)
+    frames = events_of(driver(SseWriter(OPEN_RESPONSES)), story)
     assert oracle.check(bodies(frames), dialect="open_responses") == []
 
 
-def told_whole(told: ResponseDriver[Any], story: Sequence[Delta]) -> list[Any]:
-    return [event for delta in (*story, Finish()) for event in told.feed([resolved(delta, told)])]
+def events_of(run: ResponseDriver[Any], story: Sequence[Delta]) -> list[Any]:
+    return [event for delta in (*story, Finish()) for event in run.feed([resolved(delta, run)])]
 
 
 PROPERTIES = (is_legal_and_true, is_typed, is_the_same_however_it_is_told, is_legal_in_the_other_dialect)

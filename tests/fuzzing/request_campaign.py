@@ -32,13 +32,13 @@ GROWTH = 100_000_000
 
 def broken_by(asker: Asker, number: int) -> tuple[Mapping[str, object], BaseException] | None:
     """Try a round; return the smallest request that breaks something, and how."""
-    tried: list[Mapping[str, object]] = []
+    bodies_tried: list[Mapping[str, object]] = []
 
     @seed(number)
     @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(requests(), frames()))
     def attempt(body: Mapping[str, object]) -> None:
-        tried[:] = [body]
+        bodies_tried[:] = [body]
         asker.ask_watched(body)
 
     try:
@@ -46,7 +46,7 @@ def broken_by(asker: Asker, number: int) -> tuple[Mapping[str, object], BaseExce
     except BaseException as error:  # an assertion, an exception of the client, or several of them at once
         if isinstance(error, KeyboardInterrupt):
             raise
-        return tried[0], error  # Hypothesis comes back to the smallest last
+        return bodies_tried[0], error  # Hypothesis comes back to the smallest last
     return None
 
 
@@ -65,11 +65,11 @@ def main(minutes: float, number: int) -> int:
                 tell(f"{error!r}\n{str(body)[:2_000]}\nkept as {path}, seed {number}\n")
                 return 1
             grown_from, number = grown_from or asker.memory, number + 1
-            tell(f"{asker.count:,} requests, {spent / 60:.1f} of {minutes:g} minutes, held up {asker.held * 1000:.0f} ms ")
+            tell(f"{asker.count:,} requests, {spent / 60:.1f} of {minutes:g} minutes, held up {asker.busy * 1000:.0f} ms ")
         growth = asker.memory - grown_from
-        waited, held = asker.longest * 1000, asker.held * 1000
+        wait, busy = asker.longest * 1000, asker.busy * 1000
         tell(f"{asker.count:,} requests in {minutes:g} minutes: {asker.statuses}\n")
-        tell(f"/health waited {waited:.0f} ms at most, {held:.0f} ms at most for something that the server computed\n")
+        tell(f"/health waited {wait:.0f} ms at most, {busy:.0f} ms at most for something that the server computed\n")
         tell(f"memory grew by {growth / 1e6:.0f} MB to {asker.memory / 1e6:.0f} MB\n")
         return int(growth > GROWTH)
 

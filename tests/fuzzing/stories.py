@@ -56,8 +56,8 @@ _FIELDS = {
 
 
 def _fields(kind: ItemKind) -> st.SearchStrategy[dict[str, object]]:
-    known = _FIELDS.get(kind)
-    return st.just({**FIELDS[kind]}) if known is None else st.fixed_dictionaries(known)
+    fields = _FIELDS.get(kind)
+    return st.just({**FIELDS[kind]}) if fields is None else st.fixed_dictionaries(fields)
 
 
 _OPEN = st.sampled_from(list(ITEMS)).flatmap(lambda kind: st.builds(deltas.Open, st.just(kind), _fields(kind)))
@@ -70,7 +70,7 @@ def _measured(pieces: list[str]) -> deltas.Text:
 
 
 _MEASURED = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_measured)
-_TOLD = st.one_of(
+_DELTA = st.one_of(
     _OPEN,
     st.sampled_from([deltas.Close({"encrypted_content": "sealed"}), deltas.Close({"code": "go", "action": {"type": "wait"}})]),
     st.builds(deltas.EndOutput, _REFERENCE, st.just({"type": "exit", "exit_code": 1})),
@@ -93,8 +93,8 @@ _END = st.one_of(
 
 
 def _stories() -> st.SearchStrategy[list[Delta]]:
-    told = st.one_of(_PLAIN | _MEASURED, _TOLD, st.builds(deltas.Refusal, _TEXT))
-    before, after = st.lists(told, max_size=24), st.lists(told, max_size=2)
+    steps = st.one_of(_PLAIN | _MEASURED, _DELTA, st.builds(deltas.Refusal, _TEXT))
+    before, after = st.lists(steps, max_size=24), st.lists(steps, max_size=2)
     return st.builds(lambda *parts: [delta for part in parts for delta in part], before, st.lists(_END, max_size=2), after)
 
 
@@ -112,14 +112,15 @@ def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
     if place >= len(output):
         return delta
     item = output[place]
-    known = attrs.evolve(delta, item_id=item["id"])
-    if isinstance(known, deltas.Progress) and item["type"] == "shell_call_output":
-        return attrs.evolve(known, fields={"stdout": "signals\n", "stderr": ""})
-    if isinstance(known, deltas.Succeed):
+    with_id = attrs.evolve(delta, item_id=item["id"])
+    if isinstance(with_id, deltas.Progress) and item["type"] == "shell_call_output":
+        return attrs.evolve(with_id, fields={"stdout": "signals\n", "stderr": ""})
+    if isinstance(with_id, deltas.Succeed):
         return attrs.evolve(
-            known, fields=result_fields(item["type"], str(known.fields.get("output", ""))) if known.fields else {}
+            with_id,
+            fields=result_fields(item["type"], str(with_id.fields.get("output", ""))) if with_id.fields else {},
         )
-    return known
+    return with_id
 
 
 def _kind(driver: ResponseDriver[Any]) -> str | None:
@@ -128,24 +129,24 @@ def _kind(driver: ResponseDriver[Any]) -> str | None:
     return output[-1]["type"] if output else None
 
 
-def _given(delta: Delta) -> dict[str, Any]:
+def _arguments(delta: Delta) -> dict[str, Any]:
     """Give the arguments that make a delta."""
-    made = {attribute.name for attribute in attrs.fields(type(delta)) if attribute.init}
-    return attrs.asdict(delta, filter=lambda attribute, _: attribute.name in made)
+    names = {attribute.name for attribute in attrs.fields(type(delta)) if attribute.init}
+    return attrs.asdict(delta, filter=lambda attribute, _: attribute.name in names)
 
 
 def to_json(story: Sequence[Delta]) -> list[Any]:
     """Give a story as JSON values: a text is itself, any other delta its name and its fields."""
-    return [delta if isinstance(delta, str) else [type(delta).__name__, _given(delta)] for delta in story]
+    return [delta if isinstance(delta, str) else [type(delta).__name__, _arguments(delta)] for delta in story]
 
 
 def from_json(story: Sequence[Any]) -> list[Delta]:
     """Read what `to_json` gave."""
-    return [delta if isinstance(delta, str) else _made(*delta) for delta in story]
+    return [delta if isinstance(delta, str) else _build(*delta) for delta in story]
 
 
-def _made(name: str, fields: dict[str, Any]) -> Delta:
+def _build(name: str, fields: dict[str, Any]) -> Delta:
     if "usage" in fields:
         fields = {**fields, "usage": deltas.Usage(**fields["usage"])}
-    made: Delta = getattr(deltas, name)(**fields)
-    return made
+    delta: Delta = getattr(deltas, name)(**fields)
+    return delta

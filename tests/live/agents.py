@@ -36,8 +36,8 @@ def servers(seconds=5.0, allowed=("127.0.0.1",), **hosted):
     return ToolServers(hosted, AddressPolicy.of(allowed), seconds)
 
 
-class Told:
-    """What a client was told, with the time of each event; legal in any case."""
+class Outcome:
+    """The events that a client received, with the time of each; always legal."""
 
     def __init__(self, events, engine, tools):
         self.events = [event for event, _ in events]
@@ -77,10 +77,10 @@ def ask(*turns, tools=(), by=None, items="Hi", **settings):
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
         run = begin_response(RequestContext(request, request.resolve()), engine, EventWriter(), tools=by)
-        told = [(as_json(event), monotonic()) async for events in run.events() for event in events]
+        timed = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
-        return told
+        return timed
 
-    return Told(asyncio.run(collect()), engine, by)
+    return Outcome(asyncio.run(collect()), engine, by)

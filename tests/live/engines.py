@@ -85,15 +85,15 @@ class StagedEngine:
 
 @define
 class ScriptedTools(NullTools):
-    """Tools that say what they are told, and remember what they were asked."""
+    """Tools with scripted results, which record their calls."""
 
     say: object
-    asked: list = field(factory=list)
+    calls: list = field(factory=list)
 
     async def run(self, calls, rejected=()):
         del rejected
         if calls:
-            self.asked.append(calls)
+            self.calls.append(calls)
         for call in calls:
             for delta in self.say(call):
                 if isinstance(delta, BaseException):

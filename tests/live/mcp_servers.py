@@ -54,9 +54,9 @@ class Workshop:
     def note(self, name):
         self.began.append(name)
 
-    def end(self, name, said):
+    def end(self, name, text):
         self.ended[name] = monotonic()
-        return said
+        return text
 
     async def echo(self, text: str) -> str:
         """Say it again."""
@@ -131,13 +131,13 @@ async def answer(send, status, body, content_type="application/json", **headers)
     await send({"type": "http.response.body", "body": body})
 
 
-def result(asked, said):
-    return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}).encode()
+def result(request, text):
+    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": text}).encode()
 
 
 TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "plain", "version": "1"}}
-SAID = {"content": [{"type": "text", "text": "said"}]}
+RESULT = {"content": [{"type": "text", "text": "said"}]}
 
 
 def plain(calling=None, tools=(TOOL,), gate=None):
@@ -152,26 +152,26 @@ def plain(calling=None, tools=(TOOL,), gate=None):
     async def application(scope, receive, send):
         if scope["type"] != "http":
             return
-        asked = await read(receive)
+        request = await read(receive)
         refused = gate(scope) if gate else None
         if refused is not None:
             await answer(send, refused, b"{}")
             return
-        match (asked or {}).get("method"):
+        match (request or {}).get("method"):
             case "initialize":
-                await answer(send, 200, result(asked, HELLO))
+                await answer(send, 200, result(request, HELLO))
             case "tools/list":
-                await answer(send, 200, result(asked, {"tools": list(tools)}))
+                await answer(send, 200, result(request, {"tools": list(tools)}))
             case "tools/call" if calling:
-                await calling(asked, send)
+                await calling(request, send)
             case "tools/call":
-                await answer(send, 200, result(asked, SAID))
+                await answer(send, 200, result(request, RESULT))
             case "notifications/initialized" | "notifications/cancelled":
                 await answer(send, 202, b"")
-            case _ if asked is None:
+            case _ if request is None:
                 await answer(send, 405, b"")
             case _:
                 error = {"code": -32601, "message": "No such method"}
-                await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+                await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode())
 
     return application

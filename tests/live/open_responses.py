@@ -44,7 +44,7 @@ HEART: Final = (
 Body = Mapping[str, Any]
 
 
-def said(role: str, content: object) -> dict[str, object]:
+def message(role: str, content: object) -> dict[str, object]:
     """Return a message."""
     return {"type": "message", "role": role, "content": content}
 
@@ -65,10 +65,10 @@ class Suite:
     scripted: Callable[[str], Body] = lambda _: {}
     headers: Mapping[str, str] = {}
 
-    def body(self, text: object, answer: str = "text", **others: object) -> dict[str, Any]:
+    def body(self, text: object, answer: str = "text", **fields: object) -> dict[str, Any]:
         """Return the body of a request; a text is what the user says."""
-        items = [said("user", text)] if isinstance(text, str) else text
-        return {"model": self.model, "input": items, **self.scripted(answer), **others}
+        items = [message("user", text)] if isinstance(text, str) else text
+        return {"model": self.model, "input": items, **self.scripted(answer), **fields}
 
     def post(self, body: Body, path: str = "") -> httpx.Response:
         """Post a body."""
@@ -163,7 +163,7 @@ def _streaming(suite: Suite) -> None:
 
 
 def _system(suite: Suite) -> None:
-    require_answer(suite.response(suite.body([said("system", "You are a pirate."), said("user", "Say hello.")])))
+    require_answer(suite.response(suite.body([message("system", "You are a pirate."), message("user", "Say hello.")])))
 
 
 def _tool(suite: Suite) -> None:
@@ -175,26 +175,26 @@ def _tool(suite: Suite) -> None:
 
 def _streamed_tool(suite: Suite) -> None:
     events = suite.events(suite.body("Get the weather of: Rome", "call", tools=[WEATHER]))
-    ours = [event for event in events if event.get("item", {}).get("type") == "function_call"]
-    assert [event["type"] for event in ours] == ["response.output_item.added", "response.output_item.done"]
+    calls = [event for event in events if event.get("item", {}).get("type") == "function_call"]
+    assert [event["type"] for event in calls] == ["response.output_item.added", "response.output_item.done"]
     assert {"response.function_call_arguments.delta", "response.function_call_arguments.done"} <= kinds(events)
 
 
 def _image(suite: Suite) -> None:
     parts = [{"type": "input_text", "text": "What is in this image?"}, {"type": "input_image", "image_url": HEART}]
-    require_answer(suite.response(suite.body([said("user", parts)])))
+    require_answer(suite.response(suite.body([message("user", parts)])))
 
 
 def _turns(suite: Suite) -> None:
-    earlier = [said("user", "My name is Alice."), said("assistant", "Hello Alice!")]
-    require_answer(suite.response(suite.body([*earlier, said("user", "What is my name?")])))
+    earlier = [message("user", "My name is Alice."), message("assistant", "Hello Alice!")]
+    require_answer(suite.response(suite.body([*earlier, message("user", "What is my name?")])))
 
 
 def _echo(suite: Suite) -> None:
-    asked: dict[str, Any] = {"temperature": 0.5, "metadata": {"a": "b"}, "instructions": "Be brief.", "tools": [WEATHER]}
-    response = suite.response(suite.body("Hello", **asked))
+    settings: dict[str, Any] = {"temperature": 0.5, "metadata": {"a": "b"}, "instructions": "Be brief.", "tools": [WEATHER]}
+    response = suite.response(suite.body("Hello", **settings))
     assert {name: response[name] for name in ("temperature", "metadata", "instructions")} == {
-        name: asked[name] for name in ("temperature", "metadata", "instructions")
+        name: settings[name] for name in ("temperature", "metadata", "instructions")
     }
     assert [tool["name"] for tool in response["tools"]] == ["get_weather"]
 
@@ -237,25 +237,25 @@ def _failed_continuation(suite: Suite) -> None:
     with suite.socket() as turns:
         first = turns.completed(suite.body("Hello.", store=False))["id"]
         assert turns.ask(suite.body(wrong, store=False, previous_response_id=first))[-1]["type"] in {"error", "response.failed"}
-        again = suite.body("And now?", store=False, previous_response_id=first)
-        assert turns.refused(again) == "previous_response_not_found"
+        second = suite.body("And now?", store=False, previous_response_id=first)
+        assert turns.refused(second) == "previous_response_not_found"
 
 
 def compacted(suite: Suite) -> dict[str, Any]:
     """Return what compacting a conversation gives."""
-    earlier = [said("user", "My name is Alice."), said("assistant", [{"type": "output_text", "text": "Hello Alice!"}])]
-    answer = suite.post(suite.body([*earlier, said("user", "And I am 7.")], prompt_cache_key="a"), "/compact")
+    earlier = [message("user", "My name is Alice."), message("assistant", [{"type": "output_text", "text": "Hello Alice!"}])]
+    answer = suite.post(suite.body([*earlier, message("user", "And I am 7.")], prompt_cache_key="a"), "/compact")
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def _compact(suite: Suite) -> None:
-    made = compacted(suite)
-    assert made["object"] == "response.compaction"
-    assert made["id"]
-    assert type(made["created_at"]) is int
-    assert made["usage"]["total_tokens"] > 0
-    assert "compaction" in kinds(made["output"])
+    response = compacted(suite)
+    assert response["object"] == "response.compaction"
+    assert response["id"]
+    assert type(response["created_at"]) is int
+    assert response["usage"]["total_tokens"] > 0
+    assert "compaction" in kinds(response["output"])
 
 
 def _compact_without_model(suite: Suite) -> None:
@@ -267,7 +267,7 @@ def _compact_without_model(suite: Suite) -> None:
 def _compacted_goes_on(suite: Suite) -> None:
     output = compacted(suite)["output"]
     with suite.socket() as turns:
-        require_answer(turns.completed(suite.body([*output, said("user", "What is my name?")], store=False)))
+        require_answer(turns.completed(suite.body([*output, message("user", "What is my name?")], store=False)))
 
 
 CASES: Final[Mapping[str, Callable[[Suite], None]]] = {

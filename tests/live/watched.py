@@ -32,8 +32,8 @@ def memory_of(pid: int) -> int:
 
 def descriptors_of(pid: int) -> int:
     """Return how many files and sockets a process has open; 0 where the system does not say."""
-    held = Path(f"/proc/{pid}/fd")
-    return len([*held.iterdir()]) if held.exists() else 0
+    descriptors = Path(f"/proc/{pid}/fd")
+    return len([*descriptors.iterdir()]) if descriptors.exists() else 0
 
 
 def computed_by(pid: int) -> float:
@@ -66,9 +66,9 @@ def serving(*options: str) -> Generator[tuple[str, int]]:
 def _url_in(log: Path, process: subprocess.Popen[bytes]) -> str:
     """Wait until a server says where it is."""
     while process.poll() is None:
-        found = re.search(r"http://[\w.]+:\d+", log.read_text())
-        if found:
-            return found[0]
+        match = re.search(r"http://[\w.]+:\d+", log.read_text())
+        if match:
+            return match[0]
         time.sleep(0.1)
     raise RuntimeError("the server ended before it served")
 
@@ -76,14 +76,14 @@ def _url_in(log: Path, process: subprocess.Popen[bytes]) -> str:
 class Watch:
     """Asks for `/health` again and again, and for the memory of the server's process.
 
-    `longest` is the longest wait, in seconds; `held` is the longest time of it in which the server computed something else.
+    `longest` is the longest wait, in seconds; `busy` is the longest part of a wait in which the server computed something else.
     """
 
     def __init__(self, url: str, pid: int) -> None:
         self._host, self._pid = url.removeprefix("http://"), pid
         self._ready, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look)
-        self.longest = self.held = 0.0
+        self.longest = self.busy = 0.0
         self.memory = self.before = memory_of(self._pid)
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class Watch:
             while not self._over.is_set():
                 waited, computed = self._wait_for_health(connection)
                 self.longest = max(self.longest, waited)
-                self.held = max(self.held, min(waited, computed))
+                self.busy = max(self.busy, min(waited, computed))
                 self.memory = max(self.memory, memory_of(self._pid))
                 time.sleep(0.002)
         finally:

@@ -13,14 +13,14 @@ def changed(state):
     return [each for each in mutations() if each.edge.source == state]
 
 
-def change(told):
-    return next(each for each in changed(told.partition("/")[0]) if str(each) == told)
+def change(text):
+    return next(each for each in changed(text.partition("/")[0]) if str(each) == text)
 
 
 def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
-    tried = [each for each in changed("value") if each.change == "drop" or each.change.startswith("on ")]
-    assert len(tried) > 100
-    assert {fate_of(each) for each in tried} == {"refused"}
+    changes_tried = [each for each in changed("value") if each.change == "drop" or each.change.startswith("on ")]
+    assert len(changes_tried) > 100
+    assert {fate_of(each) for each in changes_tried} == {"refused"}
 
 
 @pytest.mark.long

@@ -155,5 +155,5 @@ def test_chunks_with_and_without_log_probabilities_can_be_mixed():
 
 
 def test_the_page_counts_the_recovery_cases():
-    page = Path(__file__).parents[2].joinpath("docs", "recovery.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2].joinpath("docs", "conformance", "recovery.md").read_text(encoding="utf-8")
     assert f"has all {len(CASES)} cases" in page

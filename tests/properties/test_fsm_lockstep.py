@@ -63,7 +63,7 @@ class Model:
             return False
 
 
-def begun(kind):
+def start_of(kind):
     """Give an item, or the response, that nothing has happened to, with all that any of its events could need."""
     if kind == "response":
         body = events.Response(id="resp_1", created_at=7, model="m")
@@ -86,7 +86,7 @@ class Lockstep(RuleBasedStateMachine):
     @initialize(kind=st.sampled_from(["response", *DECLARED.items]))
     def begin(self, kind):
         self.lifecycle = DECLARED.response if kind == "response" else DECLARED.items[kind]
-        self.subject = begun(kind)
+        self.subject = start_of(kind)
         self.model = Model(self.lifecycle)
 
     @rule(trigger=st.sampled_from(TRIGGERS))
@@ -141,4 +141,4 @@ def test_the_framing_and_the_machine_of_its_edges_agree(triggers):
 def test_a_trigger_that_only_others_have_is_unknown_to_the_machine():
     assert not Model(DECLARED.items["function_call"]).fire("annotate")
     with pytest.raises(IllegalTransition):
-        begun("function_call").fire("annotate")
+        start_of("function_call").fire("annotate")

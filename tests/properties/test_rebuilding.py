@@ -42,14 +42,14 @@ def body_of(frame):
 
 def taken_up(frames, dialect="openai"):
     """Give a driver that takes up some frames."""
-    shown = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
+    response = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
     driver = ResponseDriver(
-        shown,
+        response,
         writer=SseWriter(DIALECTS[dialect]),
         ids=SequentialIds(),
         clock=lambda: 1_700_000_009,
-        response_id=shown.get("id"),
-        created_at=shown.get("created_at"),
+        response_id=response.get("id"),
+        created_at=response.get("created_at"),
     )
     driver.resume(frames)
     return driver
@@ -63,7 +63,9 @@ def ended(frames, ending, dialect="openai"):
 def wrong(frames, dialect="openai"):
     """Give what two judges find wrong with a stream, by the rules' numbers."""
     bodies = [body_of(frame) for frame in frames]
-    return {found.rule for found in findings(bodies, dialect=dialect)} | {found.rule for found in check(bodies, dialect=dialect)}
+    return {finding.rule for finding in findings(bodies, dialect=dialect)} | {
+        finding.rule for finding in check(bodies, dialect=dialect)
+    }
 
 
 def assert_ended(frames, cut, ending, status, dialect="openai"):
@@ -147,8 +149,8 @@ def test_an_item_that_was_closed_without_an_event_is_closed_when_another_was_beg
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(DIALECTS["openai"]), ids=SequentialIds(), clock=lambda: 1_700_000_000
     )
-    told = Start(), Open("image_generation_call"), Close(), Open("image_generation_call")
-    frames = driver.feed(told)
+    deltas = Start(), Open("image_generation_call"), Close(), Open("image_generation_call")
+    frames = driver.feed(deltas)
     stream = ended(frames, LOST)
     assert wrong(stream) == set()
     assert [item["status"] for item in body_of(stream[-1])["response"]["output"]] == ["failed", "failed"]

@@ -49,7 +49,7 @@ STEPS = [(turn, place) for turn, script in enumerate([FIRST, SECOND]) for place 
 ENDED = {"length": "incomplete", "content_filter": "incomplete", "abort": "cancelled", "error": "failed"}
 
 
-def told(call):
+def deltas_of(call):
     """The first call succeeds and the second fails."""
     yield Run(call.id)
     yield Succeed(call.id, {"output": "42"}) if call.id == "mcp_1" else Fail(call.id, "no")
@@ -78,7 +78,7 @@ class FaultyParser:
         return self.parser.end(reason, usage)
 
 
-def begin(first=FIRST, second=SECOND, tell: Callable = told, summary=None):
+def begin(first=FIRST, second=SECOND, tell: Callable = deltas_of, summary=None):
     """A run of two turns; with a summary, one before which its conversation is compacted."""
     managed = {} if summary is None else {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
     request = read_request({"model": "staged", "input": "Hi", **managed})
@@ -174,10 +174,10 @@ def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
     async def interrupted():
         run, engine = begin(summary=SUMMARY)
         events = []
-        async for place, made in enumerated(run.events()):
+        async for place, batch in enumerated(run.events()):
             if place == delivery:
                 run.interrupt(ending)
-            events.extend(as_json(event) for event in made)
+            events.extend(as_json(event) for event in batch)
         return events, engine
 
     events, engine = asyncio.run(interrupted())
@@ -206,8 +206,8 @@ def test_what_ends_the_process_is_raised_again_once_the_response_has_ended(error
         run, engine = begin([*FIRST[:4], error])
         events, raised = [], None
         try:
-            async for made in run.events():
-                events.extend(as_json(event) for event in made)
+            async for batch in run.events():
+                events.extend(as_json(event) for event in batch)
         except BaseException as caught:  # noqa: BLE001
             raised = caught
         return events, raised, engine
@@ -225,8 +225,8 @@ def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_c
         events = []
 
         async def read():
-            async for made in run.events():
-                events.extend(made)
+            async for batch in run.events():
+                events.extend(batch)
                 if len(events) > delivery:
                     await asyncio.sleep(0)
 
@@ -274,7 +274,7 @@ def test_a_parser_that_breaks(calls, error):
 @pytest.mark.parametrize("broken", ["mcp_1", "mcp_2"])
 def test_a_tool_that_breaks(broken, place, error):
     def tell(call):
-        deltas = [*told(call)]
+        deltas = [*deltas_of(call)]
         yield from [*deltas[:place], error] if call.id == broken else deltas
 
     run, _ = begin(tell=tell)
@@ -290,10 +290,10 @@ def test_an_interruption(delivery, ending, status):
     async def interrupted():
         run, _ = begin()
         deliveries = []
-        async for made in run.events():
+        async for batch in run.events():
             if len(deliveries) == delivery:
                 run.interrupt(ending)
-            deliveries.append([as_json(event) for event in made])
+            deliveries.append([as_json(event) for event in batch])
         return [body for bodies in deliveries for body in bodies]
 
     events = asyncio.run(interrupted())
@@ -304,16 +304,16 @@ def test_an_interruption(delivery, ending, status):
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended(delivery):
-    async def left():
+    async def leave():
         run, engine = begin()
         stream, events = run.events(), []
         for _ in range(delivery + 1):
             events += await anext(stream)
         await stream.aclose()
-        asked = bool(engine.turns)
+        requested = bool(engine.turns)
         events += run.driver.feed([Cancel()])
-        return [as_json(event) for event in events], not asked or engine.closed.is_set()
+        return [as_json(event) for event in events], not requested or engine.closed.is_set()
 
-    events, stopped = asyncio.run(left())
+    events, stopped = asyncio.run(leave())
     assert check(events) == []
     assert stopped

@@ -1,4 +1,4 @@
-"""The recovery cases: malformed harmony, and what its reader sees. docs/recovery.md has the rules that they follow from.
+"""The recovery cases: malformed harmony, and what its reader sees. docs/conformance/recovery.md has the rules.
 
 Recordings are made of them: every case is one turn of tokens, its finish reason and the items expected. Items of white
 space, which the driver drops, are left out.

@@ -7,7 +7,7 @@ from interlock.serving.requests.api_keys import Keys
 
 def test_with_one_key_or_none_there_is_one_tenant() -> None:
     assert [Keys().tenant(""), Keys().tenant("Bearer anything")] == ["", ""]
-    assert [Keys.of(["k", "k"]).tenant(given) for given in ("Bearer k", "bearer k ", "Bearer j", "Basic k", "")] == [
+    assert [Keys.of(["k", "k"]).tenant(header) for header in ("Bearer k", "bearer k ", "Bearer j", "Basic k", "")] == [
         *("", "", None, None, None)
     ]
 

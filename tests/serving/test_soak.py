@@ -11,16 +11,16 @@ SECONDS = range(600)
 
 
 def test_a_line_is_found_with_no_doubt_where_there_is_none() -> None:
-    found = trend(SECONDS, [100 + second / 36 for second in SECONDS])
-    assert (found.level, found.slope) == (pytest.approx(100 + 299.5 / 36), pytest.approx(100))
-    assert found.margin == pytest.approx(0, abs=1e-6)
-    assert found.grows
+    result = trend(SECONDS, [100 + second / 36 for second in SECONDS])
+    assert (result.level, result.slope) == (pytest.approx(100 + 299.5 / 36), pytest.approx(100))
+    assert result.margin == pytest.approx(0, abs=1e-6)
+    assert result.grows
 
 
 def test_what_swings_around_a_level_does_not_grow() -> None:
-    found = trend(SECONDS, [100 + second % 7 for second in SECONDS])
-    assert abs(found.slope) < found.margin
-    assert not found.grows
+    result = trend(SECONDS, [100 + second % 7 for second in SECONDS])
+    assert abs(result.slope) < result.margin
+    assert not result.grows
 
 
 def test_what_grows_too_slowly_to_matter_does_not_grow() -> None:

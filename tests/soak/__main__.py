@@ -45,14 +45,14 @@ class Readings:
         """Read once a second."""
         began = time.monotonic()
         while True:
-            told = (await at.client.get(f"{at.url}/figures")).json()
+            figures = (await at.client.get(f"{at.url}/figures")).json()
             self.times.append(time.monotonic() - began)
-            read = {"memory, KiB": memory_of(self.pid) / 1024, "file descriptors": descriptors_of(self.pid), **told}
+            read = {"memory, KiB": memory_of(self.pid) / 1024, "file descriptors": descriptors_of(self.pid), **figures}
             for name, value in read.items():
                 self.series.setdefault(name, []).append(value)
             await asyncio.sleep(1)
 
-    def told(self) -> tuple[list[str], bool]:
+    def report(self) -> tuple[list[str], bool]:
         """Return a line for each figure, and whether one of them grows."""
         half = len(self.times) // 2
         trends = {name: trend(self.times[half:], values[half:]) for name, values in self.series.items()}
@@ -117,7 +117,7 @@ def main(minutes: float, seed: int) -> int:
     """Soak for some minutes; return the exit status."""
     with soaked_server() as (url, pid):
         done, readings = asyncio.run(soak(url, pid, minutes * 60, seed))
-    lines, grows = readings.told()
+    lines, grows = readings.report()
     sys.stdout.write("\n".join([f"{done.total():,} visits, seed {seed}: {dict(done)}", *lines, ""]))
     return int(grows)
 

@@ -42,7 +42,7 @@ class Place:
     client: httpx.AsyncClient
     chance: Random
 
-    def asked(self, words: str = "Tell me about trains", **fields: object) -> dict[str, object]:
+    def body(self, words: str = "Tell me about trains", **fields: object) -> dict[str, object]:
         """Return the body of a request."""
         return {"model": MODEL, "input": f"{words} {self.chance.randrange(10**9)}", **fields}
 
@@ -66,20 +66,20 @@ def _judged(answer: httpx.Response) -> dict[str, object]:
 
 async def asks(at: Place) -> None:
     """Ask for a stream, with and without storing."""
-    response = await at.stream(at.asked(store=at.chance.random() < 0.5))
+    response = await at.stream(at.body(store=at.chance.random() < 0.5))
     assert response["status"] == "completed"
 
 
 async def asks_for_one_piece(at: Place) -> None:
     """Ask for an answer in one piece."""
-    assert (await at.post(at.asked(store=False)))["status"] == "completed"
+    assert (await at.post(at.body(store=False)))["status"] == "completed"
 
 
 async def talks(at: Place) -> None:
     """Go on from response to response, and delete the last one."""
     previous: object = None
     for _ in range(4):
-        response = await at.stream(at.asked(previous_response_id=previous))
+        response = await at.stream(at.body(previous_response_id=previous))
         previous = response["id"]
     answer = await at.client.delete(f"{at.url}/v1/responses/{previous}")
     assert answer.json()["deleted"] is True
@@ -87,18 +87,18 @@ async def talks(at: Place) -> None:
 
 async def calls(at: Place) -> None:
     """Have a function called, and say what came of it."""
-    called = await at.stream(at.asked("Get the weather of: Berlin", tools=[WEATHER]))
+    called = await at.stream(at.body("Get the weather of: Berlin", tools=[WEATHER]))
     output = called["output"]
     assert isinstance(output, list)
     (call,) = [item for item in output if item["type"] == "function_call"]
-    said = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
-    answered = await at.stream({"model": MODEL, "input": [said], "tools": [WEATHER], "previous_response_id": called["id"]})
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+    answered = await at.stream({"model": MODEL, "input": [result], "tools": [WEATHER], "previous_response_id": called["id"]})
     assert answered["status"] == "completed"
 
 
 async def leaves(at: Place) -> None:
     """Leave in the middle of a stream."""
-    body = at.asked("Tell a long story about trains " * 20, stream=True, store=False)
+    body = at.body("Tell a long story about trains " * 20, stream=True, store=False)
     async with at.client.stream("POST", f"{at.url}/v1/responses", json=body) as answer:
         pieces = answer.aiter_raw()
         for _ in range(at.chance.randrange(4)):
@@ -129,8 +129,8 @@ async def breaks(at: Place) -> None:
 
 async def reads_again(at: Place) -> None:
     """Begin a response in the background, and read it from somewhere to its end."""
-    begun = await at.post(at.asked(background=True))
-    url = f"{at.url}/v1/responses/{begun['id']}"
+    background = await at.post(at.body(background=True))
+    url = f"{at.url}/v1/responses/{background['id']}"
     whole = await at.client.get(url, params={"stream": "true"})
     assert _judged(whole)["status"] == "completed"
     rest = await at.client.get(url, params={"stream": "true", "starting_after": "3"})
@@ -139,8 +139,8 @@ async def reads_again(at: Place) -> None:
 
 async def cancels(at: Place) -> None:
     """Begin a response in the background, and cancel it."""
-    begun = await at.post(at.asked("Tell a long story about trains " * 20, background=True))
-    answer = await at.client.post(f"{at.url}/v1/responses/{begun['id']}/cancel")
+    background = await at.post(at.body("Tell a long story about trains " * 20, background=True))
+    answer = await at.client.post(f"{at.url}/v1/responses/{background['id']}/cancel")
     assert answer.json()["status"] in {"cancelled", "completed"}, answer.text
 
 
@@ -158,7 +158,7 @@ async def talks_in_lanes(at: Place) -> None:
     async with connect(at.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
         for _ in range(2):
             for lane in ("a", "b"):
-                await socket.send(json.dumps({"type": "response.create", "stream_id": lane, **at.asked(store=False)}))
+                await socket.send(json.dumps({"type": "response.create", "stream_id": lane, **at.body(store=False)}))
         frames = {"a": [dict[str, object]()][:0], "b": [dict[str, object]()][:0]}
         ended = 0
         while ended < 4:
@@ -169,7 +169,7 @@ async def talks_in_lanes(at: Place) -> None:
             last = [place for place, frame in enumerate(received, 1) if frame["type"] in ENDS]
             for start, end in zip([0, *last], last, strict=False):
                 assert_legal(received[start:end], strict=True)
-        await socket.send(json.dumps({"type": "response.create", **at.asked()}))
+        await socket.send(json.dumps({"type": "response.create", **at.body()}))
 
 
 VISITS: tuple[tuple[Callable[[Place], Awaitable[None]], int], ...] = (

@@ -63,17 +63,17 @@ class BreakingEngine(EmbeddedEngine):
             EngineError: It was told to break.
         """
         words = _last_words(turn)
-        breaks, left = words.endswith(BREAK), AGAIN if words.endswith(CHATTER) else 0
-        made = 0
+        breaks, remaining = words.endswith(BREAK), AGAIN if words.endswith(CHATTER) else 0
+        count = 0
         async with aclosing(super().generate(turn)) as outputs:
             async for output in outputs:
                 yield output
-                made += 1
-                if left and made > BEFORE and max(output.chunk.token_ids) < CONTROL:
-                    for _ in range(left):
+                count += 1
+                if remaining and count > BEFORE and max(output.chunk.token_ids) < CONTROL:
+                    for _ in range(remaining):
                         yield output
-                    left = 0
-                if breaks and made == BEFORE:
+                    remaining = 0
+                if breaks and count == BEFORE:
                     raise EngineError("It was told to break.")
 
 
@@ -90,8 +90,8 @@ def _allocated() -> int:
     except AttributeError:
         return 0
     ask.restype = Mallinfo
-    told = ask()
-    return int(told.uordblks + told.hblkhd)
+    info = ask()
+    return int(info.uordblks + info.hblkhd)
 
 
 def _figures(store: MemoryStore) -> Callable[[Request], Awaitable[JSONResponse]]:

@@ -77,7 +77,7 @@ def test_broken_streams_break_the_rule_that_was_asked_for(rule):
     @given(broken_streams(rule=rule))
     def check(broken):
         assert broken.rule == rule
-        assert rule in {found.rule for found in findings(broken.events)}
+        assert rule in {finding.rule for finding in findings(broken.events)}
         assert oracle.check(broken.events)
 
     check()
@@ -91,7 +91,7 @@ def test_there_is_a_stream_for_every_fault(fault):
 @few
 @given(broken_streams(dialect="open_responses"))
 def test_broken_streams_are_said_in_either_dialect(broken):
-    assert broken.rule in {found.rule for found in findings(broken.events, dialect="open_responses")}
+    assert broken.rule in {finding.rule for finding in findings(broken.events, dialect="open_responses")}
 
 
 def test_there_is_no_stream_that_breaks_what_no_stream_shows():

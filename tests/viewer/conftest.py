@@ -73,9 +73,9 @@ def opened(browser):
 def written(tmp_path):
     """Write the page of streams as `interlock view --html` does, and give its address."""
 
-    def write(*arguments, given=None, name="out.html"):
+    def write(*arguments, stdin=None, name="out.html"):
         file = tmp_path / name
-        result = CliRunner().invoke(app, ["view", *map(str, arguments), "--html", str(file)], input=given, catch_exceptions=False)
+        result = CliRunner().invoke(app, ["view", *map(str, arguments), "--html", str(file)], input=stdin, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return file.as_uri()
 

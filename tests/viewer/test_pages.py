@@ -55,13 +55,13 @@ def viewed():
 @pytest.fixture
 def server():
     """Serve some bytes, slowly, and count how often they are asked for."""
-    asked, release = [], threading.Event()
+    requests, release = [], threading.Event()
     data = (CORPUS / "legal" / "message.sse").read_bytes()
     half = data.index(b"event: response.output_text.done")
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            asked.append(self.rfile.read(int(self.headers["content-length"])))
+            requests.append(self.rfile.read(int(self.headers["content-length"])))
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
@@ -76,7 +76,7 @@ def server():
     serving = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=serving.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{serving.server_port}/v1/responses", asked, release
+    yield f"http://127.0.0.1:{serving.server_port}/v1/responses", requests, release
     release.set()
     serving.shutdown()
     thread.join()
@@ -129,22 +129,22 @@ def test_coverage_is_a_page_in_one_piece_too(opened, tmp_path) -> None:
 
 
 def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server, tmp_path) -> None:
-    url, asked, release = server
+    url, requests, release = server
     body = tmp_path / "request.json"
     body.write_text(json.dumps({"model": "m", "input": "it's"}))
     address = viewed(url, "--body", body)
     page = opened(address, permissions=["clipboard-read", "clipboard-write"])
     expect(page.locator(".pill")).to_have_text("streaming …")
     expect(page.locator(".where")).to_contain_text("of 7")
-    again = opened(address)
-    expect(again.locator(".where")).to_contain_text("of 7")
+    second = opened(address)
+    expect(second.locator(".where")).to_contain_text("of 7")
     release.set()
-    for one in (page, again):
+    for one in (page, second):
         expect(one.locator(".pill")).to_have_text("legal")
         expect(one.locator(".where")).to_contain_text("of 11")
     page.reload()
     expect(page.locator(".where")).to_contain_text("of 11")
-    assert [json.loads(one) for one in asked] == [{"model": "m", "input": "it's", "stream": True}]
+    assert [json.loads(one) for one in requests] == [{"model": "m", "input": "it's", "stream": True}]
     page.keyboard.press("u")
     expect(page.locator(".notice")).to_have_text("Copied the request.")
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -192,7 +192,7 @@ def test_what_a_stream_says_is_shown_and_never_run(opened, written) -> None:
         {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": SCRIPT, "delta": SCRIPT},
         {"type": "x", "__proto__": {"polluted": 1}, "output_index": -5, "content_index": 1e9, "constructor": "x"},
     )
-    page = opened(written("-", given=evil + b"event: \xff\xfe\ndata: \xc3\x28 broken\n\n", name="evil.html"))
+    page = opened(written("-", stdin=evil + b"event: \xff\xfe\ndata: \xc3\x28 broken\n\n", name="evil.html"))
     for tab in ("Event", "now", "Text", "Findings"):
         page.get_by_role("tab", name=tab).first.click()
         page.keyboard.press("Home")
@@ -207,7 +207,7 @@ def test_what_a_stream_says_is_shown_and_never_run(opened, written) -> None:
 
 def test_five_megabytes_in_one_delta_do_not_freeze_the_page(opened, written) -> None:
     data = (CORPUS / "legal" / "message.sse").read_bytes().replace(b'"delta": "Hello"', b'"delta": "' + b"x" * 5_000_000 + b'"')
-    page = opened(written("-", given=data, name="long.html"))
+    page = opened(written("-", stdin=data, name="long.html"))
     page.get_by_role("tab", name="Event").click()
     page.keyboard.press("Home")  # it opens at the first finding
     for _ in range(8):
@@ -231,7 +231,7 @@ def deltas(number):
 
 
 def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, written) -> None:
-    page = opened(written("-", given=deltas(50_000), name="many.html"))
+    page = opened(written("-", stdin=deltas(50_000), name="many.html"))
     expect(page.locator(".where")).to_contain_text("of 50,0")
     assert page.locator(".row").count() < 80
     page.keyboard.press("End")

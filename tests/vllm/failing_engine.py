@@ -45,14 +45,14 @@ class FailingEngine:
 def _break(client: Any) -> None:
     if "generate" in vars(client):
         return
-    theirs, interval = client.generate, client.output_processor.stream_interval
+    original, interval = client.generate, client.output_processor.stream_interval
 
-    async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:
+    async def generate(prompt: Any, sampling: Any, request_id: str, **options: Any) -> AsyncGenerator[Any]:
         extra = sampling.extra_args or {}
         fault, seen = extra.get("fault"), 0
         written: list[int] = []
         client.output_processor.stream_interval = int(extra.get("interval", interval))
-        async for output in theirs(prompt, sampling, request_id, **others):
+        async for output in original(prompt, sampling, request_id, **options):
             if fault and (seen >= TOKENS or output.finished):
                 if fault in ERRORS:
                     raise ERRORS[fault]
@@ -72,5 +72,5 @@ def _break(client: Any) -> None:
 
 
 def _keep(file: Path, turn: list[list[int]]) -> None:
-    with file.open("a", encoding="utf-8") as kept:
-        kept.write(json.dumps(turn) + "\n")
+    with file.open("a", encoding="utf-8") as log:
+        log.write(json.dumps(turn) + "\n")

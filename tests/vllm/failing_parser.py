@@ -16,6 +16,6 @@ class FailingParser(Hermes2ProToolParser):  # type: ignore[misc]  # vLLM's class
 
     def extract_tool_calls_streaming(self, *arguments: Any, **named: Any) -> Any:
         """Parse a piece of a text."""
-        if any(WORD in given for given in (*arguments, *named.values()) if isinstance(given, str)):
+        if any(WORD in argument for argument in (*arguments, *named.values()) if isinstance(argument, str)):
             raise ValueError("what only the operator should read")
         return super().extract_tool_calls_streaming(*arguments, **named)

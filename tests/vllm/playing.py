@@ -54,13 +54,13 @@ def text(model: str, token_ids: Sequence[int]) -> str:
     return _tokenizer(model).decode(token_ids, skip_special_tokens=False)
 
 
-def body(model: str, turn: Turn, **others: object) -> dict[str, object]:
+def body(model: str, turn: Turn, **fields: object) -> dict[str, object]:
     """Give the request that has a turn played."""
     mark = "<|call|>" if model == "gpt_oss" else "</tool_call>"
     script = {f"round_{place}": tokens(model, text) for place, text in enumerate(turn.rounds)}
     (round_token,) = tokens(model, mark)
     request = {"model": "tiny", "input": "Hi.", "vllm_xargs": {"round_token": round_token, **script}}
-    return {**request, **turn.body, **others}
+    return {**request, **turn.body, **fields}
 
 
 def stream(url: str, request: Mapping[str, object], **headers: str) -> bytes:
@@ -92,10 +92,10 @@ def verdict(data: bytes, dialect: str = "openai") -> Verdict:
 
 def judged(data: bytes, dialect: str = "openai") -> list[dict[str, object]]:
     """Give the events of a stream that both judges find legal."""
-    found = [str(reported.finding) for reported in verdict(data, dialect).reported]
+    messages = [str(reported.finding) for reported in verdict(data, dialect).reported]
     bodies = events(data)
-    found += [str(violation) for violation in oracle.check(bodies, dialect=dialect)]
-    assert found == [], data.decode()
+    messages += [str(violation) for violation in oracle.check(bodies, dialect=dialect)]
+    assert messages == [], data.decode()
     return bodies
 
 

@@ -46,9 +46,9 @@ class ScriptedTokens(LogitsProcessor):
         """Leave one token possible in the rows of scripted requests."""
         for index, (script, output) in self._scripts.items():
             token = script[min(len(output), len(script) - 1)]
-            kept = logits[index, token].clone()
+            logit = logits[index, token].clone()
             logits[index] = float("-inf")
-            logits[index, token] = kept
+            logits[index, token] = logit
         return logits
 
 

@@ -32,17 +32,17 @@ class ScriptedTurns:
 def _script(client: Any) -> None:
     if "generate" in vars(client):
         return
-    theirs, model = client.generate, os.environ["INTERLOCK_TURNS_MODEL"]
+    original, model = client.generate, os.environ["INTERLOCK_TURNS_MODEL"]
     folder = Path(os.environ["INTERLOCK_TURNS"])
 
-    async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:
+    async def generate(prompt: Any, sampling: Any, request_id: str, **options: Any) -> AsyncGenerator[Any]:
         with (folder / "prompts.jsonl").open("a+", encoding="utf-8") as prompts:
             prompts.seek(0)
             before = len(prompts.readlines())
             prompts.write(json.dumps(playing.text(model, prompt["prompt_token_ids"])) + "\n")
         turns = json.loads((folder / "turns.json").read_text(encoding="utf-8"))
         sampling.extra_args = {"round_0": playing.tokens(model, turns[before])}
-        async for output in theirs(prompt, sampling, request_id, **others):
+        async for output in original(prompt, sampling, request_id, **options):
             yield output
 
     client.generate = generate

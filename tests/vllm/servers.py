@@ -171,9 +171,9 @@ class Process:
             if self.over:
                 break
             time.sleep(0.3)
-        said = self.log[-4000:]
+        log_end = self.log[-4000:]
         self.stop()
-        raise RuntimeError(f"{' '.join(self.command)} did not start:\n{said}")
+        raise RuntimeError(f"{' '.join(self.command)} did not start:\n{log_end}")
 
     @property
     def pid(self) -> int:
@@ -302,7 +302,7 @@ class Line:
     """
 
     names: Sequence[str] = ()
-    _begun: dict[str, Server] = field(factory=dict[str, Server], init=False)
+    _servers: dict[str, Server] = field(factory=dict[str, Server], init=False)
     _serving: dict[str, Server] = field(factory=dict[str, Server], init=False)
     """The one that answers, which pytest may ask for anew with each test."""
 
@@ -310,16 +310,16 @@ class Line:
         """Return a server that answers."""
         if name not in self._serving:
             self._end(self._serving)
-            self._serving[name] = (self._begun.pop(name, None) or Server(SETUPS[name], name)).__enter__()
+            self._serving[name] = (self._servers.pop(name, None) or Server(SETUPS[name], name)).__enter__()
             for other in self.names[self.names.index(name) + 1 :][:1]:
-                if other not in self._begun:
-                    self._begun[other] = Server(SETUPS[other], other).begin()
+                if other not in self._servers:
+                    self._servers[other] = Server(SETUPS[other], other).begin()
         return self._serving[name]
 
     def stop(self) -> None:
         """End those that were begun."""
         self._end(self._serving)
-        self._end(self._begun)
+        self._end(self._servers)
 
     @staticmethod
     def _end(servers: dict[str, Server]) -> None:

@@ -15,7 +15,7 @@ def harmony(name, arguments):
 
 SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 CALLS = pytest.mark.parametrize(
-    ("name", "arguments", "wanted", "answer"),
+    ("name", "arguments", "expected", "answer"),
     [
         (
             "sky__get_weather",
@@ -46,32 +46,32 @@ def last(response):
 
 @SERVER
 @CALLS
-def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_turn(server, name, arguments, wanted, answer):
+def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_turn(server, name, arguments, expected, answer):
     first = judged(stream(server.url, body("gpt_oss", Turn("", [harmony(name, arguments)]), tools=TOOLS)))[-1]["response"]
     item = last(first)
-    assert {field: item[field] for field in wanted} == wanted
+    assert {field: item[field] for field in expected} == expected
     assert [tool["type"] for tool in first["tools"]] == ["namespace", "shell", "web_search", "image_generation"]
     # The script of a round is chosen by the calls in the prompt, so that only a prompt with this one call gets to the answer.
     turn = Turn("", [harmony("shell", "{}"), DONE, harmony("shell", "{}")])
     answered = {**answer, "call_id": item["call_id"]}
     gone_on = body("gpt_oss", turn, tools=TOOLS, input=[answered], previous_response_id=first["id"])
     sent_back = body("gpt_oss", turn, tools=TOOLS, input=[{"role": "user", "content": "Hi."}, *first["output"], answered])
-    for asked in (gone_on, sent_back):
-        response = judged(stream(server.url, asked))[-1]["response"]
+    for request in (gone_on, sent_back):
+        response = judged(stream(server.url, request))[-1]["response"]
         assert last(response)["content"][0]["text"] == "It is done."
 
 
 @SERVER
 def test_items_that_only_other_servers_make_are_read_and_one_that_nobody_knows_is_refused(server):
-    others = [
+    items = [
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rome"}},
         {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "rail", "tools": []},
         {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": None, "status": "completed"},
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"role": "user", "content": "Go on."},
     ]
-    asked = body("gpt_oss", Turn("", ["", DONE]), input=others)
-    assert last(judged(stream(server.url, asked))[-1]["response"])["content"][0]["text"] == "It is done."
-    refused = httpx.post(f"{server.url}/v1/responses", json={**asked, "input": [{"type": "teleport"}]}, timeout=60)
+    request = body("gpt_oss", Turn("", ["", DONE]), input=items)
+    assert last(judged(stream(server.url, request))[-1]["response"])["content"][0]["text"] == "It is done."
+    refused = httpx.post(f"{server.url}/v1/responses", json={**request, "input": [{"type": "teleport"}]}, timeout=60)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].type")
     assert "'teleport'" in refused.json()["error"]["message"]

@@ -26,8 +26,8 @@ SCHEMA = {
 }
 
 
-def final(server, **others):
-    return judged(stream(server.url, {**CAPITAL, **others}))[-1]["response"]
+def final(server, **fields):
+    return judged(stream(server.url, {**CAPITAL, **fields}))[-1]["response"]
 
 
 def test_it_answers(server):
@@ -75,8 +75,8 @@ def test_it_is_cut_by_its_token_limit(server):
 
 def test_eight_clients_at_once_get_each_a_legal_stream(server):
     async def ask(client, word):
-        asked = {**CAPITAL, "input": f"Write a sentence about {word}.", "max_output_tokens": 40}
-        events = await client.responses.create(**asked, stream=True)
+        request = {**CAPITAL, "input": f"Write a sentence about {word}.", "max_output_tokens": 40}
+        events = await client.responses.create(**request, stream=True)
         return [event.to_dict(mode="json") async for event in events]
 
     async def ask_all():

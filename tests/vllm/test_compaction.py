@@ -12,15 +12,15 @@ MARK = " zebra"
 """A token of the summary: the prompt that holds it is that of the second round."""
 
 USER = {"type": "message", "role": "user", "content": "Hello."}
-SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Good day."}]}
+REPLY = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Good day."}]}
 CALLED = {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": "{}"}
 GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "Rain."}
 MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 20}]}
 
 
-def asked(**others):
+def request_body(**fields):
     rounds = (f"{THINK}Hm.<|end|><|start|>assistant<|channel|>final<|message|>{SUMMED}<|return|>", DONE)
-    request = body("gpt_oss", Turn("", rounds, body=others))
+    request = body("gpt_oss", Turn("", rounds, body=fields))
     (mark,) = tokens("gpt_oss", MARK)
     return {**request, "vllm_xargs": {**request["vllm_xargs"], "round_token": mark}}
 
@@ -30,7 +30,7 @@ def post(server, request, path=""):
 
 
 def test_beyond_its_threshold_a_conversation_is_compacted_and_the_model_reads_the_summary(server):
-    request = asked(input=[USER, CALLED, GAVE, SAID, USER], tools=[FUNCTION], **MANAGED)
+    request = request_body(input=[USER, CALLED, GAVE, REPLY, USER], tools=[FUNCTION], **MANAGED)
     response = judged(stream(server.url, request))[-1]["response"]
     assert (response["status"], summary(response)) == ("completed", ["compaction", "message"])
     assert response["output"][1]["content"][0]["text"] == "It is done."
@@ -38,32 +38,32 @@ def test_beyond_its_threshold_a_conversation_is_compacted_and_the_model_reads_th
 
 
 def test_a_response_that_was_compacted_goes_on_from_its_summary(server):
-    first = post(server, asked(input=[USER, SAID, USER], **MANAGED))
-    again = post(server, asked(input="And now?", previous_response_id=first["id"]))
-    assert (first["status"], summary(again)) == ("completed", ["message"])
+    first = post(server, request_body(input=[USER, REPLY, USER], **MANAGED))
+    second = post(server, request_body(input="And now?", previous_response_id=first["id"]))
+    assert (first["status"], summary(second)) == ("completed", ["message"])
 
 
 def test_what_a_trigger_gave_is_sent_back_as_it_is(server):
-    first = post(server, asked(input=[USER, SAID, {"type": "compaction_trigger"}], store=False))
+    first = post(server, request_body(input=[USER, REPLY, {"type": "compaction_trigger"}], store=False))
     assert summary(first) == ["compaction"]
-    assert summary(post(server, asked(input=[USER, *first["output"], USER], store=False))) == ["message"]
+    assert summary(post(server, request_body(input=[USER, *first["output"], USER], store=False))) == ["message"]
 
 
 def test_what_the_route_gave_is_sent_back_as_it_is(server):
-    route = {**asked(input=[USER, SAID]), "prompt_cache_key": "k"}
+    route = {**request_body(input=[USER, REPLY]), "prompt_cache_key": "k"}
     compacted = post(server, route, "/compact")
     assert (compacted["object"], summary(compacted)) == ("response.compaction", ["message", "compaction"])
     assert compacted["usage"]["output_tokens"] > 5
-    assert summary(post(server, asked(input=[*compacted["output"], USER]))) == ["message"]
+    assert summary(post(server, request_body(input=[*compacted["output"], USER]))) == ["message"]
 
 
 def test_reasoning_that_is_sent_back_sealed_is_in_the_prompt(server):
-    wanted = {"include": ["reasoning.encrypted_content"], "store": False}
-    first = post(server, asked(**wanted))
+    sealing = {"include": ["reasoning.encrypted_content"], "store": False}
+    first = post(server, request_body(**sealing))
     reasoning = {"type": "reasoning", "summary": [], "encrypted_content": first["output"][0]["encrypted_content"]}
-    sealed = post(server, asked(input=[USER, reasoning, USER], **wanted))
-    plain = post(server, asked(input=[USER, {**reasoning, "encrypted_content": None}, USER], **wanted))
+    sealed = post(server, request_body(input=[USER, reasoning, USER], **sealing))
+    plain = post(server, request_body(input=[USER, {**reasoning, "encrypted_content": None}, USER], **sealing))
     assert sealed["usage"]["input_tokens"] > plain["usage"]["input_tokens"]
     changed = {**reasoning, "encrypted_content": reasoning["encrypted_content"][:-8]}
-    error = post(server, asked(input=[USER, changed], **wanted))["error"]
+    error = post(server, request_body(input=[USER, changed], **sealing))["error"]
     assert (error["param"], error["code"]) == ("input[1].encrypted_content", "invalid_encrypted_content")

@@ -20,13 +20,13 @@ AT_ONCE = 8
 
 NEVER = {"stop": ["\nObservation:"]}
 INCLUDED = {**NEVER, "include_stop_str_in_output": True}
-SHOWN = {"skip_special_tokens": False, "min_tokens": 1}
+SPECIAL = {"skip_special_tokens": False, "min_tokens": 1}
 SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-HARMLESS = [{}, NEVER, {**INCLUDED, **SHOWN}]
-WITH_SCORES = [*HARMLESS, SCORED, {**SCORED, **NEVER}, {**SCORED, **INCLUDED, **SHOWN}]
+HARMLESS = [{}, NEVER, {**INCLUDED, **SPECIAL}]
+WITH_SCORES = [*HARMLESS, SCORED, {**SCORED, **NEVER}, {**SCORED, **INCLUDED, **SPECIAL}]
 """Parameters that change no item."""
 
-SAID = "<think>\nHm.\n</think>\n\nHello, world: how are you?"
+TEXT = "<think>\nHm.\n</think>\n\nHello, world: how are you?"
 STOPPED = [
     (["w are"], "Hello, world: ho"),  # inside of several tokens
     (["\n\n", "never"], None),
@@ -36,7 +36,7 @@ STOPPED = [
 """Stop sequences, and what is left of the message."""
 
 
-async def asked(client, request, *, streamed):
+async def send(client, request, *, streamed):
     """Ask, and return the response of a legal stream, or the one that comes in one piece."""
     answer = await client.post("/v1/responses", json={**request, "stream": streamed})
     assert answer.status_code == 200, answer.text
@@ -51,7 +51,7 @@ def all_asked(server, requests):
 
         async def one(client, request, streamed):
             async with room:
-                return await asked(client, request, streamed=streamed)
+                return await send(client, request, streamed=streamed)
 
         async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=300) as client:
             asking = [one(client, request, streamed) for request in requests for streamed in (True, False)]
@@ -61,13 +61,13 @@ def all_asked(server, requests):
     return [*zip(flat[::2], flat[1::2], strict=True)]
 
 
-def played(server, turn, interval, **others):
-    request = body(server.setup.model, turn, **others)
+def played(server, turn, interval, **fields):
+    request = body(server.setup.model, turn, **fields)
     request["vllm_xargs"]["interval"] = interval
     return request
 
 
-def said(response):
+def text_of(response):
     """Return the items without what differs from run to run, and without log probabilities."""
     return without_chance(response["output"], {*CHANCE, "logprobs"})
 
@@ -80,15 +80,15 @@ def unscored(response):
 
 
 def cross(server, interval, turns, parameters):
-    cases = [(turn, given) for turn in turns if turn.since <= RELEASE for given in parameters]
-    found = all_asked(server, [played(server, turn, interval, **given) for turn, given in cases])
+    cases = [(turn, parameter) for turn in turns if turn.since <= RELEASE for parameter in parameters]
+    results = all_asked(server, [played(server, turn, interval, **parameter) for turn, parameter in cases])
     plain = {}
-    for (turn, given), (streamed, whole) in zip(cases, found, strict=True):
-        case = f"{turn.name} with {json.dumps(given)}"
+    for (turn, parameter), (streamed, whole) in zip(cases, results, strict=True):
+        case = f"{turn.name} with {json.dumps(parameter)}"
         assert without_chance(whole) == without_chance(streamed), case
         assert (summary(streamed), streamed["status"]) == ([*turn.items], turn.status), case
-        assert said(streamed) == plain.setdefault(turn.name, said(streamed)), case
-        assert not given.get("include") or unscored(streamed) == [], case
+        assert text_of(streamed) == plain.setdefault(turn.name, text_of(streamed)), case
+        assert not parameter.get("include") or unscored(streamed) == [], case
         assert streamed["usage"]["output_tokens"] == whole["usage"]["output_tokens"]
 
 
@@ -109,24 +109,24 @@ def test_no_parameter_changes_an_item_of_a_model_that_is_parsed(server, interval
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
 def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities_with_it(server, interval):
     requests = [
-        played(server, Turn("", [f"{SAID}{END}"]), interval, stop=stop, **scored)
+        played(server, Turn("", [f"{TEXT}{END}"]), interval, stop=stop, **scored)
         for stop, _ in STOPPED
         for scored in ({}, SCORED)
     ]
-    found = all_asked(server, requests)
-    for (stop, left), (streamed, whole) in zip([case for case in STOPPED for _ in range(2)], found, strict=True):
+    results = all_asked(server, requests)
+    for (stop, text), (streamed, whole) in zip([case for case in STOPPED for _ in range(2)], results, strict=True):
         assert without_chance(whole) == without_chance(streamed), stop
         # What begins a message blank is framing to some parsers, and text to others.
         messages = [item["content"][0]["text"].lstrip() for item in streamed["output"] if item["type"] == "message"]
-        assert messages == ([] if left is None else [left]), stop
+        assert messages == ([] if text is None else [text]), stop
         assert streamed["status"] == "completed"
-    assert [unscored(streamed) for streamed, _ in found[1::2]] == [[]] * len(STOPPED)
+    assert [unscored(streamed) for streamed, _ in results[1::2]] == [[]] * len(STOPPED)
 
 
 @INTERVALS
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
 def test_a_turn_that_goes_on_after_its_end_has_no_control_token_in_its_text(server, interval):
-    written = [f"{SAID}{END} More.{END}", f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}\n{END}"]
+    written = [f"{TEXT}{END} More.{END}", f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}\n{END}"]
     for text in written:
         limit = len(tokens("qwen3", text)) + 3
         turn = Turn("", [text], body={"ignore_eos": True, "max_output_tokens": limit, "tools": [FUNCTION]})

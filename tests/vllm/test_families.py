@@ -32,8 +32,8 @@ def test_what_was_encoded_is_what_the_client_gets(server):
     name = server.name.removeprefix("family-")
     turn, *_ = family_turns(name, FAMILIES[name])
     response = judged(stream(server.url, body(server.setup.model, turn)))[-1]["response"]
-    said = [item.get("arguments") or item["content"][0]["text"] for item in response["output"]]
-    assert said == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[name]]
+    texts = [item.get("arguments") or item["content"][0]["text"] for item in response["output"]]
+    assert texts == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[name]]
     reasoned = response["usage"]["output_tokens_details"]["reasoning_tokens"]
     assert bool(reasoned) is bool(FAMILIES[name])
 

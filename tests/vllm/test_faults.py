@@ -10,13 +10,13 @@ from interlock.serving.responses.run import INTERNAL_ERROR
 
 WORDS = "One two three four five six seven eight nine ten."
 TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece
-SAID = {"gpt_oss": f"{ANSWER}{TEXT}<|return|>", "qwen3": f"<think></think>{TEXT}<|im_end|>"}
+OUTPUT = {"gpt_oss": f"{ANSWER}{TEXT}<|return|>", "qwen3": f"<think></think>{TEXT}<|im_end|>"}
 EACH = pytest.mark.parametrize("server", ["harmony", "operated"], indirect=True)
 
 
-def asked(server, fault, **others):
+def request_body(server, fault, **fields):
     model = server.setup.model
-    request = body(model, Turn("", [SAID[model]]), **others)
+    request = body(model, Turn("", [OUTPUT[model]]), **fields)
     request["vllm_xargs"]["fault"] = fault
     return request
 
@@ -39,7 +39,7 @@ def end(response):
 
 @EACH
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "text"),
     [
         ("raises", INTERNAL_ERROR),
         ("cannot generate", "The engine cannot generate this."),
@@ -47,10 +47,10 @@ def end(response):
         ("error", "The engine failed while it generated the response."),
     ],
 )
-def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, said):
-    request = asked(server, fault)
+def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, text):
+    request = request_body(server, fault)
     for response in (streamed(server, request), whole(server, request)):
-        assert end(response) == ("failed", {"code": "server_error", "message": said})
+        assert end(response) == ("failed", {"code": "server_error", "message": text})
         (message,) = response["output"]
         assert message["status"] == "incomplete"
         assert message["content"][0]["text"].startswith("One")
@@ -61,7 +61,7 @@ def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_sai
 @EACH
 @pytest.mark.parametrize("fault", ["abort", "aborts"])
 def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
-    for response in (streamed(server, asked(server, fault)), whole(server, asked(server, fault))):
+    for response in (streamed(server, request_body(server, fault)), whole(server, request_body(server, fault))):
         assert end(response) == ("cancelled", None)
         assert [item["status"] for item in response["output"]] == ["incomplete"]
         assert response["usage"]["output_tokens"] > 0
@@ -69,8 +69,8 @@ def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
 
 @EACH
 def test_after_a_fault_the_server_goes_on(server):
-    streamed(server, asked(server, "raises"))
-    request = asked(server, "")
+    streamed(server, request_body(server, "raises"))
+    request = request_body(server, "")
     response = streamed(server, request)
     assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", TEXT)
     assert without_chance(whole(server, request)) == without_chance(response)
@@ -78,7 +78,7 @@ def test_after_a_fault_the_server_goes_on(server):
 
 @pytest.mark.parametrize("server", ["operated"], indirect=True)
 def test_a_parser_that_raises_ends_the_response_as_failed(server):
-    written = SAID["qwen3"].replace("<|im_end|>", " Eleven, twelve, thirteen.<|im_end|>")  # see failing_parser.py
+    written = OUTPUT["qwen3"].replace("<|im_end|>", " Eleven, twelve, thirteen.<|im_end|>")  # see failing_parser.py
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
     response = streamed(server, request)
@@ -88,8 +88,8 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
 
 @pytest.mark.parametrize("server", ["harmony"], indirect=True)
 def test_a_fault_in_the_background_ends_for_all_readers(server):
-    begun = httpx.post(f"{server.url}/v1/responses", json=asked(server, "raises", background=True), timeout=60).json()
-    url = f"{server.url}/v1/responses/{begun['id']}"
+    background = httpx.post(f"{server.url}/v1/responses", json=request_body(server, "raises", background=True), timeout=60).json()
+    url = f"{server.url}/v1/responses/{background['id']}"
     readings = [judged(get(url, params={"stream": "true"}).content) for _ in range(2)]
     assert readings[0] == readings[1]
     assert readings[0][-1]["response"]["error"]["message"] == INTERNAL_ERROR

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.parametrize("server", ["operated"], indirect=True)
 WRITTEN = "<think>Hm.</think>Hello.<|im_end|>"
 
 
-def asked(**others):
-    return body("qwen3", Turn("", [WRITTEN]), **others)
+def request_body(**fields):
+    return body("qwen3", Turn("", [WRITTEN]), **fields)
 
 
 def post(server, request, headers=HEADERS):
@@ -26,13 +26,13 @@ def test_nothing_is_given_without_the_key(server):
         ("GET", "/v1/responses/resp_1"),
         ("POST", "/v1/responses/resp_1/cancel"),
     ]
-    assert [httpx.request(method, server.url + path, json=asked()).status_code for method, path in ways] == [401] * 3
-    assert post(server, asked(), {"Authorization": "Bearer open"}).status_code == 401
+    assert [httpx.request(method, server.url + path, json=request_body()).status_code for method, path in ways] == [401] * 3
+    assert post(server, request_body(), {"Authorization": "Bearer open"}).status_code == 401
 
 
 def test_with_the_key_it_answers(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
-    request = asked()
+    request = request_body()
     script = {"vllm_xargs": request.pop("vllm_xargs")}
     response = client.responses.create(**request, extra_body=script)
     assert (response.status, response.output_text) == ("completed", "Hello.")
@@ -40,7 +40,7 @@ def test_with_the_key_it_answers(server):
 
 def test_only_requests_of_one_tenant_share_the_prefix_cache_whatever_their_prompt_cache_keys(server):
     def cached(key, cache_key):
-        request = asked(input="word " * 300, prompt_cache_key=cache_key)
+        request = request_body(input="word " * 300, prompt_cache_key=cache_key)
         usage = post(server, request, {"Authorization": f"Bearer {key}"}).json()["usage"]
         return usage["input_tokens_details"]["cached_tokens"] > 0
 
@@ -50,32 +50,32 @@ def test_only_requests_of_one_tenant_share_the_prefix_cache_whatever_their_promp
 
 def test_metrics_count_what_is_generated(server):
     before = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
-    usage = judged(stream(server.url, asked(), **HEADERS))[-1]["response"]["usage"]
+    usage = judged(stream(server.url, request_body(), **HEADERS))[-1]["response"]["usage"]
     after = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
     assert (after[0] - before[0], after[1] - before[1]) == (usage["output_tokens"], 1)
 
 
 def test_requests_and_outputs_are_logged(server):
-    response = post(server, asked()).json()
+    response = post(server, request_body()).json()
     lines = server.process.log.splitlines()
     assert any(f"Received request {response['id']}_0" in line for line in lines)
-    (said,) = [line for line in lines if f"Generated response {response['id']}:" in line]
-    assert '"text":"Hello."' in said
-    assert "completed" in said
+    (log_line,) = [line for line in lines if f"Generated response {response['id']}:" in line]
+    assert '"text":"Hello."' in log_line
+    assert "completed" in log_line
 
 
 def test_the_messages_of_the_model_are_given_to_those_who_ask(server):
-    shown = judged(stream(server.url, asked(enable_response_messages=True), **HEADERS))[-1]["response"]
-    (given,), (came,) = shown["input_messages"], shown["output_messages"]
-    assert given["message"].endswith("Hi.<|im_end|>\n<|im_start|>assistant\n")
-    assert came["message"] == "<think>Hm.</think>Hello."
-    assert len(came["tokens"]) == shown["usage"]["output_tokens"]
-    assert "output_messages" not in post(server, asked()).json()
+    response = judged(stream(server.url, request_body(enable_response_messages=True), **HEADERS))[-1]["response"]
+    (prompt,), (output,) = response["input_messages"], response["output_messages"]
+    assert prompt["message"].endswith("Hi.<|im_end|>\n<|im_start|>assistant\n")
+    assert output["message"] == "<think>Hm.</think>Hello."
+    assert len(output["tokens"]) == response["usage"]["output_tokens"]
+    assert "output_messages" not in post(server, request_body()).json()
 
 
 @pytest.mark.skipif(RELEASE < (0, 32), reason="vLLM times a response since 0.32")
 def test_timings_are_given(server):
-    timings = post(server, asked()).json()["metrics"]
+    timings = post(server, request_body()).json()["metrics"]
     assert timings["time_to_first_token_ms"] > 0
 
 

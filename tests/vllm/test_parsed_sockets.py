@@ -13,8 +13,8 @@ ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 CALL = f"<think>\n\n</think>\n\n{TOOL_CALL}{END}"
 
 
-def turn(socket, *rounds, **others):
-    request = body("qwen3", Turn("", rounds, body={"tools": [FUNCTION], "store": False, **others}))
+def turn(socket, *rounds, **fields):
+    request = body("qwen3", Turn("", rounds, body={"tools": [FUNCTION], "store": False, **fields}))
     socket.send(json.dumps({"type": "response.create", **request}))
     while (frame := json.loads(socket.recv(timeout=60)))["type"] not in ENDS:
         pass

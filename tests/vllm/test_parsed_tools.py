@@ -7,8 +7,8 @@ from turns import BROWSER, END, PYTHON, Turn
 
 pytestmark = pytest.mark.parametrize("server", ["parsed-tools"], indirect=True)
 
-THOUGHT = "<think>\nHm.\n</think>\n\n"
-ANSWER = f"{THOUGHT}It is done.{END}"
+THINKING = "<think>\nHm.\n</think>\n\n"
+ANSWER = f"{THINKING}It is done.{END}"
 
 
 def function(name):
@@ -16,12 +16,12 @@ def function(name):
 
 
 def call(name, arguments):
-    return f'{THOUGHT}<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>{END}'
+    return f'{THINKING}<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>{END}'
 
 
-def plays(server, *rounds, **others):
-    others["include"] = ["code_interpreter_call.outputs"]
-    request = body("qwen3", Turn("", rounds, body=others))
+def plays(server, *rounds, **fields):
+    fields["include"] = ["code_interpreter_call.outputs"]
+    request = body("qwen3", Turn("", rounds, body=fields))
     bodies = judged(stream(server.url, request))
     response = bodies[-1]["response"]
     answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)

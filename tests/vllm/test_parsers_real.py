@@ -55,8 +55,8 @@ def read(
         text = tokenizer.decode(part, skip_special_tokens=False)
         delta = parser.parse_delta(text, part, request, prompt_token_ids=[], finished=at + size >= len(ids))
         chunks.append(Chunk(part, delta=delta))
-    ours = ChatParser(Routing.from_request(BODY), include_reasoning, getattr(parser, "count_reasoning_tokens", None))
-    deltas = run(ours, chunks)
+    wrapper = ChatParser(Routing.from_request(BODY), include_reasoning, getattr(parser, "count_reasoning_tokens", None))
+    deltas = run(wrapper, chunks)
     return items(deltas), deltas[-1].usage.reasoning_tokens
 
 

@@ -12,11 +12,11 @@ PARSED_SERVER = pytest.mark.parametrize("server", ["parsed"], indirect=True)
 HARMONY_SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 WAYS = [{}, {"stream": True}, {"background": True}, {"background": True, "stream": True}]
 SCORES = {"include": ["message.output_text.logprobs"]}
-ASKED = {"model": "tiny", "input": "Hi.", "max_output_tokens": 16}
+REQUEST = {"model": "tiny", "input": "Hi.", "max_output_tokens": 16}
 
 
-def schema(given):
-    return {"text": {"format": {"type": "json_schema", "name": "a", "schema": given}}}
+def schema(settings):
+    return {"text": {"format": {"type": "json_schema", "name": "a", "schema": settings}}}
 
 
 def post(server, request):
@@ -25,7 +25,7 @@ def post(server, request):
 
 @PARSED_SERVER
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "message"),
     [
         (schema({"type": "nonsense"}), "Grammar error: Invalid type: nonsense"),
         (schema({"$ref": "#/nowhere"}), "Grammar error: Pointer '/nowhere' does not exist"),
@@ -41,17 +41,17 @@ def post(server, request):
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
-def test_what_the_engine_refuses_at_its_first_step_is_a_400_in_every_way(server, given, said):
-    answers = [post(server, {**ASKED, **given, **way}) for way in WAYS]
+def test_what_the_engine_refuses_at_its_first_step_is_a_400_in_every_way(server, settings, message):
+    answers = [post(server, {**REQUEST, **settings, **way}) for way in WAYS]
     assert [answer.status_code for answer in answers] == [400] * len(WAYS)
     assert [answer.json() for answer in answers] == [answers[0].json()] * len(WAYS)
-    assert said in answers[0].json()["error"]["message"]
+    assert message in answers[0].json()["error"]["message"]
 
 
 @PARSED_SERVER
 def test_a_grammar_that_the_engine_cannot_compile_is_vllms_error_in_one_piece_and_streamed(server):
-    given = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
-    answers = [post(server, {**ASKED, **given, "stream": streamed}) for streamed in (False, True)]
+    settings = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
+    answers = [post(server, {**REQUEST, **settings, "stream": streamed}) for streamed in (False, True)]
     assert [answer.status_code for answer in answers] == [answers[0].status_code] * 2
     assert answers[0].status_code != 200 or answers[0].json()["status"] in {"completed", "incomplete"}  # its backend may know it
 
@@ -77,9 +77,15 @@ def test_a_body_is_read_in_every_encoding_that_vllm_reads(server, encoding):
 
 @PARSED_SERVER
 def test_settings_are_echoed_as_vllm_read_them(server):
-    given = {"parallel_tool_calls": "false", "max_output_tokens": "16", "temperature": "0.5", "top_p": 1, "max_tool_calls": "3"}
-    shown = post(server, {**ASKED, **given}).json()
-    assert {name: shown[name] for name in given} == {
+    settings = {
+        "parallel_tool_calls": "false",
+        "max_output_tokens": "16",
+        "temperature": "0.5",
+        "top_p": 1,
+        "max_tool_calls": "3",
+    }
+    response = post(server, {**REQUEST, **settings}).json()
+    assert {name: response[name] for name in settings} == {
         "parallel_tool_calls": False,
         "max_output_tokens": 16,
         "temperature": 0.5,

@@ -15,8 +15,8 @@ ENDLESS = f"{ANSWER}One two three"
 CONTEXT = HARMONY.context
 
 
-def asked(*rounds, **others):
-    return body("gpt_oss", Turn("", rounds, body=others))
+def request_body(*rounds, **fields):
+    return body("gpt_oss", Turn("", rounds, body=fields))
 
 
 def post(server, request, **headers):
@@ -26,35 +26,35 @@ def post(server, request, **headers):
 def test_what_vllm_refuses_is_refused_in_its_words(server):
     assert post(server, {"model": "tiny"}).status_code == 400
     assert post(server, {"model": "unheard", "input": "Hi."}).status_code == 404
-    refused = post(server, asked(DONE, prompt={"id": "p"}))
+    refused = post(server, request_body(DONE, prompt={"id": "p"}))
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prompt")
     assert httpx.post(f"{server.url}/v1/responses", content=b"{", headers={"content-type": "application/json"}).status_code == 400
 
 
 def test_the_log_probabilities_of_gpt_oss_rebuild_the_text_and_bytes_that_divide_a_character(server):
-    said = f"{THINK}Hm.<|end|><|start|>assistant{ANSWER}Grüße, 世界! 👩‍👩‍👧<|return|>"
-    request = asked(said, include=["message.output_text.logprobs"], top_logprobs=2)
+    text = f"{THINK}Hm.<|end|><|start|>assistant{ANSWER}Grüße, 世界! 👩‍👩‍👧<|return|>"
+    request = request_body(text, include=["message.output_text.logprobs"], top_logprobs=2)
     bodies = judged(stream(server.url, request))
     part = bodies[-1]["response"]["output"][-1]["content"][0]
     entries = [entry for event in bodies if event["type"].endswith("output_text.delta") for entry in event["logprobs"]]
     assert (part["text"], part["logprobs"]) == ("Grüße, 世界! 👩‍👩‍👧", entries)
     assert bytes(byte for entry in entries for byte in entry["bytes"]).decode() == part["text"]
     assert {len(entry["top_logprobs"]) for entry in entries} == {2}
-    assert post(server, asked(DONE, include=["message.output_text.logprobs"], top_logprobs=21)).status_code == 400
+    assert post(server, request_body(DONE, include=["message.output_text.logprobs"], top_logprobs=21)).status_code == 400
 
 
 def test_a_prompt_over_the_context_length_is_refused(server):
-    assert post(server, {**asked(DONE), "input": "word " * CONTEXT, "stream": True}).status_code == 400
+    assert post(server, {**request_body(DONE), "input": "word " * CONTEXT, "stream": True}).status_code == 400
 
 
 def test_a_generation_that_fills_the_context_is_cut(server):
-    bodies = judged(stream(server.url, asked(ENDLESS, input="word " * (CONTEXT - 400))))
+    bodies = judged(stream(server.url, request_body(ENDLESS, input="word " * (CONTEXT - 400))))
     assert bodies[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert bodies[-1]["response"]["usage"]["total_tokens"] == CONTEXT
 
 
 def test_the_response_has_every_field_and_what_vllm_resolved(server):
-    response = post(server, asked(DONE, temperature=0.5, metadata={"a": "b"}, tools=[FUNCTION])).json()
+    response = post(server, request_body(DONE, temperature=0.5, metadata={"a": "b"}, tools=[FUNCTION])).json()
     assert response["completed_at"] >= response["created_at"]
     assert (response["temperature"], response["metadata"], response["model"]) == (0.5, {"a": "b"}, "tiny")
     assert response["tools"][0]["name"] == "get_weather"
@@ -62,14 +62,14 @@ def test_the_response_has_every_field_and_what_vllm_resolved(server):
 
 
 def test_open_responses_are_spoken_to_those_who_ask(server):
-    request = asked(f"{THINK}Hm.<|end|><|start|>assistant{DONE}")
+    request = request_body(f"{THINK}Hm.<|end|><|start|>assistant{DONE}")
     bodies = judged(stream(server.url, request, **{"OpenResponses-Version": "2026-04-24"}), "open_responses")
     assert "response.reasoning.delta" in [event["type"] for event in bodies]
 
 
 def test_a_client_that_goes_away_aborts_the_request(server):
     def begin():
-        request = {**asked(ENDLESS), "stream": True}
+        request = {**request_body(ENDLESS), "stream": True}
         with httpx.stream("POST", f"{server.url}/v1/responses", json=request, timeout=60) as answer:
             pieces = answer.iter_bytes()
             while b"output_text.delta" not in next(pieces):
@@ -81,23 +81,23 @@ def test_a_client_that_goes_away_aborts_the_request(server):
 def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
     def begin():
         with contextlib.suppress(httpx.ReadTimeout):  # without it, this client was held up itself, and it is tried again
-            httpx.post(f"{server.url}/v1/responses", json=asked(ENDLESS), timeout=1)
+            httpx.post(f"{server.url}/v1/responses", json=request_body(ENDLESS), timeout=1)
 
     assert is_aborted(server, begin)
 
 
 def test_a_response_goes_on_from_another(server):
-    call = post(server, asked(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])).json()
+    call = post(server, request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])).json()
     item = call["output"][0]
     answered = {"type": "function_call_output", "call_id": item["call_id"], "output": "sunny"}
-    request = asked("", DONE, tools=[FUNCTION], previous_response_id=call["id"], input=[answered])
+    request = request_body("", DONE, tools=[FUNCTION], previous_response_id=call["id"], input=[answered])
     response = judged(stream(server.url, request))[-1]["response"]
     assert (summary(response), response["previous_response_id"]) == (["message"], call["id"])
     assert response["usage"]["input_tokens"] > call["usage"]["input_tokens"]
 
 
 def test_a_stored_response_is_shown_as_it_was(server):
-    response = judged(stream(server.url, asked(DONE)))[-1]["response"]
+    response = judged(stream(server.url, request_body(DONE)))[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
     assert get(url).json() == response
     assert get(url, params={"stream": "true"}).status_code == 400
@@ -106,29 +106,29 @@ def test_a_stored_response_is_shown_as_it_was(server):
 
 
 def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(server):
-    first = judged(stream(server.url, asked(DONE, background=True)))
+    first = judged(stream(server.url, request_body(DONE, background=True)))
     response = first[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
     assert [event["type"] for event in first[:3]] == ["response.created", "response.queued", "response.in_progress"]
-    again = get(url, params={"stream": "true"}).content
-    assert judged(again) == first
+    second = get(url, params={"stream": "true"}).content
+    assert judged(second) == first
     tail = get(url, params={"stream": "true", "starting_after": 4}).content
     assert events(tail) == first[5:]
     assert get(url).json() == response
 
 
 def test_a_response_in_the_background_is_first_queued_and_then_there(server):
-    begun = post(server, asked(DONE, background=True)).json()
-    assert (begun["status"], begun["output"]) == ("queued", [])
-    url = f"{server.url}/v1/responses/{begun['id']}"
+    background = post(server, request_body(DONE, background=True)).json()
+    assert (background["status"], background["output"]) == ("queued", [])
+    url = f"{server.url}/v1/responses/{background['id']}"
     until(lambda: get(url).json()["status"] == "completed")
     assert summary(get(url).json()) == ["message"]
 
 
 def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server):
     for _ in range(10):
-        begun = post(server, asked(ENDLESS, background=True)).json()
-        url = f"{server.url}/v1/responses/{begun['id']}"
+        background = post(server, request_body(ENDLESS, background=True)).json()
+        url = f"{server.url}/v1/responses/{background['id']}"
         with httpx.stream("GET", url, params={"stream": "true"}, timeout=60) as reader:
             # Nothing is read before: a machine that passes bytes on late would let the response come to its own end.
             answer = httpx.post(f"{url}/cancel", timeout=60)
@@ -143,7 +143,7 @@ def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server)
 
 def test_the_openai_client_reads_it(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
-    request = asked(f'{THINK}Hm.<|end|><|start|>assistant{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])
+    request = request_body(f'{THINK}Hm.<|end|><|start|>assistant{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])
     script = {"vllm_xargs": request.pop("vllm_xargs")}
     with client.responses.stream(**request, extra_body=script) as streamed:
         kinds = [event.type for event in streamed]

@@ -20,8 +20,8 @@ CONTEXT = HARMONY.context
 ENDLESS = f"{ANSWER}One two three"
 
 
-def asked(*rounds, **others):
-    return body("gpt_oss", Turn("", rounds, body=others))
+def request_body(*rounds, **fields):
+    return body("gpt_oss", Turn("", rounds, body=fields))
 
 
 def options(server):
@@ -40,7 +40,7 @@ def created(request):
 
 @pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # which the SDK does not do
 def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
-    call = asked(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
+    call = request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
 
     def turn(connection, request):
         connection.send(created(request))
@@ -52,7 +52,7 @@ def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
     with openai.OpenAI(**options(server)) as client, client.responses.connect() as connection:
         first = turn(connection, call)
         answer = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "sunny"}
-        request = asked("", DONE, tools=[FUNCTION], store=False, previous_response_id=first.id, input=[answer])
+        request = request_body("", DONE, tools=[FUNCTION], store=False, previous_response_id=first.id, input=[answer])
         second = turn(connection, request)
     assert [item.type for item in (*first.output, *second.output)] == ["function_call", "message"]
     assert second.usage.input_tokens > first.usage.input_tokens
@@ -61,7 +61,7 @@ def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
 def test_the_asynchronous_sdk_connects(server):
     async def asking():
         async with openai.AsyncOpenAI(**options(server)) as client, client.responses.connect() as connection:
-            await connection.send(created(asked(DONE)))
+            await connection.send(created(request_body(DONE)))
             return [event async for event in until_the_end(connection)][-1].response.output_text
 
     async def until_the_end(connection):
@@ -99,9 +99,9 @@ def lanes_of(server):
 
 def test_lanes_run_side_by_side_and_one_can_be_cancelled(server):
     with lanes_of(server) as lanes:
-        lanes.send(asked(ENDLESS), stream_id="long")
+        lanes.send(request_body(ENDLESS), stream_id="long")
         lanes.until("response.output_text.delta")
-        lanes.send(asked(DONE), stream_id="short")
+        lanes.send(request_body(DONE), stream_id="short")
         assert lanes.until("response.completed")["stream_id"] == "short"
         lanes.socket.send(json.dumps({"type": "response.cancel", "stream_id": "long"}))
         ended = lanes.until("response.incomplete")
@@ -110,45 +110,45 @@ def test_lanes_run_side_by_side_and_one_can_be_cancelled(server):
 
 def test_a_prompt_is_rendered_without_generating_and_counted_alike(server):
     with lanes_of(server) as lanes:
-        lanes.send(asked(DONE), generate=False)
+        lanes.send(request_body(DONE), generate=False)
         warm = lanes.until("response.completed")["response"]
-        lanes.send(asked(DONE), previous_response_id=warm["id"], input="And now?")
+        lanes.send(request_body(DONE), previous_response_id=warm["id"], input="And now?")
         going_on = lanes.until("response.completed")["response"]
-    counted = httpx.post(f"{server.url}/v1/responses/input_tokens", json=asked(DONE)).json()
+    counted = httpx.post(f"{server.url}/v1/responses/input_tokens", json=request_body(DONE)).json()
     assert (warm["output"], warm["usage"]["output_tokens"]) == ([], 0)
     assert counted == {"object": "response.input_tokens", "input_tokens": warm["usage"]["input_tokens"]}
-    charged = httpx.post(f"{server.url}/v1/responses", json=asked(DONE), timeout=60).json()["usage"]["input_tokens"]
+    charged = httpx.post(f"{server.url}/v1/responses", json=request_body(DONE), timeout=60).json()["usage"]["input_tokens"]
     assert charged == warm["usage"]["input_tokens"] < going_on["usage"]["input_tokens"]
 
 
 def test_a_refusal_is_one_frame_and_the_socket_stays_open(server):
     with lanes_of(server) as lanes:
-        lanes.send(asked(DONE, model="unheard"))
+        lanes.send(request_body(DONE, model="unheard"))
         refused = lanes.until("error")
-        lanes.send(asked(DONE, prompt={"id": "p"}))
+        lanes.send(request_body(DONE, prompt={"id": "p"}))
         unsupported = lanes.until("error")
-        lanes.send({**asked(DONE), "input": "word " * 17000})
+        lanes.send({**request_body(DONE), "input": "word " * 17000})
         too_long = lanes.until("error")
-        lanes.send(asked(DONE))
+        lanes.send(request_body(DONE))
         assert lanes.until(*ENDS)["type"] == "response.completed"
     assert [frame["status"] for frame in (refused, unsupported, too_long)] == [404, 400, 400]
     assert unsupported["error"]["param"] == "prompt"
 
 
 def test_a_stored_response_is_listed_and_deleted(server):
-    thought = f"{THINK}Hm.<|end|><|start|>assistant{DONE}"
-    first = httpx.post(f"{server.url}/v1/responses", json=asked(thought), timeout=60).json()["id"]
+    prefix = f"{THINK}Hm.<|end|><|start|>assistant{DONE}"
+    first = httpx.post(f"{server.url}/v1/responses", json=request_body(prefix), timeout=60).json()["id"]
     url = f"{server.url}/v1/responses/{first}"
     listed = get(f"{url}/input_items").json()["data"]
     assert [item["content"] for item in listed] == [[{"type": "input_text", "text": "Hi."}]]
     assert httpx.delete(url).json() == {"id": first, "object": "response", "deleted": True}
-    gone = httpx.post(f"{server.url}/v1/responses", json=asked(DONE, previous_response_id=first))
-    assert (get(url).status_code, gone.json()["error"]["code"]) == (404, "previous_response_not_found")
+    missing = httpx.post(f"{server.url}/v1/responses", json=request_body(DONE, previous_response_id=first))
+    assert (get(url).status_code, missing.json()["error"]["code"]) == (404, "previous_response_not_found")
 
 
 def test_a_compressed_body_is_read(server):
     headers = {"content-type": "application/json", "content-encoding": "zstd"}
-    content = zstd.compress(json.dumps(asked(DONE)).encode())
+    content = zstd.compress(json.dumps(request_body(DONE)).encode())
     answer = httpx.post(f"{server.url}/v1/responses", content=content, headers=headers, timeout=60)
     assert answer.json()["status"] == "completed"
     broken = httpx.post(f"{server.url}/v1/responses", content=content[:-1], headers=headers)
@@ -158,16 +158,16 @@ def test_a_compressed_body_is_read(server):
 def test_a_client_that_leaves_a_socket_frees_the_engine(server):
     def begin():
         with lanes_of(server) as lanes:
-            lanes.send(asked(ENDLESS))
+            lanes.send(request_body(ENDLESS))
             lanes.until("response.output_text.delta")
 
     assert is_aborted(server, begin)
 
 
 def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server):
-    def ask(**others):
-        long = [said for number in range(40) for said in (user(f"{number} " + "word " * 700), answered(f"{number}"))]
-        request = asked(DONE, input=[*long, user("And now?")], **others)
+    def ask(**fields):
+        long = [items for number in range(40) for items in (user(f"{number} " + "word " * 700), answered(f"{number}"))]
+        request = request_body(DONE, input=[*long, user("And now?")], **fields)
         return httpx.post(f"{server.url}/v1/responses", json=request, timeout=120)
 
     def user(text):
@@ -184,7 +184,7 @@ def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server)
 
 def test_requests_share_the_prefix_cache_whatever_their_prompt_cache_keys_where_there_is_one_api_key(server):
     def cached(key):
-        request = asked(DONE, input="word " * 300, prompt_cache_key=key)
+        request = request_body(DONE, input="word " * 300, prompt_cache_key=key)
         answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()
         return answer["usage"]["input_tokens_details"]["cached_tokens"] > 200  # more than every prompt begins with
 

@@ -29,8 +29,8 @@ ENDLESS = "<think>Hm.</think>Hello."
 STREAMED = {"params": {"stream": "true"}, "timeout": TIMEOUT}
 
 
-def asked(written=WRITTEN, **others):
-    return body("qwen3", Turn("", [written]), **others)
+def request_body(written=WRITTEN, **fields):
+    return body("qwen3", Turn("", [written]), **fields)
 
 
 def ask(server, method, path, **options):
@@ -51,31 +51,31 @@ def read(server, name, **query):
 def test_what_one_process_has_stored_is_there_for_the_other(server):
     previous = None
     for _ in range(6):
-        previous = post(server, asked(previous_response_id=previous))["id"]
-    shown = [ask(server, "GET", f"/responses/{previous}").json() for _ in range(6)]
-    assert shown == [shown[0]] * 6
+        previous = post(server, request_body(previous_response_id=previous))["id"]
+    responses = [ask(server, "GET", f"/responses/{previous}").json() for _ in range(6)]
+    assert responses == [responses[0]] * 6
     inputs = ask(server, "GET", f"/responses/{previous}/input_items", params={"limit": 100}).json()["data"]
     assert [item["type"] for item in inputs].count("message") == 11
     assert ask(server, "DELETE", f"/responses/{previous}").json()["deleted"] is True
-    gone = [httpx.get(f"{server.url}/v1/responses/{previous}", timeout=TIMEOUT).status_code for _ in range(6)]
-    assert gone == [404] * 6
+    statuses = [httpx.get(f"{server.url}/v1/responses/{previous}", timeout=TIMEOUT).status_code for _ in range(6)]
+    assert statuses == [404] * 6
 
 
 def test_a_response_in_the_background_is_read_and_read_again_from_either_process(server):
     with ThreadPoolExecutor(8) as pool:
-        begun = [*pool.map(lambda _: post(server, asked(background=True))["id"], range(12))]
-        streams = [*pool.map(lambda name: read(server, name), begun * 3)]
-        rests = [*pool.map(lambda name: read(server, name, starting_after=4), begun)]
-    for name, first, *again, rest in zip(begun, streams[:12], streams[12:24], streams[24:], rests, strict=True):
+        background = [*pool.map(lambda _: post(server, request_body(background=True))["id"], range(12))]
+        streams = [*pool.map(lambda name: read(server, name), background * 3)]
+        rests = [*pool.map(lambda name: read(server, name, starting_after=4), background)]
+    for name, first, *second, rest in zip(background, streams[:12], streams[12:24], streams[24:], rests, strict=True):
         events = judged(first)
         assert (events[-1]["response"]["id"], events[-1]["response"]["status"]) == (name, "completed")
-        assert again == [first] * 2
+        assert second == [first] * 2
         assert first.endswith(rest)
 
 
 def test_a_response_in_the_background_is_cancelled_from_either_process(server):
     for _ in range(4):  # one after another, so that none comes to the end of its context before it is cancelled
-        name = post(server, asked(ENDLESS, background=True))["id"]
+        name = post(server, request_body(ENDLESS, background=True))["id"]
         assert post(server, {}, f"/responses/{name}/cancel")["status"] == "cancelled"
         assert judged(read(server, name))[-1]["response"]["status"] == "cancelled"
 
@@ -83,32 +83,34 @@ def test_a_response_in_the_background_is_cancelled_from_either_process(server):
 def test_a_conversation_goes_on_in_either_process(server):
     conversation = post(server, {"metadata": {"topic": "greetings"}}, "/conversations")["id"]
     for _ in range(5):
-        assert post(server, asked(conversation=conversation))["status"] == "completed"
+        assert post(server, request_body(conversation=conversation))["status"] == "completed"
     listed = ask(server, "GET", f"/conversations/{conversation}/items", params={"limit": 100, "order": "asc"}).json()["data"]
     assert [item["type"] for item in listed] == ["message", "reasoning", "message"] * 5
 
 
 def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(server):
     conversation = post(server, {}, "/conversations")["id"]
-    first = post(server, asked(ENDLESS, conversation=conversation, background=True))["id"]
+    first = post(server, request_body(ENDLESS, conversation=conversation, background=True))["id"]
     url = f"{server.url}/v1/responses"
     with ThreadPoolExecutor(4) as pool:  # at once, so that the first is still being made
-        asking = pool.map(lambda _: httpx.post(url, json=asked(conversation=conversation), timeout=TIMEOUT).status_code, range(4))
+        asking = pool.map(
+            lambda _: httpx.post(url, json=request_body(conversation=conversation), timeout=TIMEOUT).status_code, range(4)
+        )
         assert [*asking] == [409] * 4
     assert post(server, {}, f"/responses/{first}/cancel")["status"] == "cancelled"
     deadline = time.monotonic() + TIMEOUT
-    while (again := httpx.post(url, json=asked(conversation=conversation), timeout=TIMEOUT)).status_code == 409:
+    while (second := httpx.post(url, json=request_body(conversation=conversation), timeout=TIMEOUT)).status_code == 409:
         assert time.monotonic() < deadline
-    assert again.json()["status"] == "completed"
+    assert second.json()["status"] == "completed"
 
 
 def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere(server):
     """It is the last test of this server: where one API process dies, vLLM ends the others too."""
-    names = [post(server, asked(ENDLESS, background=True))["id"] for _ in range(4)]
-    begun = Barrier(len(names) + 1)
+    names = [post(server, request_body(ENDLESS, background=True))["id"] for _ in range(4)]
+    background = Barrier(len(names) + 1)
     with ThreadPoolExecutor(len(names)) as pool:
-        reading = [pool.submit(read_until_it_is_cut, server, name, begun) for name in names]
-        begun.wait(TIMEOUT)
+        reading = [pool.submit(read_until_it_is_cut, server, name, background) for name in names]
+        background.wait(TIMEOUT)
         api_processes(server)[0].kill()
         cut = [each.result() for each in reading]
     deadline = time.monotonic() + TIMEOUT
@@ -120,14 +122,14 @@ def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere
     assert [judged(stream)[-1]["response"]["status"] for stream in whole] == ["failed"] * len(names)
 
 
-def read_until_it_is_cut(server, name, begun):
+def read_until_it_is_cut(server, name, background):
     """Read a stream until its server is gone, and give what came of it; whoever waits goes on when it has begun."""
     pieces = []
     with suppress(httpx.TransportError), httpx.stream("GET", f"{server.url}/v1/responses/{name}", **STREAMED) as answer:
         for piece in answer.iter_bytes():
             pieces.append(piece)
             if len(pieces) == 1:
-                begun.wait(TIMEOUT)
+                background.wait(TIMEOUT)
     return b"".join(pieces)
 
 

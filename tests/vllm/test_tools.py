@@ -10,11 +10,11 @@ from turns import BROWSER, DONE, FUNCTION, NEXT, PYTHON, RUN, SEARCH, THINK, Tur
 pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 
-def played(server, *rounds, **others):
-    return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=others))))
+def played(server, *rounds, **fields):
+    return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields))))
 
 
-SHOWN = {"include": ["code_interpreter_call.outputs"]}
+OUTPUTS = {"include": ["code_interpreter_call.outputs"]}
 
 
 def response_of(bodies):
@@ -30,15 +30,15 @@ def run(code):
 
 
 def test_what_a_tool_gave_is_in_the_item_before_the_next_round_begins(server):
-    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON], **SHOWN)
+    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON], **OUTPUTS)
     assert response_of(bodies)["output"][0]["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
     types = [event["type"] for event in bodies]
     assert types.index("response.code_interpreter_call.completed") < types.index("response.content_part.added")
 
 
 def test_what_a_tool_gave_reaches_the_model(server):
-    asked = body("gpt_oss", Turn("", [run("print(1)"), DONE], body={"tools": [PYTHON]}))
-    usage = httpx.post(f"{server.url}/v1/responses", json=asked, timeout=60).json()["usage"]
+    request = body("gpt_oss", Turn("", [run("print(1)"), DONE], body={"tools": [PYTHON]}))
+    usage = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()["usage"]
     alone = body("gpt_oss", Turn("", [DONE], body={"tools": [PYTHON]}))
     first = httpx.post(f"{server.url}/v1/responses", json=alone, timeout=60).json()["usage"]
     assert usage["input_tokens"] > 2 * first["input_tokens"]
@@ -46,36 +46,36 @@ def test_what_a_tool_gave_reaches_the_model(server):
 
 
 def test_each_turn_goes_on_from_the_tokens_of_the_one_before_and_the_prefix_cache_holds_them(server, tmp_path):
-    kept = tmp_path / "kept.jsonl"
+    recording = tmp_path / "kept.jsonl"
     long = "print(1) " * 40
     rounds = [f"{THINK}I run it.<|end|>{NEXT}{run(long)}", f"{THINK}Again.<|end|>{NEXT}{run('two')}", run("three"), DONE]
     request = body("gpt_oss", Turn("", rounds, body={"tools": [PYTHON]}))
-    request["vllm_xargs"]["kept"] = str(kept)
+    request["vllm_xargs"]["kept"] = str(recording)
     response = response_of(judged(stream(server.url, request)))
     assert [item["type"] for item in response["output"]].count("code_interpreter_call") == 3
-    turns = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
-    said = [
+    turns = [json.loads(line) for line in recording.read_text(encoding="utf-8").splitlines()]
+    items = [
         f"<|start|>python to=assistant<|channel|>analysis<|message|>ran: {code}<|end|>{NEXT}" for code in (long, "two", "three")
     ]
-    for (prompt, output), told, (following, _) in zip(turns, said, turns[1:], strict=False):
-        assert following == [*prompt, *output, *tokens("gpt_oss", told)]
+    for (prompt, output), message, (following, _) in zip(turns, items, turns[1:], strict=False):
+        assert following == [*prompt, *output, *tokens("gpt_oss", message)]
     assert len(turns) == 4
     assert response["usage"]["input_tokens"] == sum(len(prompt) for prompt, _ in turns)
     assert response["usage"]["input_tokens_details"]["cached_tokens"] > len(turns[0][0])
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "items"),
     [
         ("raise", "Error executing tool python"),
         ("sleep", "The server did not answer within 8 seconds."),
     ],
 )
-def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, said):
+def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, items):
     bodies = played(server, run(code), DONE, tools=[PYTHON])
     response = response_of(bodies)
     assert summary(response) == ["code_interpreter_call failed", "message"]
-    assert said in response["output"][0]["outputs"][0]["logs"]
+    assert items in response["output"][0]["outputs"][0]["logs"]
     assert names(bodies, "code_interpreter_call.")[-1] == "response.code_interpreter_call.interpreting"
 
 
@@ -120,7 +120,7 @@ def test_usage_is_that_of_all_rounds(server):
 
 def test_several_calls_of_one_turn_run_at_once(server):
     both = f"{RUN}meet<|end|>{NEXT}{run('meet')}"  # each waits for the other
-    response = response_of(played(server, both, DONE, tools=[PYTHON], **SHOWN))
+    response = response_of(played(server, both, DONE, tools=[PYTHON], **OUTPUTS))
     assert summary(response) == ["code_interpreter_call", "code_interpreter_call", "message"]
     assert [item["outputs"][0]["logs"] for item in response["output"][:2]] == ["ran: meet"] * 2
 
@@ -131,16 +131,16 @@ def test_an_mcp_server_of_a_request_is_listed_called_and_asked_for_approval(serv
 
     rounds = call("search", '{"query": "rome"}'), call("open", '{"id": "1"}'), DONE
     own = {"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}
-    asked = {"tools": [{**own, "require_approval": {"never": {"tool_names": ["search"]}}}]}
-    first = response_of(played(server, *rounds, **asked))
+    request = {"tools": [{**own, "require_approval": {"never": {"tool_names": ["search"]}}}]}
+    first = response_of(played(server, *rounds, **request))
     assert summary(first) == ["mcp_list_tools", "mcp_call", "mcp_approval_request"]
-    listed, found, question = first["output"]
+    listed, search, question = first["output"]
     assert [tool["name"] for tool in listed["tools"]] == ["search", "open", "find"]
-    assert (found["name"], found["output"], question["name"]) == ("search", "found: rome", "open")
+    assert (search["name"], search["output"], question["name"]) == ("search", "found: rome", "open")
     for approve, ran in ((True, ["mcp_call", "message"]), (False, ["message"])):
         answer = {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": approve}
-        again = response_of(played(server, *rounds, **asked, previous_response_id=first["id"], input=[answer]))
-        assert summary(again) == ran
+        second = response_of(played(server, *rounds, **request, previous_response_id=first["id"], input=[answer]))
+        assert summary(second) == ran
 
 
 def test_an_mcp_server_at_a_host_that_is_not_allowed_is_not_reached(server):

@@ -19,7 +19,7 @@ PLAIN = [
     OUTPUT,
     {**OUTPUT, "id": "fc_1", "status": "incomplete"},
 ]
-OTHERS = [
+OTHER_ITEMS = [
     CALL,
     {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}]},
     {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}]},
@@ -42,20 +42,20 @@ WRONG = [
 ]
 
 
-def asked(*items):
+def request(*items):
     return {"model": "tiny", "input": [*items], "request_id": "resp_1", "stream": True}
 
 
-@pytest.mark.parametrize("item", [*PLAIN, *OTHERS], ids=str)
+@pytest.mark.parametrize("item", [*PLAIN, *OTHER_ITEMS], ids=str)
 def test_an_item_is_what_vllm_makes_of_it_wherever_it_stands(item):
     for items in ([item], [CALL, item, OUTPUT], [PLAIN[0], item, CALL]):
-        assert valid_request(asked(*items)) == router().ResponsesRequest(**asked(*items))
+        assert valid_request(request(*items)) == router().ResponsesRequest(**request(*items))
 
 
 def test_an_answer_whose_content_is_a_text_keeps_it():
     """vLLM makes an iterator over parts of it, which are none."""
     answer = {"type": "message", "role": "assistant", "content": "a", "id": "msg_1", "status": "completed"}
-    assert valid_request(asked(answer)).input == [answer]
+    assert valid_request(request(answer)).input == [answer]
 
 
 def test_plain_items_are_not_validated(monkeypatch):
@@ -67,19 +67,19 @@ def test_plain_items_are_not_validated(monkeypatch):
             super().__init__(**body)
 
     monkeypatch.setattr(router(), "ResponsesRequest", Validated)
-    valid_request(asked(*PLAIN, CALL))
+    valid_request(request(*PLAIN, CALL))
     assert validated == [[CALL]]
 
 
 @pytest.mark.parametrize("item", WRONG, ids=str)
 def test_an_item_that_vllm_refuses_is_refused_by_its_place(item):
-    body = asked(PLAIN[0], item, *PLAIN)
-    with pytest.raises(ValidationError) as theirs:
+    body = request(PLAIN[0], item, *PLAIN)
+    with pytest.raises(ValidationError) as vllm_error:
         router().ResponsesRequest(**body)
-    with pytest.raises(ValidationError) as ours:
+    with pytest.raises(ValidationError) as error:
         valid_request(body)
-    places = [each["loc"] for each in theirs.value.errors()]
-    assert [each["loc"] for each in ours.value.errors()] == places
+    places = [each["loc"] for each in vllm_error.value.errors()]
+    assert [each["loc"] for each in error.value.errors()] == places
     assert any(1 in place for place in places)
 
 

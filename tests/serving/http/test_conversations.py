@@ -41,18 +41,18 @@ def refusal(call, *arguments, **fields):
 
 
 def test_a_conversation_is_created_retrieved_updated_and_deleted(client) -> None:
-    made = client.conversations.create(metadata={"topic": "names"}, items=[USER])
-    assert made.id.startswith("conv_")
-    assert (made.object, made.metadata) == ("conversation", {"topic": "names"})
-    assert client.conversations.retrieve(made.id) == made
-    changed = client.conversations.update(made.id, metadata={"topic": "trains"})
-    assert changed == made.model_copy(update={"metadata": {"topic": "trains"}})
-    assert client.conversations.delete(made.id).to_dict() == {
-        "id": made.id,
+    created = client.conversations.create(metadata={"topic": "names"}, items=[USER])
+    assert created.id.startswith("conv_")
+    assert (created.object, created.metadata) == ("conversation", {"topic": "names"})
+    assert client.conversations.retrieve(created.id) == created
+    changed = client.conversations.update(created.id, metadata={"topic": "trains"})
+    assert changed == created.model_copy(update={"metadata": {"topic": "trains"}})
+    assert client.conversations.delete(created.id).to_dict() == {
+        "id": created.id,
         "object": "conversation.deleted",
         "deleted": True,
     }
-    assert refusal(client.conversations.retrieve, made.id) == (404, "conversation", None)
+    assert refusal(client.conversations.retrieve, created.id) == (404, "conversation", None)
 
 
 @pytest.mark.parametrize("field", ["name", "namespace"])
@@ -65,11 +65,11 @@ def test_an_item_with_a_control_token_in_a_name_is_refused(client, field) -> Non
 
 
 def test_a_compaction_that_cannot_be_unsealed_is_refused(client) -> None:
-    made = client.responses.compact(model="staged", input="My name is Ada.").output[-1].to_dict()
-    sealed = made["encrypted_content"]
+    created = client.responses.compact(model="staged", input="My name is Ada.").output[-1].to_dict()
+    sealed = created["encrypted_content"]
     changed = sealed[:-4] + ("AAAA" if not sealed.endswith("AAAA") else "BBBB")
-    conversation = client.conversations.create(items=[USER, made])
-    for spoiled in ({**made, "encrypted_content": changed}, {**made, "encrypted_content": "nonsense"}):
+    conversation = client.conversations.create(items=[USER, created])
+    for spoiled in ({**created, "encrypted_content": changed}, {**created, "encrypted_content": "nonsense"}):
         expected = (400, "items[1].encrypted_content", "invalid_encrypted_content")
         assert refusal(client.conversations.create, items=[USER, spoiled]) == expected
         assert refusal(client.conversations.items.create, conversation.id, items=[USER, spoiled]) == expected
@@ -99,8 +99,8 @@ def test_a_response_continues_its_conversation_and_is_added_to_it() -> None:
         assert first.conversation.id == conversation.id
         with client.responses.create(model="staged", input="Sure?", conversation={"id": conversation.id}, stream=True) as stream:
             assert [*stream][-1].response.conversation.id == conversation.id
-        said = [("user", "My name is Ada."), ("user", "Who am I?"), ("assistant", first.output_text), ("user", "Sure?")]
-        assert texts(client, conversation) == [*said, ("assistant", first.output_text)]
+        messages = [("user", "My name is Ada."), ("user", "Who am I?"), ("assistant", first.output_text), ("user", "Sure?")]
+        assert texts(client, conversation) == [*messages, ("assistant", first.output_text)]
         assert [item["type"] for item in engine.turns[1].items] == ["message"] * 4
         inputs = client.responses.input_items.list(first.id, order="asc").data
         assert [item.content[0].text for item in inputs] == ["My name is Ada.", "Who am I?"]
@@ -108,8 +108,8 @@ def test_a_response_continues_its_conversation_and_is_added_to_it() -> None:
 
 def test_a_response_in_the_background_is_added_too(client) -> None:
     conversation = client.conversations.create()
-    begun = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
-    with client.responses.retrieve(begun.id, stream=True) as stream:
+    background = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
+    with client.responses.retrieve(background.id, stream=True) as stream:
         ended = [*stream][-1].response
     assert texts(client, conversation) == [("user", "Hi"), ("assistant", ended.output_text)]
 
@@ -127,23 +127,23 @@ def test_one_response_at_a_time_is_made_in_a_conversation() -> None:
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
     with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         conversation = client.conversations.create()
-        asked = {"model": "staged", "input": "Hi", "conversation": conversation.id}
-        with httpx.stream("POST", f"{url}/v1/responses", json={**asked, "stream": True}, timeout=60) as first:
+        request = {"model": "staged", "input": "Hi", "conversation": conversation.id}
+        with httpx.stream("POST", f"{url}/v1/responses", json={**request, "stream": True}, timeout=60) as first:
             assert gate.reached.wait(60)
             locked = (409, "conversation", "conversation_locked")
-            assert refusal(client.responses.create, **asked) == locked
+            assert refusal(client.responses.create, **request) == locked
             assert refusal(client.conversations.items.create, conversation.id, items=[USER]) == locked
             gate.open()
             first.read()
-        assert client.responses.create(**asked).status == "completed"
+        assert client.responses.create(**request).status == "completed"
         assert len(texts(client, conversation)) == 4
 
 
 def test_a_request_that_is_refused_leaves_its_conversation_free(client) -> None:
     conversation = client.conversations.create()
-    asked = {"model": "staged", "conversation": conversation.id}
-    assert refusal(client.responses.create, **asked, input=[RESULT]) == (400, "input", None)
-    assert client.responses.create(**asked, input="Hi").status == "completed"
+    request = {"model": "staged", "conversation": conversation.id}
+    assert refusal(client.responses.create, **request, input=[RESULT]) == (400, "input", None)
+    assert client.responses.create(**request, input="Hi").status == "completed"
 
 
 def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() -> None:
@@ -151,13 +151,13 @@ def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() ->
     engine = StagedEngine([gate, *steps(ANSWER)])
     with ServerThread(create_app(engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         conversation = client.conversations.create()
-        begun = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
+        background = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
         assert gate.reached.wait(60)
         client.conversations.delete(conversation.id)
         gate.open()
-        with client.responses.retrieve(begun.id, stream=True) as stream:
+        with client.responses.retrieve(background.id, stream=True) as stream:
             assert [*stream][-1].response.status == "completed"
-        assert client.responses.retrieve(begun.id).status == "completed"
+        assert client.responses.retrieve(background.id).status == "completed"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ class Shaky(MemoryStore):
         await super().release(tenant, conversation_id, owner)
 
 
-async def held(store, during):
+async def holding(store, during):
     """Hold a conversation while something happens; what interrupts its response is returned."""
     await store.create_conversation("", Conversation("conv_1", 1, {}))
     part = await ConversationLease.acquire(store, "", "conv_1")
@@ -227,11 +227,11 @@ def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
             await store.release("", "conv_1", part.response_id)
             await store.hold("", "conv_1", "resp_2")
 
-        return await held(store, during)
+        return await holding(store, during)
 
     async def deleted():
         store = MemoryStore()
-        return await held(store, lambda _part: store.delete_conversation("", "conv_1"))
+        return await holding(store, lambda _part: store.delete_conversation("", "conv_1"))
 
     async def down_and_then_lost():
         store = Shaky()
@@ -240,7 +240,7 @@ def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
             store.down = 2
             await store.delete_conversation("", "conv_1")
 
-        return await held(store, during)
+        return await holding(store, during)
 
     for happens in (takes_over, deleted, down_and_then_lost):
         assert asyncio.run(happens()) == lost
@@ -267,11 +267,11 @@ def test_only_new_items_are_added_to_the_conversation() -> None:
 
 def test_the_prompt_of_a_request_in_a_conversation_is_counted_with_it(client) -> None:
     conversation = client.conversations.create(items=[USER])
-    asked = {"model": "staged", "input": "Who am I?"}
-    counted = client.responses.input_tokens.count(**asked, conversation=conversation.id).input_tokens
+    request = {"model": "staged", "input": "Who am I?"}
+    counted = client.responses.input_tokens.count(**request, conversation=conversation.id).input_tokens
     assert (
         counted
         == client.responses.input_tokens.count(model="staged", input=[USER, {**USER, "content": "Who am I?"}]).input_tokens
     )
-    assert counted > client.responses.input_tokens.count(**asked).input_tokens
-    assert refusal(client.responses.input_tokens.count, **asked, conversation="conv_0") == (404, "conversation", None)
+    assert counted > client.responses.input_tokens.count(**request).input_tokens
+    assert refusal(client.responses.input_tokens.count, **request, conversation="conv_0") == (404, "conversation", None)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fuzzing.asking import Asker
 from fuzzing.bodies import PARAMETERS, frames, requests
-from fuzzing.hostile import ALLOWED, FRAMES, JSON, MCP_SERVERS, REQUESTS, over_socket, told
+from fuzzing.hostile import ALLOWED, FRAMES, JSON, MCP_SERVERS, REQUESTS, over_socket, summarize
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
@@ -57,7 +57,7 @@ def asker():
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None:
     answer = httpx.post(f"{asker.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
-    assert (answer.status_code, told(answer.json())) == ANSWERS.get(name, (200, "completed"))
+    assert (answer.status_code, summarize(answer.json())) == ANSWERS.get(name, (200, "completed"))
 
 
 SOCKET_ANSWERS = {
@@ -75,8 +75,8 @@ SOCKET_ANSWERS = {
     "name", sorted(FRAMES.keys() - {"a million pings, and nothing is read", "32 lanes that keep 30 MB each"})
 )
 def test_hostile_frames_get_the_answer_that_they_deserve(asker, name) -> None:
-    status, said, _ = over_socket(asker.url, FRAMES[name]())
-    assert (status, said) == SOCKET_ANSWERS.get(name, ("response.completed", "completed"))
+    status, summary, _ = over_socket(asker.url, FRAMES[name]())
+    assert (status, summary) == SOCKET_ANSWERS.get(name, ("response.completed", "completed"))
 
 
 @pytest.mark.long

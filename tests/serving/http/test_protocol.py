@@ -21,12 +21,12 @@ MIB = 2**20
 OPEN = framed(Opcode.TEXT, fin=False)
 
 
-def asked(**fields):
+def request_bytes(**fields):
     return json.dumps({**ASK, **fields}, ensure_ascii=False).encode()
 
 
 def test_a_message_may_be_fragmented_with_pings_in_between(url) -> None:
-    content = asked(input="\u4e16\U0001f600" * 50_000)
+    content = request_bytes(input="\u4e16\U0001f600" * 50_000)
     with raw_socket(url) as client:
         client.send(Opcode.TEXT, content[:1], fin=False)
         for start in range(1, len(content), 1001):
@@ -41,7 +41,7 @@ def test_messages_are_inflated_one_after_another(url) -> None:
     compressor, ends = zlib.compressobj(wbits=-12), []
     with raw_socket(url, DEFLATE) as client:
         for size in (1, 30_000, 2):
-            packed = compressor.compress(asked(input="word " * size)) + compressor.flush(zlib.Z_SYNC_FLUSH)
+            packed = compressor.compress(request_bytes(input="word " * size)) + compressor.flush(zlib.Z_SYNC_FLUSH)
             packed = packed.removesuffix(TAIL)
             client.send(Opcode.TEXT, packed[:20], fin=False, rsv1=True)
             client.send(Opcode.CONT, packed[20:])
@@ -54,7 +54,7 @@ def test_messages_are_inflated_one_after_another(url) -> None:
 def test_messages_are_inflated_separately_without_context_takeover(url) -> None:
     with raw_socket(url, DEFLATE.replace("\r", "; client_no_context_takeover\r")) as client:
         for _ in range(2):
-            client.send(Opcode.TEXT, deflated(asked()), rsv1=True)
+            client.send(Opcode.TEXT, deflated(request_bytes()), rsv1=True)
             assert client.end_of_turn()["type"] == "response.completed"
 
 
@@ -106,7 +106,7 @@ def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypa
     monkeypatch.setattr(protocol, "MAX_SMALL", 10**9)
     monkeypatch.setattr(protocol, "ABORT_SECONDS", 0)
     running, pings, sent = ServerThread(create_app(EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
-    with running as url, raw_socket(url) as client, httpx.Client() as others:
+    with running as url, raw_socket(url) as client, httpx.Client() as other_clients:
         client.connection.settimeout(0)
         patience = 20
         while patience:
@@ -115,16 +115,16 @@ def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypa
                 patience = 20
             except BlockingIOError:
                 patience -= 1
-                assert others.get(f"{url}/health").status_code == 200
-        (held,) = [each for each in running._server.server_state.connections if isinstance(each, protocol.BoundedProtocol)]
-        assert held.transport.get_write_buffer_size() < MIB
-        held.loop.call_soon_threadsafe(held.keepalive_timeout)
-        while held in running._server.server_state.connections:
-            others.get(f"{url}/health")
+                assert other_clients.get(f"{url}/health").status_code == 200
+        (connection,) = [each for each in running._server.server_state.connections if isinstance(each, protocol.BoundedProtocol)]
+        assert connection.transport.get_write_buffer_size() < MIB
+        connection.loop.call_soon_threadsafe(connection.keepalive_timeout)
+        while connection in running._server.server_state.connections:
+            other_clients.get(f"{url}/health")
     assert sent < 100 * MIB
 
 
 def test_messages_that_come_at_once_are_answered_one_by_one(url) -> None:
     with raw_socket(url) as client:
-        client.connection.sendall(framed(Opcode.TEXT, b"[]") * 3000 + framed(Opcode.TEXT, asked()))
+        client.connection.sendall(framed(Opcode.TEXT, b"[]") * 3000 + framed(Opcode.TEXT, request_bytes()))
         assert [client.end_of_turn()["type"] for _ in range(3001)] == [*["error"] * 3000, "response.completed"]

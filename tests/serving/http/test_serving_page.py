@@ -29,7 +29,7 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
 @pytest.mark.parametrize(
-    ("said", "settings", "items"),
+    ("user_text", "settings", "items"),
     [
         ("Hello", {}, ["reasoning", "message"]),
         ("Hello", {"reasoning": {"effort": "none"}}, ["message"]),
@@ -51,15 +51,15 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
         ("Draw trains", {"tools": [{"type": "image_generation"}, {"type": "shell"}]}, ["reasoning", "message"]),
     ],
 )
-def test_the_embedded_model_does_what_the_page_says(url, said, settings, items) -> None:
+def test_the_embedded_model_does_what_the_page_says(url, user_text, settings, items) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="any") as client:
-        response = client.responses.create(model="interlock-embedded", input=said, **settings)
+        response = client.responses.create(model="interlock-embedded", input=user_text, **settings)
     assert response.status == ("incomplete" if "max_output_tokens" in settings else "completed")
-    assert [shown(item) for item in response.output] == items
-    assert said.startswith("Draw") or f"| `{said}` |" in PAGE
+    assert [item_line(item) for item in response.output] == items
+    assert user_text.startswith("Draw") or f"| `{user_text}` |" in PAGE
 
 
-def shown(item) -> str:
+def item_line(item) -> str:
     match item.type:
         case "function_call":
             return f"{item.name} {json.loads(item.arguments)['city']}"

@@ -22,7 +22,7 @@ from interlock.serving.http.server import ServerThread
 WORDS = " a word of an answer" * 40
 STEPS = 1_500
 MIB = 2**20
-ASKED = {"model": "staged", "input": "Hi", "stream": True}
+REQUEST = {"model": "staged", "input": "Hi", "stream": True}
 
 
 def talkative():
@@ -43,17 +43,17 @@ def reader(url):
 @contextmanager
 def unread(url, **fields):
     """A stream that was asked for, of which nothing is read."""
-    content = json.dumps({**ASKED, **fields}).encode()
+    content = json.dumps({**REQUEST, **fields}).encode()
     with reader(url) as connection:
         head = "POST /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n"
         connection.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
         yield connection
 
 
-def rest(connection, begun=b""):
+def rest(connection, received=b""):
     """The events of the stream, once it is read."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
-    pieces = [begun]
+    pieces = [received]
     while piece := connection.recv(2**20):
         pieces.append(piece)
     chunks, at, stream = b"".join(pieces).partition(b"\r\n\r\n")[2], 0, bytearray()
@@ -94,7 +94,7 @@ def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_al
         ServerThread(create_app(engine)) as url,
         connect(url.replace("http", "ws", 1) + "/v1/responses", sock=reader(url), **options) as websocket,
     ):
-        websocket.send(json.dumps({"type": "response.create", **ASKED, "store": False}))
+        websocket.send(json.dumps({"type": "response.create", **REQUEST, "store": False}))
         assert held_when_paused(engine, url) < MIB
         events = [json.loads(websocket.recv())]
         while events[-1]["type"] != "response.completed":
@@ -115,11 +115,11 @@ def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
 def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_background_waiting() -> None:
     engine = talkative()
     with ServerThread(create_app(engine)) as url, unread(url, background=True) as connection, httpx.Client() as client:
-        begun = b""
-        while (named := re.search(rb'"id":"(resp_\w+)"', begun)) is None:
-            begun += connection.recv(1024)
+        received = b""
+        while (named := re.search(rb'"id":"(resp_\w+)"', received)) is None:
+            received += connection.recv(1024)
         place = f"{url}/v1/responses/{named[1].decode()}"
         while (response := client.get(place).json())["status"] != "completed":
             assert response["status"] in {"queued", "in_progress"}
-        events = rest(connection, begun)
+        events = rest(connection, received)
     assert events[-1]["response"] == response

@@ -4,23 +4,23 @@ import httpx
 import pytest
 from live.engines import ANSWER, StagedEngine, steps
 
-ASKED = {"model": "staged", "input": "Hi"}
+REQUEST = {"model": "staged", "input": "Hi"}
 ONE, TWO = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
 
 
-def statuses(url, made, headers):
+def statuses(url, response, headers):
     """Give the statuses of all that can be asked about a response with a key."""
-    one, item = f"{url}/v1/responses/{made['id']}", made["output"][0]["id"]
+    one, item = f"{url}/v1/responses/{response['id']}", response["output"][0]["id"]
     reference = [{"type": "item_reference", "id": item}]
-    asked = [
+    requests = [
         httpx.get(one, headers=headers),
         httpx.get(f"{one}/input_items", headers=headers),
-        httpx.post(f"{url}/v1/responses", json={**ASKED, "previous_response_id": made["id"]}, headers=headers),
-        httpx.post(f"{url}/v1/responses", json={**ASKED, "input": reference}, headers=headers),
+        httpx.post(f"{url}/v1/responses", json={**REQUEST, "previous_response_id": response["id"]}, headers=headers),
+        httpx.post(f"{url}/v1/responses", json={**REQUEST, "input": reference}, headers=headers),
         httpx.post(f"{one}/cancel", headers=headers),
         httpx.delete(one, headers=headers),
     ]
-    return [answer.status_code for answer in asked]
+    return [answer.status_code for answer in requests]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def statuses(url, made, headers):
 )
 def test_stored_responses_are_visible_to_other_keys_only_if_shared(served, share, others, own) -> None:
     with served(StagedEngine(steps(ANSWER)), api_key=["one", "two"], share_between_keys=share) as url:
-        made = httpx.post(f"{url}/v1/responses", json=ASKED, headers=ONE).json()
-        assert statuses(url, made, TWO) == others
-        assert httpx.get(f"{url}/v1/responses/{made['id']}", headers=ONE).status_code == own
+        response = httpx.post(f"{url}/v1/responses", json=REQUEST, headers=ONE).json()
+        assert statuses(url, response, TWO) == others
+        assert httpx.get(f"{url}/v1/responses/{response['id']}", headers=ONE).status_code == own

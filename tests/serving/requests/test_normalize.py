@@ -10,20 +10,20 @@ ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_t
 IMAGE = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
 
 
-def call(name, arguments, call_id="call_1", **others):
-    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **others}
+def call(name, arguments, call_id="call_1", **fields):
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **fields}
 
 
-def answer(output, call_id="call_1", **others):
-    return {"type": "function_call_output", "call_id": call_id, "output": output, **others}
+def answer(output, call_id="call_1", **fields):
+    return {"type": "function_call_output", "call_id": call_id, "output": output, **fields}
 
 
 def item(kind, **fields):
     return {"type": kind, **({"call_id": "call_1"} if kind.endswith(("_call", "_output", "program")) else {}), **fields}
 
 
-def thought(text, **others):
-    return {"type": "reasoning", **others, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+def reasoning_item(text, **fields):
+    return {"type": "reasoning", **fields, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
 
 
 CASES = [
@@ -37,9 +37,9 @@ CASES = [
     ),
     (
         item("reasoning", id="rs_1", summary=[], content=[{"type": "reasoning_text", "text": "Hm."}], encrypted_content=None),
-        [thought("Hm.", id="rs_1")],
+        [reasoning_item("Hm.", id="rs_1")],
     ),
-    (item("reasoning", summary=[{"type": "summary_text", "text": "So."}], content=None), [thought("So.")]),
+    (item("reasoning", summary=[{"type": "summary_text", "text": "So."}], content=None), [reasoning_item("So.")]),
     (item("reasoning", id="rs_1", summary=[]), []),
     (
         item("function_call", name="f", arguments="{}", id="fc_1", status="completed"),
@@ -146,7 +146,7 @@ def test_without_images_their_names_are_in_the_text():
 
 def test_sealed_items_keep_their_readable_fields():
     summary = [{"type": "summary_text", "text": "So."}]
-    assert list(normalize([item("reasoning", summary=summary, encrypted_content="y")])) == [thought("So.")]
+    assert list(normalize([item("reasoning", summary=summary, encrypted_content="y")])) == [reasoning_item("So.")]
     assert list(normalize([USER, {"type": "compaction", "encrypted_content": "x"}])) == [USER]
 
 

@@ -24,8 +24,8 @@ FORECAST = {
 }
 
 
-def text(**others):
-    schema = {"type": "string", "description": "The text for the tool, as it is.", **others}
+def text(**fields):
+    schema = {"type": "string", "description": "The text for the tool, as it is.", **fields}
     return {"type": "object", "properties": {"input": schema}, "required": ["input"], "additionalProperties": False}
 
 
@@ -145,9 +145,9 @@ def test_tools_are_declared_by_a_request_and_by_its_conversation():
 def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     tools = ({"type": "web_search", "search_context_size": "low"}, {"type": "web_search_preview"})
     assert offered(*tools).tools == ({"type": "web_search_preview", "search_context_size": "low"},)
-    mine = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
+    server = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
-    assert offered(mine, other) == ToolOffer((mine,), None, ())
+    assert offered(server, other) == ToolOffer((server,), None, ())
 
 
 def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_by_name():

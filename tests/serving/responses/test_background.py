@@ -22,7 +22,7 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
 
-ASKED = {"model": "staged", "input": "Hi", "background": True}
+REQUEST = {"model": "staged", "input": "Hi", "background": True}
 STREAM = {"stream": "true"}
 DONE = b"data: [DONE]\n\n"
 
@@ -47,7 +47,7 @@ def url(served, engine):
 
 def begin(url, gate, **settings):
     """Begin a response, and wait until its engine waits; gives its URL."""
-    created = httpx.post(url, json={**ASKED, **settings}).json()
+    created = httpx.post(url, json={**REQUEST, **settings}).json()
     assert gate.reached.wait(10)
     return f"{url}/{created['id']}"
 
@@ -60,19 +60,19 @@ def read(one, **query):
 def reading(one, count=1, **query):
     """Read a response in threads of their own; gives what each has read, once they have ended."""
     contents = []
-    begun = threading.Barrier(count + 1, timeout=10)
+    barrier = threading.Barrier(count + 1, timeout=10)
 
     def follow():
         with httpx.stream("GET", one, params={**STREAM, **query}) as answer:
             pieces = answer.iter_bytes()
             first = next(pieces)
-            begun.wait()
+            barrier.wait()
             contents.append(first + b"".join(pieces))
 
     threads = [threading.Thread(target=follow) for _ in range(count)]
     for thread in threads:
         thread.start()
-    begun.wait()
+    barrier.wait()
     yield contents
     for thread in threads:
         thread.join(10)
@@ -88,7 +88,7 @@ def failure(answer):
 
 
 def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gate) -> None:
-    answer = httpx.post(url, json=ASKED)
+    answer = httpx.post(url, json=REQUEST)
     created = answer.json()
     assert (answer.status_code, created["status"], created["background"], created["output"]) == (200, "queued", True, [])
     one = f"{url}/{created['id']}"
@@ -106,8 +106,8 @@ def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gat
 def test_it_is_the_response_that_it_would_be_in_the_foreground(served) -> None:
     with served(StagedEngine(steps(REASONING + ANSWER))) as server:
         url = f"{server}/v1/responses"
-        first = bodies(httpx.post(url, json={**ASKED, "stream": True}).content)[-1]["response"]
-        whole = httpx.post(url, json={**ASKED, "background": False}).json()
+        first = bodies(httpx.post(url, json={**REQUEST, "stream": True}).content)[-1]["response"]
+        whole = httpx.post(url, json={**REQUEST, "background": False}).json()
         assert without_chance(first) == without_chance({**whole, "background": True})
         second = httpx.post(url, json={"model": "staged", "input": "And?", "previous_response_id": first["id"]})
         assert second.json()["status"] == "completed"
@@ -127,7 +127,7 @@ def test_many_readers_read_the_same_from_wherever_they_want_until_it_ends(url, g
 
 
 def test_a_reader_that_goes_away_ends_nothing_and_may_come_back(url, gate) -> None:
-    with httpx.stream("POST", url, json={**ASKED, "stream": True}) as answer:
+    with httpx.stream("POST", url, json={**REQUEST, "stream": True}) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         pieces, seen = answer.iter_bytes(), b""
         while seen.count(b"\n\n") < 8:
@@ -187,18 +187,18 @@ def test_what_it_answers_is_listed_while_it_runs_and_after(url, gate) -> None:
 
 def test_a_response_that_is_not_over_is_nothing_to_go_on_from(url, gate) -> None:
     previous = begin(url, gate).rpartition("/")[2]
-    refused = httpx.post(url, json={**ASKED, "previous_response_id": previous})
+    refused = httpx.post(url, json={**REQUEST, "previous_response_id": previous})
     assert failure(refused) == (400, "previous_response_id", "previous_response_not_found")
 
 
 def test_a_response_that_is_not_stored_cannot_be_made_in_the_background(url) -> None:
-    assert failure(httpx.post(url, json={**ASKED, "store": False})) == (400, "background", "invalid_value")
+    assert failure(httpx.post(url, json={**REQUEST, "store": False})) == (400, "background", "invalid_value")
 
 
 def test_a_response_in_the_foreground_is_neither_streamed_again_nor_cancelled(served) -> None:
     with served(StagedEngine(steps(ANSWER))) as server:
         url = f"{server}/v1/responses"
-        one = f"{url}/{httpx.post(url, json={**ASKED, 'background': False}).json()['id']}"
+        one = f"{url}/{httpx.post(url, json={**REQUEST, 'background': False}).json()['id']}"
         assert failure(httpx.get(one, params=STREAM)) == (400, "stream", "unsupported_parameter")
         assert failure(httpx.post(f"{one}/cancel")) == (400, None, "invalid_value")
         assert httpx.post(f"{url}/resp_no/cancel").status_code == 404
@@ -212,7 +212,7 @@ def test_events_are_counted_in_whole_numbers(url, gate, after) -> None:
 
 def test_the_other_dialect_is_spoken_to_who_began_it_in_that(url, gate) -> None:
     other = {"OpenResponses-Version": "2026-04-24"}
-    with httpx.stream("POST", url, json={**ASKED, "stream": True}, headers=other) as answer:
+    with httpx.stream("POST", url, json={**REQUEST, "stream": True}, headers=other) as answer:
         pieces = answer.iter_bytes()
         created = next(pieces)
         assert gate.reached.wait(10)
@@ -246,8 +246,8 @@ def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_
     store = MemoryStore()
     with served(StagedEngine(steps(ANSWER)), store=store) as server:
         url = f"{server}/v1/responses"
-        stream = httpx.post(url, json={**ASKED, "stream": True}).content
-        foreground = httpx.post(url, json={**ASKED, "background": False}).json()["id"]
+        stream = httpx.post(url, json={**REQUEST, "stream": True}).content
+        foreground = httpx.post(url, json={**REQUEST, "background": False}).json()["id"]
     response = bodies(stream)[-1]["response"]
     with served(StagedEngine(), store=store) as another:
         one = f"{another}/v1/responses/{response['id']}"
@@ -262,7 +262,7 @@ def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_
 @pytest.mark.long
 def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold() -> None:
     bound = 4 * 2**20
-    body = json.dumps({**ASKED, "instructions": "x" * 100_000}).encode()
+    body = json.dumps({**REQUEST, "instructions": "x" * 100_000}).encode()
 
     async def fill():
         engine = StagedEngine(steps(ANSWER))
@@ -305,7 +305,7 @@ def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generate
     engine, store = StagedEngine(steps(ANSWER)), BrokenStore()
     store.error = error
     with served(engine, store=store) as server:
-        answer = httpx.post(f"{server}/v1/responses", json=ASKED)
+        answer = httpx.post(f"{server}/v1/responses", json=REQUEST)
     assert (failure(answer), answer.headers["retry-after"], engine.turns) == ((status, None, code), "1", [])
 
 

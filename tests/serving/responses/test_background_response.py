@@ -47,13 +47,13 @@ class Unreliable(MemoryStore):
     """For each method, how often it fails; a negative number is how often it fails after it has written."""
 
     async def _try(self, name, write, *arguments):
-        left = self.down.get(name, 0)
-        if left > 0:
-            self.down[name] = left - 1
+        remaining = self.down.get(name, 0)
+        if remaining > 0:
+            self.down[name] = remaining - 1
             raise StoreDown("It cannot be reached.")
         written = await write(*arguments)
-        if left < 0:
-            self.down[name] = left + 1
+        if remaining < 0:
+            self.down[name] = remaining + 1
             raise StoreDown("It cannot be reached.")
         return written
 
@@ -206,12 +206,12 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
             await archive.tail(TENANT, stored, 3)
         return refused.value.code, str(refused.value), len(await read(archive, stored.id, 4))
 
-    code, message, left = asyncio.run(trimmed())
+    code, message, remaining = asyncio.run(trimmed())
     assert (code, message) == (
         "events_expired",
         "The events before number 4 are kept no longer; 4 is the oldest that can be read.",
     )
-    assert left > 0
+    assert remaining > 0
 
 
 @pytest.mark.parametrize("dialect", [OPENAI, OPEN_RESPONSES], ids=["openai", "open-responses"])

@@ -22,15 +22,15 @@ TURN = steps(f"{REASONING}{ANSWER}")
 LOOK_UP = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
 DEVELOPER = {"type": "message", "role": "developer", "content": "Be brief."}
 USER = {"type": "message", "role": "user", "content": "Hi"}
-SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
+REPLY = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
 CALLED = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
 GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
-THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
-CONVERSATION = [DEVELOPER, USER, THOUGHT, CALLED, GAVE, SAID]
+REASONED = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CONVERSATION = [DEVELOPER, USER, REASONED, CALLED, GAVE, REPLY]
 MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
 TRIGGER = {"type": "compaction_trigger"}
-ASKED = {"model": "staged", "input": [*CONVERSATION, {**USER, "content": "Go on"}], "store": False}
-SHOWN = [DEVELOPER, USER, {**USER, "content": "Go on"}, summary_message("They greeted.")]
+REQUEST = {"model": "staged", "input": [*CONVERSATION, {**USER, "content": "Go on"}], "store": False}
+PROMPT_ITEMS = [DEVELOPER, USER, {**USER, "content": "Go on"}, summary_message("They greeted.")]
 
 
 def post(url, path="", **body):
@@ -44,9 +44,11 @@ def kinds(output):
 def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_nobody_can_read(served) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with served(engine) as url:
-        answer = post(url, "/compact", **{**ASKED, "instructions": "Speak English.", "prompt_cache_key": "k", "tools": [LOOK_UP]})
+        answer = post(
+            url, "/compact", **{**REQUEST, "instructions": "Speak English.", "prompt_cache_key": "k", "tools": [LOOK_UP]}
+        )
         compacted = answer.json()
-        again = post(url, model="staged", input=[*compacted["output"], {**USER, "content": "Bye"}], store=False).json()
+        next_turn = post(url, model="staged", input=[*compacted["output"], {**USER, "content": "Bye"}], store=False).json()
     first, second, item = compacted["output"]
     assert (answer.status_code, [*compacted]) == (200, ["id", "object", "created_at", "output", "usage"])
     assert (compacted["object"], compacted["id"][:5], kinds(compacted["output"])) == (
@@ -65,8 +67,8 @@ def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_no
     assert compacted["usage"]["output_tokens"] == len(SUMMARY) - 1
     turn = engine.turns[0]
     assert (turn.request.instructions, turn.request.tools, turn.budget) == ("Speak English.", (), None)
-    assert [*turn.items] == [*ASKED["input"], {**USER, "content": SUMMARIZE}]
-    assert again["status"] == "completed"
+    assert [*turn.items] == [*REQUEST["input"], {**USER, "content": SUMMARIZE}]
+    assert next_turn["status"] == "completed"
     assert [*engine.turns[1].items] == [first, second, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
@@ -115,7 +117,7 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(served, script
     message = f"The conversation could not be compacted: {why}"
     with served(StagedEngine(script)) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
-        events = bodies(post(url, **{**ASKED, **MANAGED, "stream": True}).content)
+        events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True}).content)
     assert (answer.status_code, answer.json()["error"]["code"], answer.json()["error"]["message"]) == (status, code, message)
     assert events[-1]["type"] == "response.failed"
     assert events[-1]["response"]["error"] == {"code": "server_error", "message": message}
@@ -125,7 +127,7 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(served, script
 def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(served) -> None:
     with served(StagedEngine([PromptError("It is too long.")])) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
-        failed = post(url, **{**ASKED, **MANAGED}).json()
+        failed = post(url, **{**REQUEST, **MANAGED}).json()
     assert (answer.status_code, answer.json()["error"]["message"], answer.json()["error"]["code"]) == (
         400,
         "It is too long.",
@@ -137,7 +139,7 @@ def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(served)
 def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answers(served) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with served(engine) as url:
-        events = bodies(post(url, **{**ASKED, **MANAGED, "stream": True, "tools": [LOOK_UP]}).content)
+        events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True, "tools": [LOOK_UP]}).content)
     response = events[-1]["response"]
     assert kinds(response["output"]) == ["compaction", "reasoning", "message"]
     assert [event["type"] for event in events[:5]] == [
@@ -149,7 +151,7 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
     ]
     summing, answering = engine.turns
     assert (summing.request.tools, len(answering.request.tools)) == ((), 1)
-    assert [*answering.items] == SHOWN
+    assert [*answering.items] == PROMPT_ITEMS
     assert response["usage"]["output_tokens"] == len(SUMMARY) - 1 + len(TURN) - 1
 
 
@@ -157,30 +159,30 @@ def test_below_its_threshold_nothing_is_compacted(served) -> None:
     managed = [{"type": "compaction", "compact_threshold": 10_000}, {"type": "compaction"}]
     engine = StagedEngine(TURN)
     with served(engine) as url:
-        assert kinds(post(url, **ASKED, context_management=managed).json()["output"]) == ["reasoning", "message"]
-        assert kinds(post(url, **ASKED, context_management=managed[1:]).json()["output"]) == ["reasoning", "message"]
-    assert [*engine.turns[0].items] == ASKED["input"]
+        assert kinds(post(url, **REQUEST, context_management=managed).json()["output"]) == ["reasoning", "message"]
+        assert kinds(post(url, **REQUEST, context_management=managed[1:]).json()["output"]) == ["reasoning", "message"]
+    assert [*engine.turns[0].items] == REQUEST["input"]
 
 
 def test_a_client_that_drops_nothing_is_not_compacted_again(served) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with served(engine) as url:
-        output = post(url, **{**ASKED, **MANAGED}).json()["output"]
-        post(url, model="staged", input=[*ASKED["input"], *output, {**USER, "content": "Bye"}], store=False)
+        output = post(url, **{**REQUEST, **MANAGED}).json()["output"]
+        post(url, model="staged", input=[*REQUEST["input"], *output, {**USER, "content": "Bye"}], store=False)
         first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
         post(url, model="staged", input="Bye", previous_response_id=first["id"])
-    assert [*engine.turns[2].items][:4] == SHOWN
+    assert [*engine.turns[2].items][:4] == PROMPT_ITEMS
     assert kinds(engine.turns[2].items[4:]) == ["reasoning", "message", "message"]
 
 
 def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with served(engine) as url:
-        first = post(url, **{**ASKED, **MANAGED, "store": True}).json()
+        first = post(url, **{**REQUEST, **MANAGED, "store": True}).json()
         post(url, model="staged", input="Bye", previous_response_id=first["id"])
         other = post(url, model="org/staged-2", input="Bye", previous_response_id=first["id"])
     model_items = engine.turns[2].items
-    assert [item["content"] for item in model_items[:4]] == [item["content"] for item in SHOWN]
+    assert [item["content"] for item in model_items[:4]] == [item["content"] for item in PROMPT_ITEMS]
     assert kinds(model_items[4:]) == ["reasoning", "message", "message"]
     assert (other.status_code, other.json()["error"]["param"]) == (400, "previous_response_id")
 
@@ -188,11 +190,11 @@ def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -
 def test_a_trigger_compacts_and_does_nothing_else(served) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with served(engine) as url:
-        events = bodies(post(url, **{**ASKED, "input": [*ASKED["input"], TRIGGER], "stream": True}).content)
+        events = bodies(post(url, **{**REQUEST, "input": [*REQUEST["input"], TRIGGER], "stream": True}).content)
         (item,) = events[-1]["response"]["output"]
-        again = post(url, model="staged", input=[DEVELOPER, USER, item, {**USER, "content": "Bye"}], store=False).json()
+        next_turn = post(url, model="staged", input=[DEVELOPER, USER, item, {**USER, "content": "Bye"}], store=False).json()
     assert (events[-1]["type"], item["type"]) == ("response.completed", "compaction")
-    assert again["status"] == "completed"
+    assert next_turn["status"] == "completed"
     assert [*engine.turns[1].items] == [DEVELOPER, USER, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
@@ -217,8 +219,8 @@ def test_a_trigger_that_is_not_last_is_refused(served) -> None:
 
 def test_a_background_response_is_compacted_too(served) -> None:
     with served(StagedEngine(SUMMARY, TURN)) as url:
-        asked = {**ASKED, **MANAGED, "store": True, "background": True, "stream": True}
-        events = bodies(post(url, **asked).content)
+        request = {**REQUEST, **MANAGED, "store": True, "background": True, "stream": True}
+        events = bodies(post(url, **request).content)
     assert [event["type"] for event in events[:3]] == ["response.created", "response.queued", "response.in_progress"]
     assert kinds(events[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
 
@@ -227,7 +229,7 @@ def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_gener
     with served(StagedEngine(SUMMARY, TURN)) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
 
         def turn(**more):
-            socket.send(json.dumps({"type": "response.create", **ASKED, **MANAGED, **more}))
+            socket.send(json.dumps({"type": "response.create", **REQUEST, **MANAGED, **more}))
             while (frame := json.loads(socket.recv()))["type"] != "response.completed":
                 pass
             return kinds(frame["response"]["output"])
@@ -238,7 +240,10 @@ def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_gener
 def test_a_client_that_leaves_stops_the_summary(served) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
-    with served(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**ASKED, **MANAGED, "stream": True}) as answer:
+    with (
+        served(engine) as url,
+        httpx.stream("POST", f"{url}/v1/responses", json={**REQUEST, **MANAGED, "stream": True}) as answer,
+    ):
         lines = answer.iter_lines()
         while "compacting" not in next(lines):
             pass
@@ -252,9 +257,9 @@ def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> Non
         assert (compacted.object, compacted.output[-1].type) == ("response.compaction", "compaction")
         assert compacted.usage.total_tokens > 0
         window = [item.to_dict(warnings=False) for item in compacted.output]
-        again = client.responses.create(model=MODEL, input=[*window, {**USER, "content": "Bye"}])
-    assert again.status == "completed"
-    assert "Bye" in again.output_text
+        next_turn = client.responses.create(model=MODEL, input=[*window, {**USER, "content": "Bye"}])
+    assert next_turn.status == "completed"
+    assert "Bye" in next_turn.output_text
 
 
 def summed_up(*items):
@@ -281,12 +286,12 @@ def test_the_summary_of_the_embedded_model_has_a_line_for_each_item() -> None:
         UNANSWERED,
     ]
     assert summed_up(summary_message(f"So.\n{UNANSWERED}")).splitlines() == ["So.", UNANSWERED]
-    assert len(summed_up(*[USER] * 300, SAID).splitlines()) == 201
+    assert len(summed_up(*[USER] * 300, REPLY).splitlines()) == 201
 
 
 def test_after_a_compaction_the_embedded_model_answers_the_user_who_waits_and_nobody_else(url) -> None:
-    asked = {"model": MODEL, "tools": [LOOK_UP], "tool_choice": "auto", **MANAGED}
-    with_call = post(url, **asked, input=[{**USER, "content": "look_up: Paris"}]).json()["output"]
+    request = {"model": MODEL, "tools": [LOOK_UP], "tool_choice": "auto", **MANAGED}
+    with_call = post(url, **request, input=[{**USER, "content": "look_up: Paris"}]).json()["output"]
     assert kinds(with_call) == ["compaction", "reasoning", "message", "function_call"]
-    answered = post(url, **asked, input=[{**USER, "content": "look_up: Paris"}, CALLED, GAVE]).json()["output"]
+    answered = post(url, **request, input=[{**USER, "content": "look_up: Paris"}, CALLED, GAVE]).json()["output"]
     assert kinds(answered) == ["compaction", "reasoning", "message"]

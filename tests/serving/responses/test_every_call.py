@@ -81,8 +81,8 @@ async def background(injector):
     return streamed, app, engine
 
 
-def request(**others):
-    return json.dumps({"model": "staged", "input": "Hi", **others}).encode()
+def request(**fields):
+    return json.dumps({"model": "staged", "input": "Hi", **fields}).encode()
 
 
 def judge(answered):

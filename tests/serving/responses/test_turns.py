@@ -279,7 +279,7 @@ def test_after_its_tools_the_model_has_another_turn_that_knows_their_results() -
     events = [event for each in batches for event in each]
     assert check(events) == []
     assert [item["type"] for item in final(batches)["output"]] == ["mcp_call", "message"]
-    ((call,),) = tools.asked
+    ((call,),) = tools.calls
     assert (call.kind, call.fields["name"], call.text) == ("mcp_call", "ask", '{"q": "a"}')
     first, second = engine.turns
     assert (first.index, second.index) == (0, 1)
@@ -312,7 +312,7 @@ def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
         ("message", "completed"),
     ]
     assert [[item["type"] for item in turn.items] for turn in engine.turns] == [["message"], ["message", "web_search_call"]]
-    assert tools.asked == []
+    assert tools.calls == []
 
 
 def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:

@@ -13,10 +13,10 @@ from websockets.sync.client import connect
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
 
 TURN = steps(f"{REASONING}{ANSWER}")
-WANTED = {"include": ["reasoning.encrypted_content"], "store": False}
-THOUGHT = [{"type": "reasoning_text", "text": "Let me think."}]
+SEALING = {"include": ["reasoning.encrypted_content"], "store": False}
+THINKING = [{"type": "reasoning_text", "text": "Let me think."}]
 KEYS = SealingKeys.from_text(base64.b64encode(bytes(32)).decode())
-ASKED = {"model": "staged", "input": "Hi", **WANTED}
+REQUEST = {"model": "staged", "input": "Hi", **SEALING}
 CHANGED = "it was changed, or belongs to another kind of item, another model or somebody else"
 
 
@@ -25,8 +25,8 @@ def post(url, body, **options):
     return answer.json() if answer.headers["content-type"] == "application/json" else bodies(answer.content)
 
 
-def said(*items):
-    return {**ASKED, "input": [*items, {"role": "user", "content": "Go on"}]}
+def request_with(*items):
+    return {**REQUEST, "input": [*items, {"role": "user", "content": "Go on"}]}
 
 
 def carried(item):
@@ -42,22 +42,22 @@ def refusal(place, why):
 
 def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_for(served) -> None:
     with served(StagedEngine(TURN)) as url:
-        events = post(url, {**ASKED, "stream": True})
+        events = post(url, {**REQUEST, "stream": True})
         plain = post(url, {"model": "staged", "input": "Hi"})
     (added,) = [e["item"] for e in events if e["type"] == "response.output_item.added" and e["item"]["type"] == "reasoning"]
     (done,) = [e["item"] for e in events if e["type"] == "response.output_item.done" and e["item"]["type"] == "reasoning"]
     assert "encrypted_content" not in added
     assert done == events[-1]["response"]["output"][0]
-    assert done["content"] == THOUGHT
+    assert done["content"] == THINKING
     assert b"think" not in base64.b64decode(done["encrypted_content"])
     assert "encrypted_content" not in plain["output"][0]
 
 
 def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(served) -> None:
     with served(StagedEngine(steps("<|channel|>analysis<|message|>Let me think.", "length"), TURN)) as url:
-        (cut,) = post(url, ASKED)["output"]
+        (cut,) = post(url, REQUEST)["output"]
         assert cut["status"] == "incomplete"
-        assert post(url, said(carried(cut)))["status"] == "completed"
+        assert post(url, request_with(carried(cut)))["status"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(served) -> None:
 def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(served, more) -> None:
     engine = StagedEngine(TURN)
     with served(engine) as url:
-        reasoning, _ = post(url, ASKED)["output"]
-        assert post(url, said({**carried(reasoning), **more}))["status"] == "completed"
-    shown = {"type": "reasoning", "summary": [], "content": THOUGHT}
-    assert engine.turns[1].items[0] == {**shown, **({"id": "rs_1"} if "id" in more else {})}
+        reasoning, _ = post(url, REQUEST)["output"]
+        assert post(url, request_with({**carried(reasoning), **more}))["status"] == "completed"
+    prompt_item = {"type": "reasoning", "summary": [], "content": THINKING}
+    assert engine.turns[1].items[0] == {**prompt_item, **({"id": "rs_1"} if "id" in more else {})}
 
 
 def test_reasoning_goes_round_over_a_socket_too(served) -> None:
@@ -82,27 +82,30 @@ def test_reasoning_goes_round_over_a_socket_too(served) -> None:
                 pass
             return frame
 
-        reasoning, _ = turn(ASKED)["response"]["output"]
-        turn(said(carried(reasoning)))
-        assert engine.turns[1].items[0]["content"] == THOUGHT
-        assert turn(said({**carried(reasoning), "encrypted_content": "AAAA"}))["error"]["param"] == "input[0].encrypted_content"
+        reasoning, _ = turn(REQUEST)["response"]["output"]
+        turn(request_with(carried(reasoning)))
+        assert engine.turns[1].items[0]["content"] == THINKING
+        assert (
+            turn(request_with({**carried(reasoning), "encrypted_content": "AAAA"}))["error"]["param"]
+            == "input[0].encrypted_content"
+        )
 
 
 def test_a_stored_response_continues_with_its_reasoning_as_text(served) -> None:
     engine = StagedEngine(TURN)
     with served(engine) as url:
-        first = post(url, {**ASKED, "store": True})
-        post(url, {**ASKED, "model": "org/staged-2", "store": False, "previous_response_id": first["id"]})
-    assert engine.turns[1].items[1]["content"] == THOUGHT
+        first = post(url, {**REQUEST, "store": True})
+        post(url, {**REQUEST, "model": "org/staged-2", "store": False, "previous_response_id": first["id"]})
+    assert engine.turns[1].items[1]["content"] == THINKING
 
 
 def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(served) -> None:
     with served(StagedEngine(TURN), sealing_keys=KEYS) as one, served(StagedEngine(TURN), sealing_keys=KEYS) as other:
-        reasoning, _ = post(one, ASKED)["output"]
-        assert post(other, said(carried(reasoning)))["status"] == "completed"
+        reasoning, _ = post(one, REQUEST)["output"]
+        assert post(other, request_with(carried(reasoning)))["status"] == "completed"
     with served(StagedEngine(TURN)) as stranger:
         why = "it was sealed with a key that this server does not have"
-        assert post(stranger, said(carried(reasoning))) == refusal("input[0]", why)
+        assert post(stranger, request_with(carried(reasoning))) == refusal("input[0]", why)
 
 
 @pytest.mark.parametrize(
@@ -117,22 +120,26 @@ def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve
 def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(served, sealed, why) -> None:
     engine = StagedEngine(TURN)
     with served(engine) as url:
-        asked = said({"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [], "encrypted_content": sealed})
-        assert post(url, {**asked, "stream": True}) == refusal("input[1]", why)
+        request = request_with(
+            {"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [], "encrypted_content": sealed}
+        )
+        assert post(url, {**request, "stream": True}) == refusal("input[1]", why)
     assert engine.turns == []
 
 
 def test_reasoning_of_another_kind_model_or_key_holder_is_refused(served) -> None:
-    mine, seals = {"authorization": "Bearer one"}, Seals(Envelope(KEYS), "staged")
+    headers, seals = {"authorization": "Bearer one"}, Seals(Envelope(KEYS), "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
     with served(StagedEngine(TURN), sealing_keys=KEYS) as url:
-        (reasoning, _) = post(url, ASKED)["output"]
-        assert post(url, {**said(carried(reasoning)), "model": "org/staged-2"}) == refusal("input[0]", CHANGED)
-        assert post(url, said(compaction)) == refusal("input[0]", CHANGED)
+        (reasoning, _) = post(url, REQUEST)["output"]
+        assert post(url, {**request_with(carried(reasoning)), "model": "org/staged-2"}) == refusal("input[0]", CHANGED)
+        assert post(url, request_with(compaction)) == refusal("input[0]", CHANGED)
     with served(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
-        (reasoning, _) = post(url, ASKED, headers=mine)["output"]
-        assert post(url, said(carried(reasoning)), headers=mine)["status"] == "completed"
-        assert post(url, said(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal("input[0]", CHANGED)
+        (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
+        assert post(url, request_with(carried(reasoning)), headers=headers)["status"] == "completed"
+        assert post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal(
+            "input[0]", CHANGED
+        )
 
 
 def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(served, monkeypatch, caplog) -> None:
@@ -141,7 +148,7 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(served, monk
 
     monkeypatch.setattr(Envelope, "seal", break_down)
     with served(StagedEngine(TURN)) as url:
-        events = post(url, {**ASKED, "stream": True})
+        events = post(url, {**REQUEST, "stream": True})
     assert events[-1]["type"] == "response.completed"
     assert "encrypted_content" not in events[-1]["response"]["output"][0]
     assert "the reasoning goes without its encrypted content" in caplog.text
@@ -150,7 +157,7 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(served, monk
 def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> None:
     monkeypatch.setattr(Envelope, "seal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THOUGHT})
+        Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
 
 
 def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:

@@ -32,7 +32,7 @@ CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
 """Of the name mcp.test, and signed by itself."""
 
 
-GONE = {"trigger": "delete", "leased": False, "links": [], "added": []}
+DELETED = {"trigger": "delete", "leased": False, "links": [], "added": []}
 
 
 def stored(number, *items, output=()):
@@ -63,7 +63,7 @@ def own_server():
 
 def test_a_server_is_used_over_tls_if_the_system_trusts_its_certificate(monkeypatch) -> None:
     find = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **others: find("127.0.0.1", *more, **others))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *more, **options: find("127.0.0.1", *more, **options))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -153,14 +153,14 @@ def test_many_responses_that_end_at_once_can_all_be_fetched_afterwards(redis_url
             posted = await asyncio.gather(
                 *(client.post("/responses", json={"model": "staged", "input": "Hi"}) for _ in range(count))
             )
-            made = [answer.json() for answer in posted]
-            stored = await asyncio.gather(*(client.get(f"/responses/{response['id']}") for response in made))
-            return made, [answer.json() for answer in stored]
+            responses = [answer.json() for answer in posted]
+            stored = await asyncio.gather(*(client.get(f"/responses/{response['id']}") for response in responses))
+            return responses, [answer.json() for answer in stored]
 
     with ServerThread(create_app(engine, store=open_store(f"{redis_url}{connections}"))) as url:
-        made, stored = asyncio.run(ask(url))
-    assert [response["status"] for response in made] == ["completed"] * count
-    assert stored == made
+        responses, stored = asyncio.run(ask(url))
+    assert [response["status"] for response in responses] == ["completed"] * count
+    assert stored == responses
 
 
 def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url) -> None:
@@ -247,10 +247,10 @@ def test_a_response_that_continues_one_that_is_deleted_meanwhile_is_stored_whole
     items = [message(number) for number in range(20)]
     run_script = RedisClient.run
 
-    async def interfered(calls, name, tenant, arguments, values=(), **others):
-        reply = await run_script(calls, name, tenant, arguments, values, **others)
+    async def interfered(calls, name, tenant, arguments, values=(), **options):
+        reply = await run_script(calls, name, tenant, arguments, values, **options)
         if name == "count_links":
-            await run_script(calls, "write", tenant, {**GONE, "id": "resp_1"})
+            await run_script(calls, "write", tenant, {**DELETED, "id": "resp_1"})
         return reply
 
     async def scenario(store):
@@ -321,8 +321,8 @@ def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
 
     assert run(RedisStore(redis_url), scenario) == stored(1, message(1))
     names = [name.decode() for name in redis.Redis.from_url(redis_url).keys("*")]
-    others = [name for name in names if not name.startswith(key_prefix("one"))]
-    assert sorted(others) == ["interlock:layout", "interlock:tenants"]
+    options = [name for name in names if not name.startswith(key_prefix("one"))]
+    assert sorted(options) == ["interlock:layout", "interlock:tenants"]
     assert "{" in key_prefix("one")
 
 
@@ -362,8 +362,8 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
     run_script = RedisClient.run
     losing = []
 
-    async def lost(calls, name, tenant, arguments, values=(), **others):
-        reply = await run_script(calls, name, tenant, arguments, values, **others)
+    async def lost(calls, name, tenant, arguments, values=(), **options):
+        reply = await run_script(calls, name, tenant, arguments, values, **options)
         if name == "write" and losing.pop():
             raise Disconnected("The answer did not come.")
         return reply

@@ -133,8 +133,8 @@ class StoreMachine(RuleBasedStateMachine):
             frames = tuple(row.frames[first : first + limit])
             expected = (frames, first, 0, len(row.frames), row.life.state.name, row.cancelled)
             assert (log.frames, log.first, log.oldest, log.following, log.state, log.cancelled) == expected
-            wanted = {str(each["id"]): each for each in row.stored.conversation}
-            assert self.ask(self.store.find("", wanted)) == wanted
+            rows = {str(each["id"]): each for each in row.stored.conversation}
+            assert self.ask(self.store.find("", rows)) == rows
 
     @rule()
     def find_lost(self):

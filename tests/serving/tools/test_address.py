@@ -126,9 +126,9 @@ def endpoint(**members):
 
 
 def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> None:
-    found = endpoint(server_url="https://a.example/mcp", headers={"X-A": "1"}, authorization="key")
-    assert (found.url, found.headers) == ("https://a.example/mcp", (("X-A", "1"), ("Authorization", "Bearer key")))
-    assert "key" not in repr(found)
+    server = endpoint(server_url="https://a.example/mcp", headers={"X-A": "1"}, authorization="key")
+    assert (server.url, server.headers) == ("https://a.example/mcp", (("X-A", "1"), ("Authorization", "Bearer key")))
+    assert "key" not in repr(server)
 
 
 @pytest.mark.parametrize(

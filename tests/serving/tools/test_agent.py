@@ -54,7 +54,7 @@ def url(tools, served):
         yield url
 
 
-ASKED = "Search for railway interlocking, calculate 6 * 7, and tell me when the next train departs to: Paris"
+QUESTION = "Search for railway interlocking, calculate 6 * 7, and tell me when the next train departs to: Paris"
 INCLUDE = ["code_interpreter_call.outputs", "web_search_call.action.sources"]
 
 
@@ -65,7 +65,7 @@ def offered(url, **members):
 
 
 def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, tmp_path) -> None:
-    body = {"model": MODEL, "input": ASKED, "include": INCLUDE, "tools": offered(tools), "stream": True}
+    body = {"model": MODEL, "input": QUESTION, "include": INCLUDE, "tools": offered(tools), "stream": True}
     stream = httpx.post(f"{url}/v1/responses", json=body, timeout=30).content
     (tmp_path / "turn.sse").write_bytes(stream)
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "turn.sse")])
@@ -84,11 +84,11 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
     page = (EXAMPLES.parent / "docs" / "tools.md").read_text()
-    command, shown = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", page, re.DOTALL).groups()
+    command, output = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", page, re.DOTALL).groups()
     command = command.replace("http://127.0.0.1:8000", url).replace("http://127.0.0.1:8001/mcp", tools)
     printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True).stdout  # noqa: S603, S607 - our own text
-    assert sorted(printed.splitlines()) == sorted(shown.splitlines())
-    body = {"model": MODEL, "input": ASKED, "tools": offered(tools)}
+    assert sorted(printed.splitlines()) == sorted(output.splitlines())
+    body = {"model": MODEL, "input": QUESTION, "tools": offered(tools)}
     assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in page
 
 
@@ -130,7 +130,7 @@ def test_a_client_approves_and_the_call_runs_in_the_next_response(url, tools) ->
 
 
 def test_parallel_tool_calls_can_be_disabled(url, tools) -> None:
-    body = {"model": MODEL, "input": ASKED, "tools": offered(tools), "parallel_tool_calls": False}
+    body = {"model": MODEL, "input": QUESTION, "tools": offered(tools), "parallel_tool_calls": False}
     output = httpx.post(f"{url}/v1/responses", json=body, timeout=30).json()["output"]
     assert [item["type"] for item in output if item["type"].endswith("call")] == ["web_search_call"]
 
@@ -153,14 +153,14 @@ def test_wrong_options_are_refused(arguments, message) -> None:
 
 
 def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
-    made = {}
-    monkeypatch.setattr(http_app, "create_app", lambda _engine, **options: made.update(options))
+    calls = {}
+    monkeypatch.setattr(http_app, "create_app", lambda _engine, **options: calls.update(options))
     for name in ("listen", "serve", "url_of"):
         monkeypatch.setattr(server, name, lambda *_, **__: None)
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]
     ran = CliRunner().invoke(app, ["serve", *options])
     assert (ran.exit_code, ran.output) == (0, "")
-    assert made["tools"] == ToolServers({"web_search": "http://a/mcp"}, AddressPolicy.of(["b.example"]), 3.0)
+    assert calls["tools"] == ToolServers({"web_search": "http://a/mcp"}, AddressPolicy.of(["b.example"]), 3.0)
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
     assert {(head[b"authorization"], head[b"x-key"]) for head in seen} == {(f"Bearer {SECRET}".encode(), f"{SECRET}-2".encode())}
     rendered = "".join(piece for turn in engine.turns for piece, _ in prompt(turn))
     assert "shop" in rendered
-    for where, told in {
+    for where, surface in {
         "the prompt": rendered,
         "what an engine is given": repr([turn.request.tools for turn in engine.turns]),
         "the object": repr(engine.turns),
@@ -87,7 +87,7 @@ def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
         "the store": stored.text,
         "the log": caplog.text + repr([record.args for record in caplog.records]),
     }.items():
-        assert SECRET not in told, where
+        assert SECRET not in surface, where
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def secured():
     server.should_exit = True
 
 
-@pytest.mark.parametrize(("host", "said"), [("mcp.test", "said"), ("other.test", None)])
-def test_tls_checks_the_name_and_not_the_address(names, secured, monkeypatch, host, said) -> None:
+@pytest.mark.parametrize(("host", "text"), [("mcp.test", "said"), ("other.test", None)])
+def test_tls_checks_the_name_and_not_the_address(names, secured, monkeypatch, host, text) -> None:
     trusting = ssl.create_default_context(cafile=CERTIFICATE)
     monkeypatch.setattr(mcp_session, "_certificates", lambda: trusting)
     names[host] = ["127.0.0.1"]
     _, stored, _ = answered([host, "127.0.0.1"], tool(f"https://{host}:{secured}/mcp"))
-    if said is None:
+    if text is None:
         assert "The server cannot be reached." in json.dumps(stored.json()["output"])
     else:
-        assert outcome(stored) == said
+        assert outcome(stored) == text

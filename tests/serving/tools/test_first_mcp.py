@@ -13,23 +13,23 @@ class Session:
     """`ClientSession` of the first version, whose names are in camel case."""
 
     def __init__(self, read, write):
-        self.streams, self.asked = (read, write), []
+        self.streams, self.calls = (read, write), []
 
     async def __aenter__(self):
         return self
 
     async def __aexit__(self, *_):
-        self.asked.append("closed")
+        self.calls.append("closed")
 
     async def initialize(self):
-        self.asked.append("initialized")
+        self.calls.append("initialized")
 
     async def list_tools(self, cursor):
         tool = SimpleNamespace(name="f", description="It is f.", inputSchema={"type": "object"}, annotations=None)
         return SimpleNamespace(tools=[tool], nextCursor=None if cursor else "2")
 
     async def call_tool(self, name, arguments):
-        self.asked.append((name, arguments))
+        self.calls.append((name, arguments))
         blocks = [SimpleNamespace(type="text", text="a"), SimpleNamespace(type="image", mimeType="image/png")]
         return SimpleNamespace(content=blocks, isError=True, structuredContent={"a": 1})
 
@@ -68,7 +68,7 @@ def test_a_session_has_the_names_of_the_second_version(first) -> None:
         {"type": "text", "text": "a", "mime_type": None},
         {"type": "image", "text": "", "mime_type": "image/png"},
     ]
-    assert (session.streams, session.asked) == (("read", "write"), ["initialized", ("f", {"a": 1}), "closed"])
+    assert (session.streams, session.calls) == (("read", "write"), ["initialized", ("f", {"a": 1}), "closed"])
 
 
 def test_its_transport_uses_the_guarded_client(first) -> None:

@@ -27,9 +27,9 @@ ECHO = calling("mcp.shop.echo", '{"text": "a"}')
 
 
 def test_the_tools_are_listed_first_and_the_result_is_in_the_item(url) -> None:
-    told = ask(ECHO, tools=[mcp(url, allowed_tools=["echo", "look"])])
-    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_call", "message"]
-    listed, call, _ = told.output
+    outcome = ask(ECHO, tools=[mcp(url, allowed_tools=["echo", "look"])])
+    assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "mcp_call", "message"]
+    listed, call, _ = outcome.output
     echo = {
         "name": "echo",
         "description": "Say it again.",
@@ -44,37 +44,39 @@ def test_the_tools_are_listed_first_and_the_result_is_in_the_item(url) -> None:
     assert (listed["server_label"], listed["tools"][0]) == ("shop", echo)
     assert listed["tools"][1]["annotations"] == {"readOnlyHint": True}
     assert (call["status"], call["output"], call["arguments"]) == ("completed", "a", '{"text": "a"}')
-    assert [turn.index for turn in told.engine.turns] == [0, 1]
-    assert [item["type"] for item in told.engine.turns[0].items] == ["message", "mcp_list_tools"]
-    assert told.engine.turns[1].items[-1]["output"] == "a"
+    assert [turn.index for turn in outcome.engine.turns] == [0, 1]
+    assert [item["type"] for item in outcome.engine.turns[0].items] == ["message", "mcp_list_tools"]
+    assert outcome.engine.turns[1].items[-1]["output"] == "a"
 
 
 def test_a_call_completes_after_its_tool_has_ended(url, shop) -> None:
-    told = ask(calling("mcp.shop.slow", '{"seconds": 0.05}'), tools=[mcp(url)])
-    assert told.time("mcp_call_arguments.done") < shop.ended["slow"] < told.time("mcp_call.completed")
+    outcome = ask(calling("mcp.shop.slow", '{"seconds": 0.05}'), tools=[mcp(url)])
+    assert outcome.time("mcp_call_arguments.done") < shop.ended["slow"] < outcome.time("mcp_call.completed")
 
 
 def test_the_calls_of_a_turn_run_concurrently_and_are_reported_as_they_end(shop) -> None:
     both = several(calling("mcp.shop.slow", '{"seconds": 0.3}', "<|end|>"), calling("mcp.shop.echo", '{"text": "b"}'))
     with running(shop.server().streamable_http_app()) as base:
-        told = ask(both, tools=[mcp(f"{base}/mcp")])
+        outcome = ask(both, tools=[mcp(f"{base}/mcp")])
     assert shop.began == ["slow", "echo"]
     assert shop.ended["echo"] < shop.ended["slow"]
-    done = [event["item"]["name"] for event in told.events if event["type"].endswith("done") and "name" in event.get("item", {})]
+    done = [
+        event["item"]["name"] for event in outcome.events if event["type"].endswith("done") and "name" in event.get("item", {})
+    ]
     assert done == ["echo", "slow"]
-    assert [item["output"] for item in told.of("mcp_call")] == ["done", "b"]
+    assert [item["output"] for item in outcome.of("mcp_call")] == ["done", "b"]
 
 
 def test_tools_that_are_not_allowed_are_neither_listed_nor_called(shop) -> None:
     with running(shop.server().streamable_http_app()) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp", allowed_tools={"read_only": True})])
-    assert [tool["name"] for tool in told.output[0]["tools"]] == ["look"]
-    (call,) = told.of("mcp_call")
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp", allowed_tools={"read_only": True})])
+    assert [tool["name"] for tool in outcome.output[0]["tools"]] == ["look"]
+    (call,) = outcome.of("mcp_call")
     assert (call["status"], call["error"]["content"][0]["text"]) == (
         "failed",
         "The MCP server 'shop' has no tool 'echo' that may be called.",
     )
-    assert told.engine.turns[1].items[-1]["output"].startswith("Error: The MCP server 'shop' has no tool")
+    assert outcome.engine.turns[1].items[-1]["output"].startswith("Error: The MCP server 'shop' has no tool")
     assert shop.began == []
 
 
@@ -88,24 +90,24 @@ def test_tools_that_are_not_allowed_are_neither_listed_nor_called(shop) -> None:
 )
 def test_an_invalid_call_fails_and_the_model_learns_why(recipient, text, message) -> None:
     with running(plain()) as base:
-        told = ask(calling(recipient, text), tools=[mcp(f"{base}/mcp")])
-    (call,) = told.of("mcp_call")
+        outcome = ask(calling(recipient, text), tools=[mcp(f"{base}/mcp")])
+    (call,) = outcome.of("mcp_call")
     assert call["error"] == {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}
-    assert told.engine.turns[1].items[-1]["output"] == f"Error: {message}"
-    assert told.response["status"] == "completed"
+    assert outcome.engine.turns[1].items[-1]["output"] == f"Error: {message}"
+    assert outcome.response["status"] == "completed"
 
 
 def test_a_call_without_arguments_has_an_empty_object() -> None:
     with running(plain()) as base:
-        told = ask(calling("mcp.shop.echo", ""), tools=[mcp(f"{base}/mcp")])
-    assert told.of("mcp_call")[0]["output"] == "said"
+        outcome = ask(calling("mcp.shop.echo", ""), tools=[mcp(f"{base}/mcp")])
+    assert outcome.of("mcp_call")[0]["output"] == "said"
 
 
 def test_a_list_that_the_conversation_has_is_not_fetched_again() -> None:
     listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "shop", "tools": [{"name": "echo", "input_schema": {}}]}
     with running(plain()) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
-    assert [item["type"] for item in told.output] == ["mcp_call", "message"]
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
+    assert [item["type"] for item in outcome.output] == ["mcp_call", "message"]
 
 
 def test_headers_and_authorization_reach_the_server_and_not_the_stream() -> None:
@@ -115,10 +117,10 @@ def test_headers_and_authorization_reach_the_server_and_not_the_stream() -> None
         seen.append(dict(scope["headers"]))
 
     with running(plain(gate=note)) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp", headers={"X-Team": "red"}, authorization="secret-token")])
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp", headers={"X-Team": "red"}, authorization="secret-token")])
     assert {(head[b"x-team"], head[b"authorization"]) for head in seen} == {(b"red", b"Bearer secret-token")}
-    assert "secret-token" not in json.dumps(told.events)
-    assert "red" not in json.dumps(told.response["tools"])
+    assert "secret-token" not in json.dumps(outcome.events)
+    assert "red" not in json.dumps(outcome.response["tools"])
 
 
 PYTHON = calling("python", "print(6 * 7)")
@@ -133,30 +135,30 @@ def hosted(shop):
 
 
 def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
-    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted, include=["code_interpreter_call.outputs"])
-    (call,) = told.of("code_interpreter_call")
+    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted, include=["code_interpreter_call.outputs"])
+    (call,) = outcome.of("code_interpreter_call")
     assert (call["code"], call["outputs"]) == ("print(6 * 7)", [{"type": "logs", "logs": "42\n"}])
-    assert told.time("code_interpreter_call.interpreting") < shop.ended["python"]
-    assert shop.ended["python"] < told.time("code_interpreter_call.completed")
+    assert outcome.time("code_interpreter_call.interpreting") < shop.ended["python"]
+    assert shop.ended["python"] < outcome.time("code_interpreter_call.completed")
 
 
 def test_outputs_are_for_the_model_even_where_include_omits_them(hosted) -> None:
-    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted)
-    assert told.of("code_interpreter_call")[0]["outputs"] is None
-    assert told.engine.turns[1].items[-1]["output"] == "42\n"
+    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted)
+    assert outcome.of("code_interpreter_call")[0]["outputs"] is None
+    assert outcome.engine.turns[1].items[-1]["output"] == "42\n"
 
 
 def test_code_that_fails_says_why(hosted) -> None:
-    told = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], by=hosted)
-    (call,) = told.of("code_interpreter_call")
+    outcome = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], by=hosted)
+    (call,) = outcome.of("code_interpreter_call")
     assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": "Error executing tool python: It raised."}])
 
 
 def test_sources_are_shown_if_included(hosted, shop) -> None:
-    told = ask(SEARCH, tools=[{"type": "web_search"}], by=hosted, include=["web_search_call.action.sources"])
+    outcome = ask(SEARCH, tools=[{"type": "web_search"}], by=hosted, include=["web_search_call.action.sources"])
     sources = [{"type": "url", "url": "https://a.example/one"}, {"type": "url", "url": "https://b.example"}]
-    assert told.of("web_search_call")[0]["action"] == {"type": "search", "query": "trains", "sources": sources}
-    assert told.time("web_search_call.searching") < shop.ended["search"] < told.time("web_search_call.completed")
+    assert outcome.of("web_search_call")[0]["action"] == {"type": "search", "query": "trains", "sources": sources}
+    assert outcome.time("web_search_call.searching") < shop.ended["search"] < outcome.time("web_search_call.completed")
     assert ask(SEARCH, tools=[{"type": "web_search"}], by=hosted).of("web_search_call")[0]["action"] == {
         "type": "search",
         "query": "trains",
@@ -164,7 +166,7 @@ def test_sources_are_shown_if_included(hosted, shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "action", "said"),
+    ("function", "arguments", "action", "result"),
     [
         (
             "open",
@@ -181,46 +183,49 @@ def test_sources_are_shown_if_included(hosted, shop) -> None:
         ("find", {"pattern": "x"}, {"type": "find_in_page", "pattern": "x", "url": "cursor:-1"}, "x is on -1"),
     ],
 )
-def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function, arguments, action, said) -> None:
-    told = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=hosted)
-    assert told.of("web_search_call")[0]["action"] == action
-    assert told.engine.turns[1].items[-1]["output"] == said
+def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function, arguments, action, result) -> None:
+    outcome = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=hosted)
+    assert outcome.of("web_search_call")[0]["action"] == action
+    assert outcome.engine.turns[1].items[-1]["output"] == result
 
 
 NONSENSE = calling("browser.search", '{"words": 1}')
 
 
 def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) -> None:
-    told = ask(NONSENSE, tools=[{"type": "web_search"}], by=hosted)
-    assert [(item["type"], item["status"]) for item in told.output] == [("web_search_call", "failed"), ("message", "completed")]
-    assert (told.response["status"], shop.began) == ("completed", [])
-    recalled = {**told.output[0], "output": "Error: The call was not executed: its arguments make no sense."}
-    assert told.engine.turns[1].items[-1] == recalled
+    outcome = ask(NONSENSE, tools=[{"type": "web_search"}], by=hosted)
+    assert [(item["type"], item["status"]) for item in outcome.output] == [
+        ("web_search_call", "failed"),
+        ("message", "completed"),
+    ]
+    assert (outcome.response["status"], shop.began) == ("completed", [])
+    recalled = {**outcome.output[0], "output": "Error: The call was not executed: its arguments make no sense."}
+    assert outcome.engine.turns[1].items[-1] == recalled
 
 
 def test_an_invalid_call_does_not_affect_the_other_calls(hosted, shop) -> None:
-    told = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], by=hosted)
-    assert [item["status"] for item in told.output] == ["failed", "completed", "completed"]
-    assert [len(turn.items) for turn in told.engine.turns] == [1, 3]
+    outcome = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], by=hosted)
+    assert [item["status"] for item in outcome.output] == ["failed", "completed", "completed"]
+    assert [len(turn.items) for turn in outcome.engine.turns] == [1, 3]
     assert shop.began == ["search"]
 
 
 def test_invalid_calls_count_as_calls(hosted, shop) -> None:
-    told = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], by=hosted, max_tool_calls=1)
-    assert [item["status"] for item in told.output] == ["failed", "failed"]
-    assert (told.response["status"], len(told.engine.turns), shop.began) == ("completed", 2, [])
+    outcome = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], by=hosted, max_tool_calls=1)
+    assert [item["status"] for item in outcome.output] == ["failed", "failed"]
+    assert (outcome.response["status"], len(outcome.engine.turns), shop.began) == ("completed", 2, [])
 
 
 def test_a_model_that_makes_only_invalid_calls_is_stopped(monkeypatch, hosted) -> None:
     monkeypatch.setattr(hosting, "MAX_CALLS", 2)
-    told = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], by=hosted)
-    assert ([item["status"] for item in told.output], told.response["status"]) == (["failed"] * 3, "completed")
+    outcome = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], by=hosted)
+    assert ([item["status"] for item in outcome.output], outcome.response["status"]) == (["failed"] * 3, "completed")
 
 
 def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(hosted) -> None:
     text = "Trains run【0†L0】 on rails【1†L0-L1】, not on【9†L1】 roads."
-    told = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], by=hosted)
-    part = told.of("message")[0]["content"][0]
+    outcome = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], by=hosted)
+    part = outcome.of("message")[0]["content"][0]
     assert part["text"] == text
     assert [(each["url"], text[each["start_index"] : each["end_index"]]) for each in part["annotations"]] == [
         ("https://a.example/one", "【0†L0】"),
@@ -230,17 +235,17 @@ def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(ho
 
 
 def test_a_hosted_tool_without_a_server_fails_and_says_so_to_the_model() -> None:
-    told = ask(PYTHON, tools=[{"type": "code_interpreter"}], include=["code_interpreter_call.outputs"])
-    (call,) = told.of("code_interpreter_call")
+    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], include=["code_interpreter_call.outputs"])
+    (call,) = outcome.of("code_interpreter_call")
     message = "This server has no tool server for 'code_interpreter'."
     assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": message}])
-    assert told.response["status"] == "completed"
+    assert outcome.response["status"] == "completed"
 
 
 def test_a_hosted_tool_that_the_request_does_not_offer_is_not_run(hosted, shop) -> None:
-    told = ask(PYTHON, tools=[{"type": "web_search"}], by=hosted)
-    assert told.of("code_interpreter_call")[0]["status"] == "failed"
-    assert told.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'code_interpreter'."
+    outcome = ask(PYTHON, tools=[{"type": "web_search"}], by=hosted)
+    assert outcome.of("code_interpreter_call")[0]["status"] == "failed"
+    assert outcome.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'code_interpreter'."
     assert shop.began == []
 
 
@@ -250,86 +255,88 @@ FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "objec
 def test_a_tool_of_the_container_is_hosted_by_its_label_whatever_its_url(hosted) -> None:
     declared = {"type": "mcp", "server_label": "container", "server_url": "http://unused"}
     by = servers(container=hosted.hosted["code_interpreter"])
-    told = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], by=by)
-    assert [(item["type"], item.get("output")) for item in told.output][:1] == [("mcp_call", "a")]
-    told = ask(calling("container.echo", '{"text": "a"}'), tools=[{"type": "web_search"}], by=by)
-    assert told.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'container'."
+    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], by=by)
+    assert [(item["type"], item.get("output")) for item in outcome.output][:1] == [("mcp_call", "a")]
+    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[{"type": "web_search"}], by=by)
+    assert outcome.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'container'."
 
 
 def test_a_function_call_ends_the_response_after_the_hosted_calls_beside_it() -> None:
     mixed = several(calling("functions.look_up", "{}", "<|end|>"), ECHO)
     with running(plain()) as base:
-        told = ask(mixed, tools=[mcp(f"{base}/mcp"), FUNCTION])
-    assert [(item["type"], item.get("status")) for item in told.output[1:]] == [
+        outcome = ask(mixed, tools=[mcp(f"{base}/mcp"), FUNCTION])
+    assert [(item["type"], item.get("status")) for item in outcome.output[1:]] == [
         ("function_call", "completed"),
         ("mcp_call", "completed"),
     ]
-    assert len(told.engine.turns) == 1
+    assert len(outcome.engine.turns) == 1
 
 
 def test_calls_beyond_the_limit_fail_and_a_turn_of_nothing_else_is_the_last() -> None:
     two = several(calling("mcp.shop.echo", "{}", "<|end|>"), calling("mcp.shop.echo", "{}"))
     with running(plain()) as base:
-        told = ask(two, two, two, tools=[mcp(f"{base}/mcp")], max_tool_calls=3)
-    assert [item["status"] for item in told.of("mcp_call")] == ["completed", "completed", "completed", "failed"] + ["failed"] * 2
-    assert told.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has made as many tool calls as it may."
-    assert (told.response["status"], len(told.engine.turns)) == ("completed", 3)
+        outcome = ask(two, two, two, tools=[mcp(f"{base}/mcp")], max_tool_calls=3)
+    assert [item["status"] for item in outcome.of("mcp_call")] == ["completed", "completed", "completed", "failed"] + [
+        "failed"
+    ] * 2
+    assert outcome.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has made as many tool calls as it may."
+    assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 3)
 
 
 def test_a_model_that_calls_for_ever_is_stopped(monkeypatch) -> None:
     monkeypatch.setattr(hosting, "MAX_CALLS", 2)
     with running(plain()) as base:
-        told = ask(*[ECHO] * 5, tools=[mcp(f"{base}/mcp")])
-    assert [item["status"] for item in told.of("mcp_call")] == ["completed", "completed", "failed"]
-    assert told.response["status"] == "completed"
+        outcome = ask(*[ECHO] * 5, tools=[mcp(f"{base}/mcp")])
+    assert [item["status"] for item in outcome.of("mcp_call")] == ["completed", "completed", "failed"]
+    assert outcome.response["status"] == "completed"
 
 
 def test_the_servers_of_a_request_are_limited(monkeypatch) -> None:
     monkeypatch.setattr(hosting, "MAX_SERVERS", 1)
     with running(plain()) as base:
-        told = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
-    assert [item.get("error") for item in told.of("mcp_list_tools")] == [None, "A request may have 1 MCP servers."]
+        outcome = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
+    assert [item.get("error") for item in outcome.of("mcp_list_tools")] == [None, "A request may have 1 MCP servers."]
 
 
-ASKED = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "echo", "arguments": '{"text": "a"}'}
+APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "echo", "arguments": '{"text": "a"}'}
 ALWAYS = {"require_approval": "always"}
 
 
 def test_a_call_that_needs_approval_ends_the_response_with_a_request() -> None:
     with running(plain()) as base:
-        told = ask(ECHO, tools=[mcp(f"{base}/mcp", **ALWAYS)])
-    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_approval_request"]
-    asked = told.output[1]
-    assert {**asked, "id": "mcpr_1"} == ASKED
-    assert asked["id"].startswith("mcpr_")
-    assert (told.response["status"], len(told.engine.turns)) == ("completed", 1)
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp", **ALWAYS)])
+    assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "mcp_approval_request"]
+    approval = outcome.output[1]
+    assert {**approval, "id": "mcpr_1"} == APPROVAL
+    assert approval["id"].startswith("mcpr_")
+    assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 1)
 
 
 def answered(approve):
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
-    return [{"role": "user", "content": "Hi"}, ASKED, answer]
+    return [{"role": "user", "content": "Hi"}, APPROVAL, answer]
 
 
 def test_an_approved_call_runs_before_the_models_first_turn() -> None:
     with running(plain()) as base:
-        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=True))
-    assert [item["type"] for item in told.output] == ["mcp_list_tools", "mcp_call", "message"]
-    call = told.output[1]
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=True))
+    assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "mcp_call", "message"]
+    call = outcome.output[1]
     assert (call["approval_request_id"], call["arguments"], call["output"]) == ("mcpr_1", '{"text": "a"}', "said")
-    assert [turn.items[-1]["type"] for turn in told.engine.turns] == ["mcp_call"]
+    assert [turn.items[-1]["type"] for turn in outcome.engine.turns] == ["mcp_call"]
 
 
 def test_an_approval_counts_once() -> None:
-    made = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "server_label": "shop", "name": "echo"}
+    call = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "server_label": "shop", "name": "echo"}
     with running(plain()) as base:
-        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), made])
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), call])
         twice = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), answered(approve=True)[-1]])
-    assert [item["type"] for item in told.output] == ["mcp_list_tools", "message"]
+    assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "message"]
     assert [item["type"] for item in twice.output] == ["mcp_list_tools", "mcp_call", "message"]
 
 
 def test_a_refused_call_does_not_run_and_the_model_sees_the_refusal() -> None:
     with running(plain()) as base:
-        told = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=False))
-    assert [item["type"] for item in told.output] == ["mcp_list_tools", "message"]
-    assert told.engine.turns[0].items[2]["approve"] is False
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=False))
+    assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "message"]
+    assert outcome.engine.turns[0].items[2]["approve"] is False

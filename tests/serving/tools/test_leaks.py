@@ -52,9 +52,9 @@ def sessions():
 def test_a_thousand_responses_leave_nothing_behind() -> None:
     calls = []
 
-    async def speak(asked, send):
-        calls.append(asked)
-        await answer(send, 200, result(asked, {"content": [{"type": "text", "text": "said"}]}))
+    async def speak(request, send):
+        calls.append(request)
+        await answer(send, 200, result(request, {"content": [{"type": "text", "text": "said"}]}))
 
     async def count(base):
         by, before = servers(), asyncio.all_tasks()

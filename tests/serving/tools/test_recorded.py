@@ -14,7 +14,7 @@ from interlock.serving.tools.tool_runner import RecordedTools
 
 ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}
 LEAST = 16
-RECORDINGS = {name: made for name, made in ALL.items() if made.request.get("max_output_tokens", LEAST) >= LEAST}
+RECORDINGS = {name: recording for name, recording in ALL.items() if recording.request.get("max_output_tokens", LEAST) >= LEAST}
 """All of them but those that no client could have asked for: the API takes no smaller limit of tokens."""
 
 

@@ -167,7 +167,7 @@ TYPED = "output outputs outputs.outcome output.outcome content summary action ac
 TOOL = "type name server_label"
 IN_ITEM = {"": ITEM, "tools": TOOL, **dict.fromkeys(TYPED.split(), "type")}
 IN_ITEM |= dict.fromkeys(("content.annotations", "summary.annotations", "error.content.annotations"), "type container_id")
-KEPT = {
+VISIBLE = {
     "": "event type item_id response_id call_id name",
     "annotation": "type container_id",
     "error": "type",
@@ -187,7 +187,7 @@ KEPT = {
     "response.conversation": "id",
     **{f"{root}.{place}".rstrip("."): names for root in ("item", "response.output") for place, names in IN_ITEM.items()},
 }
-STAYS = {f"{place}.{name}".lstrip(".") for place, names in KEPT.items() for name in names.split()}
+STAYS = {f"{place}.{name}".lstrip(".") for place, names in VISIBLE.items() for name in names.split()}
 """Where a string may stand that is seen all the same."""
 
 

@@ -17,13 +17,13 @@ HM = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
 SUMMARY = f"{HM}<|channel|>final<|message|>They greeted.<|return|>"
 TURN = f"{HM}<|channel|>final<|message|>Hello.<|return|>"
 USER = {"type": "message", "role": "user", "content": "Hi"}
-SAID = {"type": "message", "role": "assistant", "content": "Hello."}
+REPLY = {"type": "message", "role": "assistant", "content": "Hello."}
 CALLED = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
 GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 TRIGGER = {"type": "compaction_trigger"}
 TOOLS = [{"type": "function", "name": "look_up", "parameters": {}}]
 MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 2}]}
-REQUEST = {"model": "m", "input": [USER, CALLED, GAVE, SAID, USER], "tools": TOOLS, **MANAGED}
+REQUEST = {"model": "m", "input": [USER, CALLED, GAVE, REPLY, USER], "tools": TOOLS, **MANAGED}
 BOTH = pytest.mark.parametrize("harmony", [True, False])
 
 
@@ -65,7 +65,7 @@ def kinds(output):
 
 
 ASKING = {**USER, "content": SUMMARIZE}
-LEFT = [USER, USER, summary_message("They greeted.")]
+REMAINING = [USER, USER, summary_message("They greeted.")]
 
 
 @BOTH
@@ -92,7 +92,7 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
         "response.compaction.compacting",
         "response.output_item.done",
     ]
-    assert serving.inputs() == [(REQUEST["input"], True), ([*REQUEST["input"], ASKING], False), (LEFT, True)]
+    assert serving.inputs() == [(REQUEST["input"], True), ([*REQUEST["input"], ASKING], False), (REMAINING, True)]
     assert (response["usage"]["input_tokens"], len(serving.turns)) == (6, 2)
     assert {request.request_id for request in serving.requests[::2]} == {response["id"]}
 
@@ -109,9 +109,9 @@ def test_a_trigger_compacts_and_does_nothing_else_and_what_it_gave_is_shown_as_w
 
     async def asking():
         async with client_of(serving) as client:
-            first = (await client.post("/v1/responses", json={"model": "m", "input": [USER, SAID, TRIGGER]})).json()
-            again = {"model": "m", "input": [USER, *first["output"], {**USER, "content": "Bye"}]}
-            return first, (await client.post("/v1/responses", json=again)).json()
+            first = (await client.post("/v1/responses", json={"model": "m", "input": [USER, REPLY, TRIGGER]})).json()
+            next_body = {"model": "m", "input": [USER, *first["output"], {**USER, "content": "Bye"}]}
+            return first, (await client.post("/v1/responses", json=next_body)).json()
 
     first, second = asyncio.run(asking())
     assert (first["status"], kinds(first["output"]), second["status"]) == ("completed", ["compaction"], "completed")
@@ -126,8 +126,8 @@ def test_a_conversation_is_compacted_by_a_route_and_goes_on_from_what_that_gave(
             first = (await client.post("/v1/responses", json={"model": "m", "input": "Hi"})).json()
             body = {"model": "m", "previous_response_id": first["id"], "input": "Go on", "prompt_cache_key": "k"}
             compacted = (await client.post("/v1/responses/compact", json=body)).json()
-            again = {"model": "m", "input": [*compacted["output"], USER]}
-            return compacted, (await client.post("/v1/responses", json=again)).json()
+            next_body = {"model": "m", "input": [*compacted["output"], USER]}
+            return compacted, (await client.post("/v1/responses", json=next_body)).json()
 
     compacted, second = asyncio.run(asking())
     assert [*compacted] == ["id", "object", "created_at", "output", "usage"]
@@ -219,7 +219,7 @@ def test_a_stored_response_goes_on_from_its_summary() -> None:
 
     asyncio.run(asking())
     items = serving.inputs()[-1][0]
-    assert items[:3] == LEFT
+    assert items[:3] == REMAINING
     assert kinds(items[3:]) == ["reasoning", "message", "message"]
 
 
@@ -237,7 +237,7 @@ def test_a_client_that_leaves_stops_the_summary() -> None:
         serving = Turns([gate])
         async with client_of(serving) as client:
             posting = asyncio.create_task(client.post("/v1/responses", json=REQUEST))
-            await serving.begun.wait()
+            await serving.started.wait()
             posting.cancel()
             await asyncio.wait([posting])
             return serving.aborted

@@ -19,8 +19,8 @@ def asking(steps, *rounds):
     async def run():
         serving = Serving(fake.HarmonyContext, *(outputs(text) for text in rounds))
         async with client_of(serving) as client:
-            made = await client.post(TALKS, json={"items": [USER]})
-            return await steps(client, serving, made.json()["id"])
+            response = await client.post(TALKS, json={"items": [USER]})
+            return await steps(client, serving, response.json()["id"])
 
     return asyncio.run(run())
 
@@ -31,7 +31,7 @@ async def texts(client, conversation):
     return [(item["role"], item["content"][0]["text"]) for item in listed.json()["data"]]
 
 
-SAID = [("user", "My name is Ada."), ("user", "Hi"), ("assistant", "Hello there.")]
+MESSAGES = [("user", "My name is Ada."), ("user", "Hi"), ("assistant", "Hello there.")]
 
 
 @pytest.mark.parametrize("more", [{}, {"stream": True}])
@@ -39,34 +39,39 @@ def test_a_response_goes_on_from_its_conversation_and_is_added_to_it(more):
     async def steps(client, serving, conversation):
         answer = await client.post(PATH, json={**BODY, "conversation": conversation, **more})
         rendered = [item["content"] for item in serving.requests[-1].input]
-        again = await client.post(PATH, json={**BODY, "request_id": "resp_2", "conversation": {"id": conversation}})
-        return answer.status_code, rendered, again.json()["conversation"]["id"] == conversation, await texts(client, conversation)
+        second = await client.post(PATH, json={**BODY, "request_id": "resp_2", "conversation": {"id": conversation}})
+        return (
+            answer.status_code,
+            rendered,
+            second.json()["conversation"]["id"] == conversation,
+            await texts(client, conversation),
+        )
 
-    said = [*SAID, *SAID[1:]]
-    assert asking(steps, ANSWER, ANSWER) == (200, ["My name is Ada.", "Hi"], True, said)
+    messages = [*MESSAGES, *MESSAGES[1:]]
+    assert asking(steps, ANSWER, ANSWER) == (200, ["My name is Ada.", "Hi"], True, messages)
 
 
 def test_a_response_in_the_background_is_added_too():
     async def steps(client, _, conversation):
-        begun = await client.post(PATH, json={**BODY, "conversation": conversation, "background": True})
-        await client.get(f"{PATH}/{begun.json()['id']}", params={"stream": "true"})
+        background = await client.post(PATH, json={**BODY, "conversation": conversation, "background": True})
+        await client.get(f"{PATH}/{background.json()['id']}", params={"stream": "true"})
         return await texts(client, conversation)
 
-    assert asking(steps, ANSWER) == SAID
+    assert asking(steps, ANSWER) == MESSAGES
 
 
 def test_a_second_response_waits_for_no_first_and_what_is_refused_leaves_the_conversation_free():
     async def steps(client, serving, conversation):
         gate = asyncio.Event()
         serving.script = [[gate, *outputs(ANSWER)], outputs(ANSWER)]
-        asked = {**BODY, "conversation": conversation}
-        first = asyncio.create_task(client.post(PATH, json=asked))
-        await serving.begun.wait()
-        locked = await client.post(PATH, json={**asked, "request_id": "resp_2"})
+        request = {**BODY, "conversation": conversation}
+        first = asyncio.create_task(client.post(PATH, json=request))
+        await serving.started.wait()
+        locked = await client.post(PATH, json={**request, "request_id": "resp_2"})
         gate.set()
         await first
-        refused = await client.post(PATH, json={**asked, "request_id": "resp_3", "input": "refuse"})
-        after = await client.post(PATH, json={**asked, "request_id": "resp_4"})
+        refused = await client.post(PATH, json={**request, "request_id": "resp_3", "input": "refuse"})
+        after = await client.post(PATH, json={**request, "request_id": "resp_4"})
         return locked.status_code, locked.json()["error"]["code"], refused.status_code, after.status_code
 
     assert asking(steps) == (409, "conversation_locked", 400, 200)
@@ -101,8 +106,8 @@ def test_what_is_wrong_is_refused_by_its_name(fields, param):
 
 def test_a_compaction_that_cannot_be_opened_is_not_taken():
     async def steps(client, _, __):
-        made = await client.post(f"{PATH}/compact", json=BODY)
-        sealed = made.json()["output"][-1]
+        response = await client.post(f"{PATH}/compact", json=BODY)
+        sealed = response.json()["output"][-1]
         spoiled = {**sealed, "encrypted_content": "nonsense"}
         answers = [await client.post(TALKS, json={"items": [item]}) for item in (sealed, spoiled)]
         return [answer.status_code for answer in answers], answers[1].json()["error"]["param"]

@@ -165,8 +165,8 @@ def delta(**fields):
     return SimpleNamespace(**{"reasoning": None, "content": None, "tool_calls": None, **fields})
 
 
-def steps_of(*texts, **others):
-    steps = [Output([fake.Completion(text, (number,), **others)]) for number, text in enumerate(texts)]
+def steps_of(*texts, **options):
+    steps = [Output([fake.Completion(text, (number,), **options)]) for number, text in enumerate(texts)]
     steps[-1] = evolve(steps[-1], finished=True, outputs=[evolve(steps[-1].outputs[0], finish_reason="stop")])
     return steps
 
@@ -295,7 +295,7 @@ def test_the_engine_has_the_request_before_the_answer_begins_and_nobody_waits_fo
         async with client_of(serving, engine) as client:
             response = await client.post(PATH, json={**BODY, "background": True})
             gate.set()
-            return response.json()["status"], engine.asked
+            return response.json()["status"], engine.prompts
 
     assert asyncio.run(asking()) == ("queued", ["resp_1_0"])
 

@@ -64,15 +64,15 @@ def test_a_text_that_its_tokens_do_not_say_is_passed_on_with_them():
 def test_no_text_and_no_token_is_lost_and_the_pairs_are_those_of_single_tokens(tokens, data):
     whole = "".join(TEXTS[token] for token in tokens)
     cut = data.draw(st.integers(0, len(whole)))
-    outputs, read, said = [], 0, 0
+    outputs, read, length = [], 0, 0
     while read < len(tokens):
         size = data.draw(st.integers(1, len(tokens) - read))
         read += size
-        known = len("".join(TEXTS[token] for token in tokens[:read]))
-        upto = data.draw(st.integers(min(said, cut), min(known, cut)))
-        outputs.append((tokens[read - size : read], whole[said:upto]))
-        said = upto
-    outputs.append(([], whole[said:cut]))
+        text_length = len("".join(TEXTS[token] for token in tokens[:read]))
+        upto = data.draw(st.integers(min(length, cut), min(text_length, cut)))
+        outputs.append((tokens[read - size : read], whole[length:upto]))
+        length = upto
+    outputs.append(([], whole[length:cut]))
     paired = pairs(*outputs)
     assert "".join(each.text for each in paired) == whole[:cut]
     assert [token for each in paired for token in each.token_ids] == tokens

@@ -82,8 +82,8 @@ def fed(reading, each, entries=None):
     return reading.feed(Chunk(new.token_ids, new.text, entries, each))
 
 
-def read(*outputs, parser=PARSER, lags=False, entries=None, **others):
-    reading = reader(parser, **others)
+def read(*outputs, parser=PARSER, lags=False, entries=None, **options):
+    reading = reader(parser, **options)
     reading.begin(rendered_call(parser, prompt=outputs[0].prompt_token_ids, lags=lags))
     return items([*(delta for each in outputs for delta in fed(reading, each, entries)), *reading.end("stop", Usage())])
 
@@ -116,8 +116,8 @@ def test_the_markers_that_a_vocabulary_has_are_special(added):
 
 
 def test_vllms_parser_reads_where_there_is_no_family_or_json_alone_is_written_or_the_vocabulary_is_old():
-    def is_family_reader(*arguments, **others):
-        return isinstance(reader(*arguments, **others), FamilyReader)
+    def is_family_reader(*arguments, **options):
+        return isinstance(reader(*arguments, **options), FamilyReader)
 
     assert not is_family_reader(read=None)
     assert not is_family_reader(None)

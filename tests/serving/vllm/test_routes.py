@@ -94,8 +94,8 @@ def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_respons
         async with client_of(serving) as client:
             client.app.exception_handler(VLLMValidationError)(refuse)
             answer = await client.post("/v1/responses", json={**BODY, **body})
-            shown = await client.get("/v1/responses/resp_1")
-            return answer.status_code, answer.json(), shown.status_code
+            stored = await client.get("/v1/responses/resp_1")
+            return answer.status_code, answer.json(), stored.status_code
 
     assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404)
 
@@ -121,7 +121,7 @@ def test_a_client_that_leaves_before_the_engine_has_taken_its_request_aborts_it(
         serving = Serving(fake.HarmonyContext, [asyncio.Event()])
         async with client_of(serving) as client:
             posting = asyncio.create_task(client.post("/v1/responses", json=BODY))
-            await serving.begun.wait()
+            await serving.started.wait()
             posting.cancel()
             await asyncio.wait([posting])
             return serving.aborted
@@ -171,15 +171,15 @@ def test_a_response_in_the_background_has_many_readers():
         async with client_of(serving) as client:
             first = await client.post("/v1/responses", json={**BODY, "background": True, "stream": True})
             url = "/v1/responses/resp_1"
-            again = await client.get(url, params={"stream": "true"})
+            second = await client.get(url, params={"stream": "true"})
             tail = await client.get(url, params={"stream": "true", "starting_after": 3})
             over = await client.post(f"{url}/cancel")
-            return first.content, again.content, tail.content, (await client.get(url)).json(), over.status_code
+            return first.content, second.content, tail.content, (await client.get(url)).json(), over.status_code
 
-    first, again, tail, shown, over = asyncio.run(asking())
+    first, second, tail, stored, over = asyncio.run(asking())
     assert check(events(first)) == []
     assert [event["type"] for event in events(first)[:2]] == ["response.created", "response.queued"]
-    assert (again, events(tail), shown, over) == (first, events(first)[4:], events(first)[-1]["response"], 200)
+    assert (second, events(tail), stored, over) == (first, events(first)[4:], events(first)[-1]["response"], 200)
 
 
 def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
@@ -198,10 +198,10 @@ def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
     assert check(events(read)) == []
 
 
-def asgi(app, body, gone, path="/v1/responses", method="POST", query=b""):
+def asgi(app, body, disconnect, path="/v1/responses", method="POST", query=b""):
     """Ask, and go away at some number of sends; gives what was sent until then."""
     sent = []
-    left = asyncio.Event()
+    release = asyncio.Event()
 
     async def run():
         scope = {
@@ -216,13 +216,13 @@ def asgi(app, body, gone, path="/v1/responses", method="POST", query=b""):
         async def receive():
             if messages:
                 return messages.pop()
-            await left.wait()
+            await release.wait()
             return {"type": "http.disconnect"}
 
         async def send(message):
             sent.append(message)
-            if len(sent) == gone:
-                left.set()
+            if len(sent) == disconnect:
+                release.set()
             await asyncio.sleep(0)
 
         with contextlib.suppress(ClientDisconnect):
@@ -236,7 +236,7 @@ def test_a_client_that_goes_away_aborts_the_request():
     async def asking():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
         async with client_of(serving) as client:
-            await asgi(client.app, {**BODY, "stream": True}, gone=3)
+            await asgi(client.app, {**BODY, "stream": True}, disconnect=3)
         return serving.aborted
 
     assert asyncio.run(asking())
@@ -246,7 +246,7 @@ def test_a_reader_of_the_background_that_goes_away_ends_nothing():
     async def asking():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], going_on := asyncio.Event(), *outputs(ANSWER)[4:]])
         async with client_of(serving) as client:
-            await asgi(client.app, {**BODY, "stream": True, "background": True}, gone=2)
+            await asgi(client.app, {**BODY, "stream": True, "background": True}, disconnect=2)
             going_on.set()
             return (await client.get("/v1/responses/resp_1", params={"stream": "true"})).content
 
@@ -437,18 +437,18 @@ def called(name, arguments):
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         (called("sky__weather", "{}"), ("function_call", "weather", "sky", "{}")),
         (called("sky__write", '{"input": "a\\nb"}'), ("custom_tool_call", "write", "sky", "a\nb")),
     ],
 )
-def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, wanted):
+def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, expected):
     serving = Serving(fake.HarmonyContext, outputs(text))
     tools = [SKY, {"type": "web_search"}]
     response = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
     (item,) = response["output"]
-    assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == wanted
+    assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == expected
     assert [tool["type"] for tool in response["tools"]] == ["namespace", "web_search"]
     rendered = serving.requests[-1]
     assert [tool.get("name", tool["type"]) for tool in rendered.tools] == ["sky__weather", "sky__write", "web_search_preview"]

@@ -14,9 +14,9 @@ from interlock.fsm.oracle import check
 from interlock.serving.http.plugin import InterlockPlugin
 
 TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
-ASKED = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}
+REQUEST = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}
 USER = {"type": "message", "role": "user", "content": "Go on"}
-THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+REASONING = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
 
 
 def ask(serving, *requests, headers=({},), args=None):
@@ -37,31 +37,31 @@ def ask(serving, *requests, headers=({},), args=None):
     return asyncio.run(asking())
 
 
-def carried(answer, **others):
+def carried(answer, **fields):
     (reasoning, _) = answer.json()["output"]
     item = {"type": "reasoning", "summary": [], "encrypted_content": reasoning["encrypted_content"]}
-    return {**ASKED, "input": [item, USER], **others}
+    return {**REQUEST, "input": [item, USER], **fields}
 
 
 @pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize("harmony", [True, False])
 def test_reasoning_goes_round_without_loss(harmony) -> None:
     serving = Serving(fake.HarmonyContext, outputs(TURN))
-    asked = []
+    requests = []
 
     def again(answer):
         serving.use_harmony = harmony
-        asked.append(carried(answer))
-        return asked[-1]
+        requests.append(carried(answer))
+        return requests[-1]
 
-    ask(serving, ASKED, again)
-    assert serving.requests[-1].input == [THOUGHT, USER]
-    assert asked[0]["input"][0]["encrypted_content"]
+    ask(serving, REQUEST, again)
+    assert serving.requests[-1].input == [REASONING, USER]
+    assert requests[0]["input"][0]["encrypted_content"]
 
 
 @pytest.mark.usefixtures("vllm")
 def test_reasoning_is_sealed_where_it_is_done_in_a_legal_stream() -> None:
-    answer = ask(Serving(fake.HarmonyContext, outputs(TURN)), {**ASKED, "stream": True})
+    answer = ask(Serving(fake.HarmonyContext, outputs(TURN)), {**REQUEST, "stream": True})
     events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: {")]
     assert check(events) == []
     seen = [(event["type"], event["item"].get("encrypted_content")) for event in events if "item" in event]
@@ -88,14 +88,14 @@ def test_what_cannot_be_opened_is_refused_before_vllm_is_asked(change, why) -> N
     serving = Serving(fake.HarmonyContext, outputs(TURN))
 
     def changed(answer):
-        serving.begun.clear()
+        serving.started.clear()
         body = carried(answer)
         body["input"].insert(0, USER)
         change_at = {**body, "input": body["input"][1:]}
         change(change_at)
         return {**change_at, "input": [USER, *change_at["input"]]}
 
-    refused = ask(serving, ASKED, changed)
+    refused = ask(serving, REQUEST, changed)
     assert refused.status_code == 400
     assert refused.json()["error"] == {
         "message": f"The encrypted content of 'input[1]' could not be verified: {why}.",
@@ -103,7 +103,7 @@ def test_what_cannot_be_opened_is_refused_before_vllm_is_asked(change, why) -> N
         "param": "input[1].encrypted_content",
         "code": "invalid_encrypted_content",
     }
-    assert not serving.begun.is_set()
+    assert not serving.started.is_set()
 
 
 @pytest.mark.usefixtures("vllm")
@@ -111,14 +111,14 @@ def test_the_reasoning_of_one_key_is_none_of_anothers() -> None:
     args = SimpleNamespace(api_key=["one", "two"])
     headers = [{"authorization": "Bearer one"}, {"authorization": "Bearer two"}]
     serving = Serving(fake.HarmonyContext, outputs(TURN))
-    assert ask(serving, ASKED, carried, headers=headers[:1], args=args).status_code == 200
-    assert ask(serving, ASKED, carried, headers=headers, args=args).json()["error"]["code"] == "invalid_encrypted_content"
+    assert ask(serving, REQUEST, carried, headers=headers[:1], args=args).status_code == 200
+    assert ask(serving, REQUEST, carried, headers=headers, args=args).json()["error"]["code"] == "invalid_encrypted_content"
 
 
 @pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize("kind", ["reasoning", "compaction"])
 def test_what_is_no_text_is_refused_by_its_type(kind) -> None:
-    refused = ask(Serving(), {**ASKED, "input": [{"type": kind, "summary": [], "encrypted_content": 1}]})
+    refused = ask(Serving(), {**REQUEST, "input": [{"type": kind, "summary": [], "encrypted_content": 1}]})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].encrypted_content")
 
 

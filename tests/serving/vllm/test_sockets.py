@@ -120,7 +120,7 @@ def test_without_generate_the_prompt_is_rendered_and_the_engine_is_not_asked():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     with Connected(serving) as connected:
         frames = connected.ask(generate=False)
-        assert not serving.begun.is_set()
+        assert not serving.started.is_set()
         assert [frame["type"] for frame in frames] == ["response.created", "response.in_progress", "response.completed"]
         warm = frames[-1]["response"]
         assert (warm["output"], warm["usage"]["input_tokens"], warm["usage"]["output_tokens"]) == ([], 3, 0)
@@ -182,15 +182,15 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally():
     class Slow(Serving):
         async def create_responses(self, request, _raw_request):
             if request.input == "slow":
-                self.begun.set()
+                self.started.set()
                 await asyncio.Event().wait()
             raise RuntimeError("The engine is dead.")
 
     serving = Slow(fake.HarmonyContext)
     with Connected(serving) as connected:
-        for asked in ("slow", "never"):
-            connected.socket.send_text(json.dumps({**ASK, "input": asked}))
-        connected.client.portal.call(serving.begun.wait)
+        for prompt in ("slow", "never"):
+            connected.socket.send_text(json.dumps({**ASK, "input": prompt}))
+        connected.client.portal.call(serving.started.wait)
         connected.client.portal.call(connected.end)
         turns = [[], []]
         for frames in turns:
@@ -218,10 +218,10 @@ def test_a_server_whose_model_makes_no_responses_takes_no_connection():
         pass
 
 
-@pytest.mark.parametrize(("given", "spoken"), [("open_responses", True), ("openai", False), ("klingon", False)])
-def test_the_default_dialect_of_a_server_is_a_setting(monkeypatch, given, spoken):
-    monkeypatch.setenv("INTERLOCK_DIALECT", given)
+@pytest.mark.parametrize(("setting", "dialect"), [("open_responses", True), ("openai", False), ("klingon", False)])
+def test_the_default_dialect_of_a_server_is_a_setting(monkeypatch, setting, dialect):
+    monkeypatch.setenv("INTERLOCK_DIALECT", setting)
     thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
     with Connected(Serving(fake.HarmonyContext, outputs(thought + ANSWER))) as connected:
         frames = connected.ask()
-    assert ("response.reasoning.delta" in {frame["type"] for frame in frames}) is spoken
+    assert ("response.reasoning.delta" in {frame["type"] for frame in frames}) is dialect

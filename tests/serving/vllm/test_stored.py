@@ -30,8 +30,8 @@ def test_a_deleted_response_is_gone():
     async def steps(client, _):
         await client.post(PATH, json=BODY)
         deleted = await client.delete(f"{PATH}/resp_1")
-        again = await client.delete(f"{PATH}/resp_1")
-        return deleted.json(), again.status_code, again.json()["error"]["message"]
+        second = await client.delete(f"{PATH}/resp_1")
+        return deleted.json(), second.status_code, second.json()["error"]["message"]
 
     assert asking(steps, ANSWER) == (
         {"id": "resp_1", "object": "response", "deleted": True},
@@ -70,7 +70,7 @@ def test_what_a_response_answered_is_listed_with_what_came_before():
 def test_the_tokens_of_a_prompt_are_counted_and_nothing_is_generated_or_kept():
     async def steps(client, serving):
         answer = await client.post(f"{PATH}/input_tokens", json=BODY)
-        return answer.json(), serving.begun.is_set()
+        return answer.json(), serving.started.is_set()
 
     assert asking(steps) == ({"object": "response.input_tokens", "input_tokens": 3}, False)
 

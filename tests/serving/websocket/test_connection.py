@@ -113,8 +113,8 @@ def test_a_continuation_that_fails_evicts_its_previous_response(url) -> None:
         first = socket.ask(store=False)[-1]["response"]["id"]
         refused = error_of(socket.ask(store=False, previous_response_id=first, input=[answer]))
         assert refused[:2] == (400, "input")
-        gone = error_of(socket.ask(store=False, previous_response_id=first))
-        assert gone[2] == "previous_response_not_found"
+        error = error_of(socket.ask(store=False, previous_response_id=first))
+        assert error[2] == "previous_response_not_found"
 
 
 def test_a_request_that_continues_nothing_leaves_the_latest_response_where_it_is(url) -> None:
@@ -253,9 +253,9 @@ def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(serve
             "param": "previous_response_id",
             "code": "previous_response_not_found",
         }
-        for name, kept in (("b", second), ("c", third)):
-            going_on = socket.ask(store=False, generate=False, previous_response_id=kept, stream_id=name)[-1]
-            assert going_on["response"]["previous_response_id"] == kept
+        for name, response in (("b", second), ("c", third)):
+            going_on = socket.ask(store=False, generate=False, previous_response_id=response, stream_id=name)[-1]
+            assert going_on["response"]["previous_response_id"] == response
 
 
 def test_a_stored_response_is_continued_although_its_lane_evicted_it(served) -> None:
@@ -267,19 +267,19 @@ def test_a_stored_response_is_continued_although_its_lane_evicted_it(served) -> 
 def test_a_closed_connection_leaves_nothing_in_memory() -> None:
     frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
 
-    def left():
+    def leave():
         kinds = (Connection, Lane, CreateFrame, StoredResponse, BoundedProtocol, ServerProtocol, WebSocket, Machine)
         return [each for each in gc.get_objects() if isinstance(each, kinds)]
 
     gc.collect()
-    before = len(left())
+    before = len(leave())
     gc.disable()
     try:
         app = create_app(EmbeddedEngine())
         with ServerThread(app) as url, client(url) as socket:
             for frame in frames:
                 assert socket.ask(frame)[-1]["type"] == "response.completed"
-        assert (len(left()), app.state.socket_memory.used) == (before, {})
+        assert (len(leave()), app.state.socket_memory.used) == (before, {})
     finally:
         gc.enable()
 
@@ -326,8 +326,8 @@ def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -
         failed = socket.ask(STAGED, store=False, previous_response_id=first)
         assert check(failed) == []
         assert failed[-1]["type"] == "response.failed"
-        for gone in (first, failed[-1]["response"]["id"]):
-            assert error_of(socket.ask(STAGED, previous_response_id=gone))[2] == "previous_response_not_found"
+        for error in (first, failed[-1]["response"]["id"]):
+            assert error_of(socket.ask(STAGED, previous_response_id=error))[2] == "previous_response_not_found"
 
 
 def test_a_server_error_is_one_error_and_the_socket_stays_open(served) -> None:

@@ -77,18 +77,18 @@ def test_a_client_that_leaves_before_the_run_interrupts_it_when_it_begins() -> N
 
 @given(st.lists(st.sampled_from(["ask", "begin", "end", "cancel"])))
 def test_no_order_of_events_loses_a_request_or_runs_two_at_once(happenings) -> None:
-    host, asked, running, begun = Host(), 0, 0, False
+    host, requests, running, started = Host(), 0, 0, False
     for happening in happenings:
         match happening:
             case "ask":
-                host.ask(asked)
-                asked += 1
-            case "begin" if running and not begun:
+                host.ask(requests)
+                requests += 1
+            case "begin" if running and not started:
                 host.begin()
-                begun = True
+                started = True
             case "end" if running:
                 host.end()
-                begun = False
+                started = False
             case "cancel":
                 host.lane.cancel()
             case _:
@@ -96,4 +96,4 @@ def test_no_order_of_events_loses_a_request_or_runs_two_at_once(happenings) -> N
         ended = len(host.started) - (1 if host.lane.in_flight else 0)
         running = len(host.started) - ended
         assert numbers(host) == list(range(len(host.started)))
-        assert host.lane.in_flight == asked - ended
+        assert host.lane.in_flight == requests - ended

@@ -25,10 +25,10 @@ def shortened(text):
         if name in frame and (name != "item" or frame["type"] == "response.output_item.done"):
             marks[name], frame[name] = frame[name], f"<{name}>"
     written = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
-    told = f'{{"id":"{response.get("id")}","status":"{response.get("status")}",…}}'
-    shown = {"tools": "[…]", "response": told, "item": "{…}"}
+    response_text = f'{{"id":"{response.get("id")}","status":"{response.get("status")}",…}}'
+    abbreviated = {"tools": "[…]", "response": response_text, "item": "{…}"}
     for name in marks:
-        written = written.replace(f'"<{name}>"', shown[name])
+        written = written.replace(f'"<{name}>"', abbreviated[name])
     return ID.sub(r"_\1…", written)
 
 
@@ -53,9 +53,9 @@ def played(url):
 
         send(stream_id="weather", input="Get the weather of: Berlin", tools=TOOLS)
         send(stream_id="chat", input="Hi")
-        (asked,) = (response for response in [*receive(2)] if response["tools"])
-        answer = {"type": "function_call_output", "call_id": asked["output"][-1]["call_id"], "output": "18 °C and sunny"}
-        send(stream_id="weather", previous_response_id=asked["id"], input=[answer], tools=TOOLS)
+        (request,) = (response for response in [*receive(2)] if response["tools"])
+        answer = {"type": "function_call_output", "call_id": request["output"][-1]["call_id"], "output": "18 °C and sunny"}
+        send(stream_id="weather", previous_response_id=request["id"], input=[answer], tools=TOOLS)
         list(receive(1))
     return lines
 
@@ -67,6 +67,6 @@ def of_lane(lines, lane):
 
 @pytest.mark.parametrize("lane", ["weather", "chat"])
 def test_the_session_on_the_page_is_what_a_server_sends(url, lane) -> None:
-    said = iter(of_lane(played(url), lane))
-    missing = [line for line in of_lane(SESSION, lane) if line not in said]  # a line is looked for after the one before
+    messages = iter(of_lane(played(url), lane))
+    missing = [line for line in of_lane(SESSION, lane) if line not in messages]  # a line is looked for after the one before
     assert (missing, len(of_lane(SESSION, lane)) > 4) == ([], True)
