@@ -3,7 +3,8 @@
     python benchmarks/write_docs.py
 
 What stands between `<!-- figures: NAME -->` and `<!-- end -->` is replaced, as far as the last runs measured it; the rest of the
-pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows.
+pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows, and
+docs/performance/bounds.md has the targets.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ STORE: Final = HERE / "out" / "store.json"
 PICTURES: Final = HERE.parent / "docs" / "performance"
 STORES: Final = PICTURES / "stores.md"
 TABLES: Final = PICTURES / "figures.md"
+BOUNDS: Final = PICTURES / "bounds.md"
 RUNS: Final = "latest", "server", "alone"
 """What the benches wrote, each in a file of its own."""
 CONTENDERS: Final = {"interlock": "Interlock", "plugin": "Interlock, on vLLM's outputs", "vllm": "vLLM", "floor": "floor"}
@@ -55,12 +57,10 @@ def _stores(match: re.Match[str]) -> str:
 
 
 def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
-    """Fill in docs/performance.md and the page of its tables, and draw the pictures."""
+    """Fill in docs/performance.md and the pages of its tables and targets, and draw the pictures."""
 
     def answered(match: re.Match[str]) -> str:
         name = match[2]
-        if name == "targets":
-            return _section(match, "\n".join(_targets(rows, match[0])))
         if name == "machine":
             return _section(match, _machine(machine))
         answer = QUESTIONS[name](rows)
@@ -73,10 +73,14 @@ def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
         measured = [row for row in rows if row["group"] == match[2]]
         return _section(match, "\n".join(_table(measured))) if measured else match[0]
 
+    def judged(match: re.Match[str]) -> str:
+        return _section(match, "\n".join(_targets(rows, match[0])))
+
     PICTURES.mkdir(exist_ok=True)
+    BOUNDS.write_text(SECTION.sub(judged, BOUNDS.read_text()))
     PAGE.write_text(SECTION.sub(answered, PAGE.read_text()))
     TABLES.write_text(SECTION.sub(tabled, TABLES.read_text()))
-    print(f"{PAGE}, {TABLES} and the pictures are written")
+    print(f"{PAGE}, {TABLES}, {BOUNDS} and the pictures are written")
 
 
 def _section(match: re.Match[str], written: str) -> str:

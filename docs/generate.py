@@ -18,7 +18,7 @@ import machines
 from attrs import evolve, fields
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
-from subjects import KEPT_BY, subject_of
+from subjects import subject_of
 
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
@@ -199,9 +199,7 @@ def _rules() -> Iterator[str]:
         yield ""
         yield rule.says
         yield ""
-        yield f"*If broken:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show whether this holds."
-        yield ""
-        yield f"*Kept by:* {KEPT_BY[rule.number]}."
+        yield f"*If broken:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show it."
         if deviations := [each for each in DEVIATIONS.values() if each.rule == rule.number]:
             yield ""
             yield from _deviations(deviations)

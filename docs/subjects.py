@@ -230,30 +230,6 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
 }
 """The subjects by the name of the machine; for a kind that is not here, the docstring of its type stands in."""
 
-KEPT_BY: Final[Mapping[str, str]] = {
-    "R1": "the response's [lifecycle](lifecycles/response.md)",
-    "R2": "the driver, which numbers events where it fires an edge",
-    "R3": "the response's [lifecycle](lifecycles/response.md), and `serving` for the end marker",
-    "R4": "`Fault` and the `cut` edges",
-    "R5": "[events/sse.py](../src/interlock/events/sse.py)",
-    "R6": "the `added` emission",
-    "R7": "every lifecycle; importing a table that breaks it raises `DeclarationError`",
-    "R8": "every lifecycle; importing a table that breaks it raises `DeclarationError`",
-    "R9": "the item, which keeps one copy of its text",
-    "R10": "the [lifecycles](lifecycles.md)",
-    "R11": "`Run`, `Succeed` and `Fail`, fed by whoever runs the tool",
-    "R12": "the `cut` edges; see [where a rule leaves a choice](#where-a-rule-leaves-a-choice)",
-    "R13": "the item: its `done` event and the terminal event show the same object",
-    "R14": "the types in [events/](../src/interlock/events)",
-    "R15": "the parsers, and the driver, which begins another part where log probabilities begin or end",
-    "R16": "the parsers",
-    "R17": "the parsers; see [recovery](recovery.md)",
-    "R18": "the state `pending`",
-    "R19": "`ResponseDriver.response`",
-    "R20": "the parsers; see [families](families.md)",
-}
-"""What keeps each rule in the streams that this project writes."""
-
 
 def subject_of(name: str) -> Subject:
     """Return the subject of a machine; for a kind of item without one, its docstring and the deltas of its path."""

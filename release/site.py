@@ -79,17 +79,18 @@ NAV: Nav = [
             {"Design": "design.md"},
             {"The life of a request": "request.md"},
             {"Lifecycles": "lifecycles.md"},
-            {"Malformed output": "recovery.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Proof": "proof.md"},
         ]
     },
     {
-        "Figures": [
-            {"Performance": "performance/figures.md"},
-            {"Bounds": "performance/bounds.md"},
-            {"Stores": "performance/stores.md"},
+        "Appendices": [
+            {"Performance figures": "performance/figures.md"},
+            {"Performance bounds": "performance/bounds.md"},
+            {"Stores under load": "performance/stores.md"},
             {"Hostile requests": "performance/hostile.md"},
+            {"Conformance by turn": "conformance/turns.md"},
+            {"Malformed output": "conformance/recovery.md"},
         ]
     },
 ]

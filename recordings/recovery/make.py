@@ -26,7 +26,8 @@ README = """\
 # Recordings of malformed output
 
 Each recording is one malformed turn of harmony, and `interlock replay FILE` shows its stream.
-[docs/recovery.md](../../docs/recovery.md) has the rules. `make.py` writes these files and this table from the cases of the tests.
+[docs/conformance/recovery.md](../../docs/conformance/recovery.md) has the rules.
+`make.py` writes these files and this table from the cases of the tests.
 
 Control tokens are written without their bars: `<channel>` is the token `<|channel|>`. `<-1>` is an id that no vocabulary has, and
 `�` stands for bytes that are no character. The request declares the function `get_weather`, the code interpreter and web search.
