@@ -90,6 +90,7 @@ NAV: Nav = [
             {"Stores under load": "performance/stores.md"},
             {"Hostile requests": "performance/hostile.md"},
             {"Conformance by turn": "conformance/turns.md"},
+            {"What breaks clients": "conformance/clients.md"},
             {"Malformed output": "conformance/recovery.md"},
         ]
     },
