@@ -89,7 +89,7 @@ class HostEngine(Protocol):
         ...
 
     def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
-        """Return the generation of one response to a request from `read`; the server's own requests have no connection."""
+        """Return the generation of one response to a request from `read`."""
         ...
 
 

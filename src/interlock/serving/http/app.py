@@ -252,7 +252,7 @@ class Api:
     async def compact(self, request: Request) -> Response:
         """Compact a conversation: replace all but the user's messages by a summary that only a server can read."""
         parameters = await self._parameters(request, _compact_request)
-        work = self.service.begin_summary(parameters, tenant_of(request))
+        work = self.service.begin_summary(parameters, tenant_of(request), request)
         run, items, seals = await cancel_on_disconnect(request.receive, work)
         async with open_events(run, self.service.active_runs, request.receive) as events:
             async for _ in events:

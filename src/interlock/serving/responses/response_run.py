@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from attrs import Factory, define, evolve, field, frozen
 
@@ -38,6 +38,9 @@ from interlock.serving.responses.run import Activity, Run
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 __all__ = ["NullWriter", "RequestContext", "ResponseRun", "Summary", "begin_response", "begin_summary", "summary_of"]
 
@@ -83,6 +86,8 @@ class RequestContext:
     """The lease on the conversation that the response is added to."""
     seals: Seals | None = None
     """Without them nothing is sealed or compacted."""
+    connection: HTTPConnection | None = field(default=None, repr=False)
+    """The client's, for a host engine."""
 
 
 @define(eq=False)
@@ -316,7 +321,7 @@ async def begin_summary(context: RequestContext, engine: Engine | HostEngine) ->
     body = summary_request(context.request.raw)
     request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
     items = (*context.model_items, *request.input)
-    generation = begin_generation(engine, request, items, context.tenant)
+    generation = begin_generation(engine, request, items, context.tenant, context.connection)
     settings = await generation.prepare(Turn(request, items))
     return begin_response(RequestContext(request, items), engine, NullWriter(), generation=generation, settings=settings)
 

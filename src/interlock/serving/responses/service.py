@@ -83,7 +83,7 @@ class ResponseService:
         lease = None if conversation_id is None else await ConversationLease.acquire(store, tenant, conversation_id)
         generation: Generation | None = None
         try:
-            context = await self._resolve(request, tenant, lease=lease, latest=latest)
+            context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
             await yielder.checkpoint()
             self.active_runs.require_room()
             generation = begin_generation(self.engine, request, context.items, tenant, connection)
@@ -108,9 +108,11 @@ class ResponseService:
             raise
         return run
 
-    async def begin_summary(self, request: CreateResponse, tenant: str) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
+    async def begin_summary(
+        self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None
+    ) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
         """Return the run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
-        context = await self._resolve(request, tenant)
+        context = await self._resolve(request, tenant, connection=connection)
         self.active_runs.require_room()
         run = await begin_summary(context, self.engine)
         try:
@@ -137,6 +139,7 @@ class ResponseService:
         *,
         lease: ConversationLease | None = None,
         latest: StoredResponse | None = None,
+        connection: HTTPConnection | None = None,
     ) -> RequestContext:
         """Resolve the history, references and encrypted content of a request."""
         store, previous_id, conversation_id = self.archive.store, request.previous_response_id, request.conversation_id
@@ -153,7 +156,7 @@ class ResponseService:
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
         items = request.resolve(previous, await store.find(tenant, references) if references else {})
         seals = self._seals(request, tenant)
-        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals)
+        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals, connection)
 
     def _seals(self, request: CreateResponse, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)

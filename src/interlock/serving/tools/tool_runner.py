@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.engines.recordings import RecordedTurn, ToolResult, tool_deltas
-from interlock.serving.engines.script import rounds
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
+
+if TYPE_CHECKING:  # a server without recordings does not load what reads and renders them
+    from interlock.serving.engines.recordings import RecordedTurn, ToolResult
 
 __all__ = ["NullTools", "RecordedTools", "ToolRunner", "Tools"]
 
@@ -85,6 +86,8 @@ class RecordedTools:
     turns: Sequence[RecordedTurn]
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
+        from interlock.serving.engines.script import rounds  # noqa: PLC0415
+
         del request
         return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
 
@@ -96,6 +99,8 @@ class _RecordedResults(NullTools):
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+        from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415
+
         del rejected
         for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost
             for delta in tool_deltas(call, result):

@@ -14,7 +14,6 @@ from interlock.events import response_object as wire
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.families import FamilyParser, Settings, family
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
@@ -100,6 +99,8 @@ class ChatTranslator:
         tagged = call.upstream.family
         parser: Parser
         if tagged is not None:
+            from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - others do without
+
             settings = Settings.from_request(call.declared)
             settings.routing = with_hosted(settings.routing, hosted)
             parser = FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings)

@@ -15,7 +15,6 @@ from msgspec import Meta, Struct
 
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Tagged
-from interlock.parsers.families import DEFAULT_REASONING
 from interlock.serving.engines.upstream.gateway import Upstream, UpstreamApi
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
 
@@ -114,6 +113,8 @@ def read_config(path: Path) -> GatewayConfig:
 
 def family_format(name: str) -> Tagged:
     """Return the format of a model family; `ConfigError` is raised for an unknown one."""
+    from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - only gateways with a family load the families
+
     if name not in DEFAULT_REASONING:
         raise ConfigError("family", f"unknown family {name!r}; choose one of {', '.join(DEFAULT_REASONING)}")
     return Tagged(name, DEFAULT_REASONING[name])

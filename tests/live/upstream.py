@@ -1,0 +1,130 @@
+"""A scripted upstream server: it answers as a test tells it, with every fault, and remembers what it was asked."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+from attrs import define, field, frozen
+from starlette.applications import Starlette
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.responses.run import ActiveRuns
+
+CUT = "the connection breaks"
+STALL = "nothing more comes"
+
+
+@frozen
+class Reply:
+    """One answer: its body in pieces, among them perhaps `CUT` or `STALL`."""
+
+    body: tuple[object, ...] = ()
+    status: int = 200
+    headers: dict[str, str] = field(factory=lambda: {"content-type": "text/event-stream"})
+
+
+@frozen
+class Asked:
+    """A request that the upstream got."""
+
+    path: str
+    headers: dict[str, str]
+    body: object
+
+
+@define(eq=False)
+class ScriptedUpstream:
+    """Answers each POST with the next reply, the last again and again; `models` answers GET."""
+
+    replies: list[Reply]
+    models: tuple[str, ...] = ("m",)
+    asked: list[Asked] = field(factory=list)
+    left: int = 0  # clients that went away in the middle
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        if scope["method"] == "GET":
+            self.asked.append(Asked(scope["path"], headers, None))
+            await _send_json(send, {"object": "list", "data": [{"id": name} for name in self.models]})
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.asked.append(Asked(scope["path"], headers, json.loads(body)))
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        await self._reply(reply, receive, send)
+
+    async def _reply(self, reply, receive, send):
+        headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        for piece in reply.body:
+            if piece is CUT:
+                raise asyncio.CancelledError  # uvicorn closes the connection without the end of the body
+            if piece is STALL:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                self.left += 1
+                return
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @property
+    def bodies(self):
+        """The bodies of the POSTs."""
+        return [asked.body for asked in self.asked if asked.body is not None]
+
+
+async def _live(receive, send):
+    while (message := await receive())["type"] != "lifespan.shutdown":
+        await send({"type": f"{message['type']}.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _send_json(send, value, status=200):
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(value).encode()})
+
+
+def event(value):
+    """The event of a chunk."""
+    return b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n"
+
+
+def stream(*chunks, done=True):
+    """A whole stream of chunks."""
+    return Reply((*map(event, chunks), *([event(b"[DONE]")] if done else [])))
+
+
+def failure(status, body, **headers):
+    """An error; its body may be text."""
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    kind = "text/html" if isinstance(body, str) else "application/json"
+    return Reply((data,), status, {"content-type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}})
+
+
+@contextmanager
+def serve_upstream(upstream):
+    """Serve an upstream; gives its URL."""
+    app = Starlette()
+    app.mount("/", upstream)
+    app.state.active_runs = app.state.open_sockets = ActiveRuns()
+    with ServerThread(app) as url:
+        yield url
+
+
+@contextmanager
+def gateway(*replies, models=("m",), hosted=(), app=(), **settings):
+    """Serve a gateway in front of an upstream with these replies; gives the gateway's URL and the upstream."""
+    upstream = ScriptedUpstream([*replies], models)
+    with serve_upstream(upstream) as url:
+        engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))
+        with ServerThread(create_app(engine, **dict(app))) as gateway_url:
+            yield gateway_url, upstream

@@ -1,0 +1,97 @@
+"""The chunks of every server become the same legal streams."""
+
+import httpx
+import pytest
+from live.chunk_shapes import SHAPES, WEATHER, chunk
+from live.upstream import Reply, gateway, stream
+from live.wire import bodies
+
+TOOLS = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("get_weather", "get_time")]
+BODY = {"model": "m", "input": "Hi", "stream": True, "tools": TOOLS}
+
+
+def answered(*replies, body=(), **settings):
+    """The events of a legal stream, and the requests of the gateway."""
+    with gateway(*replies, **settings) as (url, upstream):
+        answer = httpx.post(f"{url}/v1/responses", json={**BODY, **dict(body)})
+        assert answer.status_code == 200, answer.text
+    return bodies(answer.content), upstream.bodies
+
+
+def seen(item):
+    """An item by its kind, text and name."""
+    parts = [*item.get("content", ()), *item.get("summary", ())]
+    text = "".join(part.get("text", part.get("refusal", "")) for part in parts)
+    return item["type"], item.get("arguments", text), item.get("name")
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_chunks_of_a_server_become_items(shape, whole):
+    reply = stream(*shape.chunks, done=shape.done)
+    if whole:  # all bytes in one write, with comments, other line ends and names of events
+        text = b": hello\r\n\r\n" + b"".join(reply.body).replace(b"data: ", b"event: x\r\nid: 1\r\ndata:").replace(
+            b"\n\n", b"\r\n\r\n"
+        )
+        reply = Reply((text,))
+    events, _ = answered(reply)
+    response = events[-1]["response"]
+    assert [seen(item) for item in response["output"]] == shape.items
+    usage = response["usage"]
+    details = usage["input_tokens_details"]["cached_tokens"], usage["output_tokens_details"]["reasoning_tokens"]
+    assert (usage["input_tokens"], details[0], usage["output_tokens"], details[1]) == shape.usage
+
+
+def test_one_byte_at_a_time_is_the_same():
+    data = b"".join(stream(*SHAPES["openai: two calls at once"].chunks).body)
+    events, _ = answered(Reply(tuple(data[at : at + 1] for at in range(len(data)))))
+    assert len(events[-1]["response"]["output"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "end", "why"),
+    [
+        ("stop", "completed", None),
+        ("tool_calls", "completed", None),
+        ("length", "incomplete", {"reason": "max_output_tokens"}),
+        ("model_length", "incomplete", {"reason": "max_output_tokens"}),
+        ("content_filter", "incomplete", {"reason": "content_filter"}),
+        ("abort", "failed", None),
+        ("insufficient_system_resource", "failed", None),
+        ("something else", "completed", None),
+    ],
+)
+def test_every_finish_reason_is_an_end(reason, end, why):
+    response = answered(stream(chunk({"content": "a"}), chunk({}, reason)))[0][-1]["response"]
+    assert (response["status"], response["incomplete_details"]) == (end, why)
+
+
+def test_log_probabilities_come_with_the_text_and_have_every_field():
+    def scored(text, entry):
+        return chunk({"content": text}, logprobs={"content": [entry], "refusal": None})
+
+    top = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "bytes": [78, 111], "logprob": -2}]
+    chunks = [scored("Yes", {"token": "Yes", "logprob": -0.1, "bytes": None, "top_logprobs": top})]
+    chunks += [scored(".", {"token": ".", "logprob": -0.2, "bytes": [46], "top_logprobs": []}), chunk({}, "stop")]
+    events, asked = answered(stream(*chunks), body={"include": ["message.output_text.logprobs"], "top_logprobs": 2})
+    assert (asked[0]["logprobs"], asked[0]["top_logprobs"]) == (True, 2)
+    top = [{"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.1}, {"token": "No", "bytes": [78, 111], "logprob": -2}]
+    assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == [
+        {"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.1, "top_logprobs": top},
+        {"token": ".", "bytes": [46], "logprob": -0.2, "top_logprobs": []},
+    ]
+
+
+def test_with_a_family_the_content_is_read_by_our_own_parser():
+    text = 'Hm.</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city":"Berlin"}}\n</tool_call>'
+    pieces = [chunk({"content": text[at : at + 3]}) for at in range(0, len(text), 3)]
+    events, _ = answered(stream(*pieces, chunk({}, "stop")), family="qwen3_json")
+    assert [seen(item) for item in events[-1]["response"]["output"]] == [
+        ("reasoning", "Hm.", None),
+        ("function_call", WEATHER, "get_weather"),
+    ]
+
+
+def test_an_upstream_that_parses_itself_needs_no_family():
+    events, _ = answered(stream(chunk({"reasoning_content": "Hm."}), chunk({}, "stop")), family="qwen3_json")
+    assert "must not be given its family" in events[-1]["response"]["error"]["message"]

@@ -1,0 +1,176 @@
+"""Every fault of an upstream: an answer with its status before the first event, a legal `response.failed` after it."""
+
+import json
+import socket
+
+import httpx
+import pytest
+from live.upstream import CUT, STALL, Reply, event, failure, gateway, stream
+from live.wire import bodies
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+
+HELLO = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None}]}
+STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+GOOD = stream(HELLO, STOP)
+BODY = {"model": "m", "input": "Hi", "stream": True}
+MALFORMED = "The upstream server sent a chunk that is malformed:"
+KEY = "sk-secret-0123456789"
+
+
+def post(url, **fields):
+    return httpx.post(f"{url}/v1/responses", json={**BODY, **fields}, timeout=10)
+
+
+def failed(url):
+    """The error of a stream that begins and fails, and is legal."""
+    answer = post(url)
+    assert answer.status_code == 200
+    *_, last = bodies(answer.content)
+    assert last["type"] == "response.failed"
+    return last["response"]["error"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize("streams", [True, False])
+def test_an_error_before_the_first_event_keeps_its_status_and_message(status, streams):
+    body = {"error": {"message": "No.", "type": "some_error", "code": "some_code", "param": "messages"}}
+    with gateway(failure(status, body)) as (url, _):
+        answer = post(url, stream=streams)
+    expected = {"message": "No.", "type": "some_error", "param": None, "code": "some_code"}
+    assert (answer.status_code, answer.json()) == (status, {"error": expected})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"object": "error", "message": "Too long.", "code": 400}, "Too long."),
+        ({"detail": "Not here."}, "Not here."),
+        ({"error": "model 'x' not found"}, "model 'x' not found"),
+        ({"error": {"message": f"Incorrect API key provided: {KEY}."}}, "Incorrect API key provided: ***."),
+        ("<html>Bad Gateway</html>", "Bad Request"),
+        ([], "Bad Request"),
+    ],
+)
+def test_every_shape_of_an_error_is_read_and_no_key_is_in_it(body, message):
+    with gateway(failure(400, body), key=KEY) as (url, _):
+        assert post(url).json()["error"]["message"] == message
+
+
+def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(served):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    upstream = UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0).upstream()
+    with served(Gateway([upstream])) as url:
+        answer = post(url)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+        assert httpx.get(f"{url}/ready").status_code == 503
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/v1/models").json()["data"] == []
+
+
+def test_a_retry_after_is_passed_on():
+    with gateway(failure(429, {"error": {"message": "Slow down."}}, retry_after="30"), retries=2) as (url, upstream):
+        answer = post(url)
+    assert (answer.status_code, answer.headers["retry-after"], len(upstream.bodies)) == (429, "30", 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        failure(429, {"error": {"message": "Slow down."}}, retry_after="0"),
+        failure(503, "busy", retry_after="Thu, 01 Jan 2015 00:00:00 GMT"),
+        Reply((CUT,)),
+        Reply((b": nothing yet\n\n", CUT)),
+        Reply((b"data: {",), 200, {"content-type": "text/html", "retry-after": "0"}),
+    ],
+)
+def test_what_fails_before_its_first_event_is_tried_again(fault, monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
+    with gateway(fault, fault, GOOD, retries=2) as (url, upstream):
+        *_, last = bodies(post(url).content)
+    assert (last["type"], len(upstream.bodies)) == ("response.completed", 3)
+
+
+def test_an_error_of_the_request_is_not_tried_again():
+    with gateway(failure(400, {"error": {"message": "No."}}), GOOD, retries=2) as (url, upstream):
+        assert post(url).status_code == 400
+    assert len(upstream.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "code", "message"),
+    [
+        ((CUT,), "upstream_disconnected", "The connection to the upstream server broke before the end of its answer."),
+        ((), "upstream_disconnected", "The upstream server ended its stream before the end of the turn."),
+        ((event(b"[DONE]"),), "upstream_disconnected", "The upstream server ended its stream before the end of the turn."),
+        ((b'data: {"choices": [{',), "upstream_error", f"{MALFORMED} Input data was truncated."),
+        ((b"<html><body>502 Bad Gateway</body></html>",), "upstream_disconnected", None),
+        ((event({"error": {"message": "Out of memory.", "code": 500}}),), "upstream_error", "Out of memory."),
+        ((event({"error": {"message": "Too many.", "code": "rate_limit_exceeded"}}),), "rate_limit_exceeded", "Too many."),
+        ((event({"object": "error", "message": "Aborted."}),), "upstream_error", "Aborted."),
+        ((b"event: error\n" + event({"error": "boom"}),), "upstream_error", "boom"),
+        ((event({"id": "x"}),), "upstream_error", "The upstream server sent a chunk without choices."),
+        ((event({"choices": [{"index": 0}]}),), "upstream_error", "The upstream server sent a choice without a delta."),
+        ((event({"choices": [{"delta": {"content": 7}}]}),), "upstream_error", None),
+        ((event({"choices": [{"delta": {}, "finish_reason": "error"}]}), event(b"[DONE]")), "server_error", None),
+    ],
+)  # fmt: skip
+def test_a_fault_in_the_middle_is_a_failed_response_with_the_text_so_far(rest, code, message):
+    with gateway(Reply((event(HELLO), *rest))) as (url, _):
+        answer = post(url)
+    *_, last = bodies(answer.content)
+    error = last["response"]["error"]
+    assert (last["type"], error["code"]) == ("response.failed", code)
+    assert message in (None, error["message"])
+    assert last["response"]["output"][0]["content"][0]["text"] == "Hello"
+
+
+def test_an_answer_in_one_piece_fails_the_same_way():
+    with gateway(Reply((event(HELLO), CUT))) as (url, _):
+        answer = post(url, stream=False).json()
+    assert (answer["status"], answer["error"]["code"]) == ("failed", "upstream_disconnected")
+
+
+def test_a_stream_that_stalls_before_its_head_or_its_first_event_or_later_is_ended():
+    with gateway(Reply((STALL,)), first_timeout=0.2) as (url, upstream):
+        error = failed(url)
+    assert (error["code"], upstream.left) == ("upstream_timeout", 1)
+    assert error["message"] == "The upstream server sent nothing for 0.2 seconds."
+    with gateway(Reply((event(HELLO), STALL)), between_timeout=0.1) as (url, upstream):
+        assert failed(url)["message"] == "The upstream server sent nothing for 0.1 seconds."
+    assert upstream.left == 1
+
+
+def test_an_event_that_is_too_large_ends_the_response(monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.MAX_EVENT", 1000)
+    with gateway(Reply((event(HELLO), b"data: " + b"x" * 2000))) as (url, _):
+        assert failed(url)["message"] == "The upstream server sent an event that is too large."
+
+
+def test_a_client_that_leaves_ends_the_call_of_the_upstream():
+    with gateway(Reply((event(HELLO), STALL))) as (url, upstream):
+        with httpx.stream("POST", f"{url}/v1/responses", json=BODY) as answer:
+            for line in answer.iter_lines():
+                if "output_text.delta" in line:
+                    break
+        while not upstream.left:
+            httpx.get(f"{url}/health")
+    assert upstream.left == 1
+
+
+def test_no_key_is_in_the_log(caplog):
+    caplog.set_level("DEBUG")
+    with gateway(Reply((event(HELLO), CUT)), key=KEY) as (url, upstream):
+        failed(url)
+    assert upstream.asked[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert KEY not in caplog.text
+    assert KEY not in repr(upstream.asked and json.dumps(BODY))
+
+
+def test_a_client_may_send_its_own_key():
+    with gateway(GOOD, pass_key=True, key=KEY) as (url, upstream):
+        httpx.post(f"{url}/v1/responses", json=BODY, headers={"authorization": "Bearer mine"})
+        httpx.post(f"{url}/v1/responses", json=BODY)
+    assert [asked.headers["authorization"] for asked in upstream.asked if asked.body] == ["Bearer mine", f"Bearer {KEY}"]
