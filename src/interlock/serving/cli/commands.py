@@ -13,6 +13,7 @@ import interlock
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.check import check
 from interlock.serving.cli.machines import diagram, verify
+from interlock.serving.cli.run_client import run
 from interlock.serving.cli.serve import serve
 from interlock.serving.cli.sources import read_recording
 from interlock.serving.cli.store import store
@@ -59,6 +60,12 @@ EXAMPLES: Final[Mapping[Callable[..., None], tuple[str, ...]]] = {
         "interlock serve --port 8001 --rate 30",
         "interlock serve --script recordings/mcp-call.jsonl",
         "interlock serve --engine vllm openai/gpt-oss-20b",
+        "interlock serve --upstream http://127.0.0.1:11434",
+    ),
+    run: (
+        "interlock run codex --upstream http://127.0.0.1:11434",
+        "interlock run codex --upstream http://127.0.0.1:8000 -- exec 'Fix the tests.'",
+        "interlock run python agent.py --upstream https://api.deepseek.com/v1 --upstream-key KEY",
     ),
     check: (
         "interlock check stream.sse streams/",

@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.fsm.errors import InterlockError
 from interlock.serving.cli.sources import fail, is_url, listen, read_recording
+from interlock.serving.cli.upstream_options import (
+    KEY_VARIABLE,
+    RETRIES,
+    TIMEOUTS,
+    ApiName,
+    ConfigFile,
+    UpstreamKey,
+    UpstreamRetries,
+    UpstreamTimeout,
+    UpstreamUrl,
+    option_errors,
+    upstreams_of,
+)
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.upstream.gateway import Gateway, Upstream, UpstreamApi
+    from interlock.serving.engines.upstream.gateway import Gateway, Upstream
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import ToolRunner
 
-KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
-
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-
-
-def _read_defaults(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the table `[serve]` of a configuration the defaults of the other options, below the environment."""
-    if path is None:
-        return None
-    from interlock.serving.engines.upstream.gateway_config import read_config
-
-    with _option(f"--config {path}"):
-        defaults = read_config(path).serve
-        known = {parameter.name for parameter in context.command.params} - {"config", "help"}
-        for name in defaults.keys() - known:
-            fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(map(str, known)))}")
-    if KEY_VARIABLE in os.environ:
-        defaults.pop("api_key", None)
-    context.default_map = defaults
-    return path
 
 
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -89,44 +81,15 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
             help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
         ),
     ] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option(metavar="URL", envvar="INTERLOCK_UPSTREAM", help="Serve the models of this server, as a gateway to it."),
-    ] = None,
-    upstream_api: Annotated[
-        Literal["chat", "responses", "vllm"],
-        typer.Option(envvar="INTERLOCK_UPSTREAM_API", help="The API of that server; vllm exchanges tokens with any vLLM server."),
-    ] = "chat",
-    upstream_key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="INTERLOCK_UPSTREAM_KEY", help="The API key for that server.")
-    ] = None,
+    upstream: UpstreamUrl = None,
+    upstream_api: ApiName = "chat",
+    upstream_key: UpstreamKey = None,
     pass_key: Annotated[
         bool, typer.Option("--pass-key", envvar="INTERLOCK_PASS_KEY", help="Send each client's own key to that server.")
     ] = False,
-    upstream_timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="FIRST,BETWEEN",
-            envvar="INTERLOCK_UPSTREAM_TIMEOUT",
-            help="The longest waits in seconds for the first chunk of that server, and for each further one.",
-        ),
-    ] = "600,120",
-    upstream_retries: Annotated[
-        int,
-        typer.Option(
-            min=0, max=10, metavar="N", envvar="INTERLOCK_UPSTREAM_RETRIES", help="The most retries, before the first chunk only."
-        ),
-    ] = 2,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            envvar="INTERLOCK_CONFIG",
-            is_eager=True,
-            callback=_read_defaults,
-            help="A TOML file with several upstreams, and with defaults of these options.",
-        ),
-    ] = None,
+    upstream_timeout: UpstreamTimeout = TIMEOUTS,
+    upstream_retries: UpstreamRetries = RETRIES,
+    config: ConfigFile = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -163,7 +126,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ),
     ] = None,
 ) -> None:
-    """Serve the Responses API, with the embedded engine or vLLM."""
+    """Serve the Responses API: with the embedded engine, vLLM, or another server behind this one."""
     if engine == "vllm":
         fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
@@ -175,21 +138,26 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.tools.hosting import ToolServers
 
     api_keys = api_key or ([os.environ[KEY_VARIABLE]] if KEY_VARIABLE in os.environ else [])
-    with _option(f"--api-key or {KEY_VARIABLE}"):
+    with option_errors(f"--api-key or {KEY_VARIABLE}"):
         keys = Keys.of(api_keys, shared=share_between_keys)
-    with _option():  # the error names the variable
+    with option_errors():  # the error names the variable
         sealing_keys = SealingKeys.from_environment()
-    with _option("--allow-mcp-host"):
+    with option_errors("--allow-mcp-host"):
         policy = AddressPolicy.of(allow_mcp_host or ())
     servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
-    with _option(f"--config {config}"):
-        upstreams = _configured(config)
-    with _option("--upstream"):
-        if upstream is not None:
-            given = (upstream, upstream_api, model or (), family, upstream_key, upstream_timeout)
-            upstreams = [_upstream(*given, pass_key=pass_key, retries=upstream_retries)]
+    upstreams = upstreams_of(
+        config,
+        upstream,
+        api=upstream_api,
+        models=model or (),
+        family=family,
+        key=upstream_key,
+        pass_key=pass_key,
+        timeouts=upstream_timeout,
+        retries=upstream_retries,
+    )
     running, tools = _gateway(upstreams, servers) if upstreams else _engine(script, model, rate, servers, family)
-    with _option("--store"):
+    with option_errors("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
     application = create_app(
         running,
@@ -216,15 +184,6 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 
-@contextmanager
-def _option(name: str = "") -> Generator[None]:
-    """End the command if the value of an option is refused."""
-    try:
-        yield
-    except (OSError, ValueError, InterlockError) as error:
-        fail(f"{name}: {error}" if name else str(error))
-
-
 def _engine(
     script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: str | None
 ) -> tuple[Engine, ToolRunner]:
@@ -243,47 +202,6 @@ def _engine(
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
-
-
-def _configured(config: Path | None) -> list[Upstream]:
-    if config is None:
-        return []
-    from interlock.serving.engines.upstream.gateway_config import read_config
-
-    return read_config(config).upstreams()
-
-
-def _upstream(
-    url: str,
-    api: UpstreamApi,
-    models: Iterable[str],
-    family: str | None,
-    key: str | None,
-    timeouts: str,
-    *,
-    pass_key: bool,
-    retries: int,
-) -> Upstream:
-    """Return the upstream of the options; a model `NAME=MODEL` is an alias."""
-    from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings
-
-    first, _, between = timeouts.partition(",")
-    try:
-        first_timeout, between_timeout = float(first), float(between or first)
-    except ValueError:
-        raise ConfigError("--upstream-timeout", f"{timeouts!r}: write FIRST,BETWEEN in seconds") from None
-    return UpstreamSettings(
-        url=url,
-        api=api,
-        models=[name for name in models if "=" not in name],
-        aliases=dict(name.split("=", 1) for name in models if "=" in name),
-        family=family,
-        key=key,
-        pass_key=pass_key,
-        first_timeout=first_timeout,
-        between_timeout=between_timeout,
-        retries=retries,
-    ).upstream()
 
 
 def _gateway(upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Gateway, ToolRunner]:

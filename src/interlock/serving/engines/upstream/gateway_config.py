@@ -18,7 +18,7 @@ from interlock.parsers import Tagged
 from interlock.serving.engines.upstream.gateway import Upstream, UpstreamApi
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
 
-__all__ = ["ConfigError", "GatewayConfig", "UpstreamSettings", "family_format", "read_config"]
+__all__ = ["ConfigError", "GatewayConfig", "UpstreamSettings", "family_format", "read_config", "read_upstream"]
 
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 """The text of an error of msgspec, and the path of the wrong value."""
@@ -104,11 +104,23 @@ def read_config(path: Path) -> GatewayConfig:
     try:
         return msgspec.toml.decode(path.read_bytes(), type=GatewayConfig)
     except msgspec.ValidationError as error:
-        match = PLACE.fullmatch(str(error))
-        assert match is not None  # noqa: S101 - it matches everything
-        raise ConfigError(match[2] or "", match[1]) from None
+        raise _config_error(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError("", f"not TOML: {error}") from None
+
+
+def read_upstream(settings: Mapping[str, object]) -> Upstream:
+    """Return the upstream of a table's settings; `ConfigError` is raised for an unknown key or a wrong value."""
+    try:
+        return msgspec.convert(settings, UpstreamSettings).upstream()
+    except msgspec.ValidationError as error:
+        raise _config_error(error) from None
+
+
+def _config_error(error: msgspec.ValidationError) -> ConfigError:
+    match = PLACE.fullmatch(str(error))
+    assert match is not None  # noqa: S101 - it matches everything
+    return ConfigError(match[2] or "", match[1])
 
 
 def family_format(name: str) -> Tagged:

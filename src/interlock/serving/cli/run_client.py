@@ -1,0 +1,112 @@
+"""The command `interlock run`: a client and a gateway for it, which begin and end together."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Annotated, Final
+
+import typer
+
+from interlock.serving.cli.sources import fail
+from interlock.serving.cli.upstream_options import (
+    RETRIES,
+    TIMEOUTS,
+    ApiName,
+    ConfigFile,
+    UpstreamKey,
+    UpstreamRetries,
+    UpstreamTimeout,
+    UpstreamUrl,
+    upstreams_of,
+)
+
+KEY_NAME: Final = "OPENAI_API_KEY"
+NOT_FOUND: Final = 127
+
+
+def run(  # noqa: PLR0913 - a command has an argument for each of its options
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND [-- ARGUMENTS]", help="The client, such as codex.")],
+    *,
+    upstream: UpstreamUrl = None,
+    upstream_api: ApiName = "chat",
+    upstream_key: UpstreamKey = None,
+    upstream_timeout: UpstreamTimeout = TIMEOUTS,
+    upstream_retries: UpstreamRetries = RETRIES,
+    config: ConfigFile = None,
+    family: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The model for Codex. Default: the first one of the upstream.")
+    ] = None,
+) -> None:
+    """Run a client of the Responses API with a gateway of its own.
+
+    Codex is configured by arguments, and any other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. Nothing is
+    written. The exit status is the client's.
+    """
+    from interlock.serving.engines.upstream.gateway import Gateway
+    from interlock.serving.http.app import create_app
+    from interlock.serving.http.server import ServerThread
+
+    upstreams = upstreams_of(
+        config,
+        upstream,
+        api=upstream_api,
+        family=family,
+        key=upstream_key,
+        timeouts=upstream_timeout,
+        retries=upstream_retries,
+    )
+    if not upstreams:
+        fail("name a server: --upstream URL, or --config FILE")
+    program = shutil.which(command[0])
+    if program is None:
+        typer.echo(f"interlock: {command[0]}: command not found", err=True)
+        raise typer.Exit(NOT_FOUND)
+    logging.disable(logging.WARNING)  # it would be written into the client's screen
+    key = secrets.token_urlsafe()  # other users of this machine can reach the port
+    with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
+        arguments = command[1:]
+        if PurePath(program).stem == "codex":
+            arguments = [*codex_arguments(f"{url}/v1", model or _first_model(url, key)), *arguments]
+        environment = {**os.environ, "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key}
+        status = _wait([program, *arguments], environment)
+    sys.exit(status)
+
+
+def codex_arguments(base_url: str, model: str) -> list[str]:
+    """Return the arguments that configure Codex for a server; Codex compacts at a provider that is named OpenAI."""
+    provider = {"name": "OpenAI", "base_url": base_url, "wire_api": "responses", "env_key": KEY_NAME}
+    settings = {"model": model, "model_provider": "interlock"}
+    settings |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
+    return [argument for name, value in settings.items() for argument in ("-c", f"{name}={json.dumps(value)}")]
+
+
+def _first_model(url: str, key: str) -> str:
+    request = urllib.request.Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 - likewise
+        models = json.load(answer)["data"]
+    if not models:
+        fail("the upstream lists no models: name one with --model NAME")
+    return str(models[0]["id"])
+
+
+def _wait(arguments: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a program to its end and return its exit status; Ctrl-C reaches it by itself, other signals through this process."""
+    with subprocess.Popen(arguments, env=environment) as process:  # noqa: S603 - the user's own command
+        signal.signal(signal.SIGINT, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda received, _: process.send_signal(received))
+        status = process.wait()
+    return 128 - status if status < 0 else status

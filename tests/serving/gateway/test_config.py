@@ -1,0 +1,241 @@
+"""Upstreams from options, the environment and a TOML file; every error names the file, the key and what is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from live.chunk_shapes import chunk
+from live.upstream import ScriptedUpstream, serve_upstream, stream
+from typer.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+from interlock.serving.cli.run_client import codex_arguments
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
+from interlock.serving.http import server
+
+INTERLOCK = str(Path(sys.executable).with_name("interlock"))
+GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
+
+
+def written(tmp_path, text):
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    return path
+
+
+FULL = """
+[serve]
+port = 0
+max_streams = 7
+
+[[upstream]]
+url = "http://a.example"
+models = ["one"]
+aliases = { "gpt-4o" = "one" }
+fields = { max_completion_tokens = "max_tokens" }
+
+[[upstream]]
+url = "https://b.example/openai/"
+key_variable = "B_KEY"
+family = "qwen3_coder"
+first_timeout = 5
+retries = 0
+pass_key = true
+"""
+
+
+def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
+    monkeypatch.setenv("B_KEY", "secret")
+    first, second = read_config(written(tmp_path, FULL)).upstreams()
+    assert (first.client.url, first.models, first.aliases) == ("http://a.example/v1", ["one"], {"gpt-4o": "one"})
+    assert first.fields == {"max_completion_tokens": "max_tokens"}
+    assert (second.client.url, second.client.key, second.client.pass_key) == ("https://b.example/openai", "secret", True)
+    assert (second.client.timeouts.first, second.client.retries, second.family.tool_parser) == (5, 0, "qwen3_coder")
+    assert "secret" not in repr(second)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x =", "not TOML: "),
+        ("upstreams = []", "Object contains unknown field `upstreams`"),
+        ("[[upstream]]\nurl = 7", "upstream[0].url: Expected `str`, got `int`"),
+        ("[[upstream]]\nmodels = []", "upstream[0]: Object missing required field `url`"),
+        ('[[upstream]]\nurl = "http://a"\napi = "grpc"', "upstream[0].api: Invalid enum value 'grpc'"),
+        ('[[upstream]]\nurl = "a.example"', "upstream[0].url: 'a.example' is not an HTTP URL"),
+        ('[[upstream]]\nurl = "http://u:p@a"', "upstream[0].url: a URL of an upstream has no user, query or fragment"),
+        ('[[upstream]]\nurl = "http://a"\nfamily = "x"', "upstream[0].family: unknown family 'x'; choose one of qwen3_coder"),
+        ('[[upstream]]\nurl = "http://a"\nfirst_timeout = 0', "upstream[0].first_timeout: Expected `float` > 0"),
+        ('[[upstream]]\nurl = "http://a"\nkey_variable = "NO_SUCH"', "upstream[0].key_variable: the environment has no variable"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "k"\nkey_variable = "K"', "upstream[0].key_variable: give a 'key' or"),
+        (
+            '[[upstream]]\nurl = "http://a"\nmodels = ["m"]\n[[upstream]]\nurl = "http://b"\nmodels = ["m"]',
+            "upstream[1]: upstream[0] has the model 'm' already",
+        ),
+    ],
+)
+def test_an_error_names_the_key(tmp_path, text, message):
+    with pytest.raises(ConfigError) as caught:
+        read_config(written(tmp_path, text)).upstreams()
+    assert str(caught.value).startswith(message)
+
+
+def test_an_option_is_refused_likewise():
+    with pytest.raises(ConfigError, match=r"^retries: Expected `int` <= 10"):
+        read_upstream({"url": "http://a", "retries": 11})
+
+
+class Served(Exception):  # noqa: N818 - it is none
+    """What a command would serve."""
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Run a command up to the point where it serves; gives its upstreams, its port and the limit of streams."""
+
+    def serve(application, listening, **_):
+        listening.close()
+        engine = application.router.lifespan_context.__self__.service.engine
+        raise Served(engine, application.state.active_runs.limit)
+
+    monkeypatch.setattr(server, "serve", serve)
+
+    def run(*arguments, **environment):
+        result = CliRunner().invoke(app, ["serve", "--port", "0", *map(str, arguments)], env=environment)
+        return result.exception.args if isinstance(result.exception, Served) else result.output
+
+    return run
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(command, tmp_path):
+    path = written(tmp_path, '[serve]\nmax_streams = 3\nupstream_retries = 5\nupstream = "http://file"\n')
+    engine, limit = command("--config", path)
+    (upstream,) = engine.upstreams
+    assert (upstream.client.url, upstream.client.retries, limit) == ("http://file/v1", 5, 3)
+    engine, _ = command("--config", path, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
+    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries) == ("http://environment/v1", 4)
+    flags = ["--config", path, "--upstream", "http://flag:1/x", "--upstream-retries", "1", "--max-streams", "9"]
+    engine, limit = command(*flags, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
+    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries, limit) == ("http://flag:1/x", 1, 9)
+
+
+def test_the_options_make_one_upstream(command):
+    options = ["--upstream", "http://a", "--upstream-key", "k", "--pass-key", "--upstream-timeout", "5,2", "--family", "hermes"]
+    engine, _ = command(*options, "--model", "m", "--model", "gpt-4o=m")
+    (upstream,) = engine.upstreams
+    assert (upstream.client.key, upstream.client.pass_key, upstream.family.tool_parser) == ("k", True, "hermes")
+    assert (upstream.client.timeouts.first, upstream.client.timeouts.between) == (5, 2)
+    assert (upstream.models, upstream.aliases) == (["m"], {"gpt-4o": "m"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--upstream", "a"], "--upstream: url: 'a' is not an HTTP URL"),
+        (["--upstream", "http://a", "--upstream-timeout", "x"], "--upstream-timeout: could not convert"),
+        (["--upstream", "http://a", "--upstream-timeout", "-1"], "--upstream: first_timeout: Expected `float` > 0"),
+        (["--config", "/no/such.toml"], "--config /no/such.toml: [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_wrong_option_is_named(command, arguments, message):
+    assert message in command(*arguments).replace("\n", "")
+
+
+def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
+    path = written(tmp_path, "[serve]\nprot = 1\n")
+    assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, api_key," in command("--config", path)
+
+
+def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(served):
+    first, second = ScriptedUpstream([GOOD], ("one", "two")), ScriptedUpstream([GOOD], ("two", "three"))
+    with serve_upstream(first) as url, serve_upstream(second) as other_url:
+        upstreams = [UpstreamSettings(url=url), UpstreamSettings(url=other_url, models=["three"], aliases={"gpt-4o": "two"})]
+        with served(Gateway([each.upstream() for each in upstreams])) as gateway_url:
+            assert httpx.get(f"{gateway_url}/ready").json() == {"status": "ready"}
+            listed = [model["id"] for model in httpx.get(f"{gateway_url}/v1/models").json()["data"]]
+            statuses = [ask(gateway_url, model).status_code for model in ("one", "two", "three", "gpt-4o", "four")]
+            answer = ask(gateway_url, "four").json()["error"]
+    assert (listed, statuses, answer["code"]) == (["three", "gpt-4o", "one", "two"], [200, 200, 200, 200, 404], "model_not_found")
+    assert [body["model"] for body in first.bodies] == ["one", "two"]
+    assert [body["model"] for body in second.bodies] == ["three", "two"]
+
+
+def ask(url, model):
+    return httpx.post(f"{url}/v1/responses", json={"model": model, "input": "Hi"})
+
+
+def test_the_only_upstream_decides_itself_on_names_that_it_does_not_list(served):
+    upstream = ScriptedUpstream([GOOD])
+    with serve_upstream(upstream) as url, served(Gateway([UpstreamSettings(url=url).upstream()])) as gateway_url:
+        assert ask(gateway_url, "anything").status_code == 200
+    assert upstream.bodies[0]["model"] == "anything"
+
+
+PROGRAM = """
+import atexit, sys
+from interlock.serving.cli.main import main
+atexit.register(lambda: print("loaded", *sys.modules, file=sys.stderr, flush=True))
+sys.argv = ["interlock", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_gateway_loads_no_vocabulary_no_mcp_and_no_embedded_model():
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", "--upstream", url]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+            base = process.stderr.readline().split()[-1].removesuffix("/v1")
+            assert ask(base, "m").json()["status"] == "completed"
+            process.send_signal(signal.SIGINT)
+            modules = set(process.stderr.read().rpartition("loaded")[2].split())
+    assert "interlock.serving.engines.upstream.chat_upstream" in modules
+    heavy = {"openai", "openai_harmony", "mcp", "mcp_types", "httpx", "interlock.serving.engines.embedded"}
+    heavy |= {"interlock.parsers.harmony", "interlock.parsers.families", "interlock.serving.engines.recordings"}
+    assert modules & heavy == set()
+
+
+CLIENT = """
+import json, os, sys, urllib.request
+url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+body = json.dumps({"model": "m", "input": "Hi"}).encode()
+answer = json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/responses", body, headers)))
+print(answer["output"][0]["content"][0]["text"], *sys.argv[1:])
+sys.exit(7)
+"""
+
+
+def running(url, *command, **environment):
+    arguments = [INTERLOCK, "run", "--upstream", url, *command]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **environment})  # noqa: S603
+
+
+def test_a_client_runs_with_a_gateway_and_its_exit_status_is_the_commands():
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        done = running(url, "--", sys.executable, "-c", CLIENT, "--flag")
+    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+
+
+def test_codex_gets_its_configuration_as_arguments(tmp_path):
+    program = tmp_path / "codex"
+    program.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    program.chmod(0o755)
+    with serve_upstream(ScriptedUpstream([GOOD], ("tiny",))) as url:
+        done = running(url, "codex", "--", "exec", "--json", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    arguments = json.loads(done.stdout)
+    (base_url,) = (text.partition("=")[2] for text in arguments if "base_url" in text)
+    assert arguments == [*codex_arguments(json.loads(base_url), "tiny"), "exec", "--json"]
+    assert arguments[:4] == ["-c", 'model="tiny"', "-c", 'model_provider="interlock"']
+
+
+def test_what_cannot_run_says_why():
+    with serve_upstream(ScriptedUpstream([GOOD], ())) as url:
+        assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
+    result = CliRunner().invoke(app, ["run", "codex"])
+    assert "name a server: --upstream URL, or --config FILE" in result.output
