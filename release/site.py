@@ -53,6 +53,7 @@ NAV: Nav = [
     {
         "Operate it": [
             {"The server": "serving.md"},
+            {"The gateway": "gateway.md"},
             {"In vLLM": "vllm.md"},
             {"Stores": "stores.md"},
             {"Security": "security.md"},

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -239,3 +240,16 @@ def test_what_cannot_run_says_why():
         assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
     result = CliRunner().invoke(app, ["run", "codex"])
     assert "name a server: --upstream URL, or --config FILE" in result.output
+
+
+def test_the_example_is_a_configuration():
+    config = read_config(Path(__file__).parents[3] / "examples" / "gateway" / "gateway.toml")
+    (upstream,) = config.upstreams()
+    assert (upstream.client.url, config.serve["store"]) == ("http://vllm:8000/v1", "redis://store")
+
+
+def test_the_file_of_the_page_is_a_configuration(tmp_path, monkeypatch):
+    monkeypatch.setenv("MISTRAL_API_KEY", "k")
+    page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(read_config(written(tmp_path, text)).upstreams()) == 2

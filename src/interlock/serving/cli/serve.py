@@ -126,7 +126,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ),
     ] = None,
 ) -> None:
-    """Serve the Responses API: with the embedded engine, vLLM, or another server behind this one."""
+    """Serve the Responses API, with an engine or as a gateway."""
     if engine == "vllm":
         fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
