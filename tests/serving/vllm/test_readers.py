@@ -12,7 +12,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import family
 from interlock.serving.engines.vllm import readers
 from interlock.serving.engines.vllm.compat import Call
-from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configured, specials, with_written_id
+from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configured, specials
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -220,8 +220,8 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
 def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
     message = {"type": "message", "role": "user", "content": "Hi."}
     item = {"type": "function_call", "call_id": call_id}
-    assert with_written_id(message, family(name)) == message
-    assert with_written_id(item, family(name)) == {**item, "call_id": written}
+    assert family(name).with_written_id(message) == message
+    assert family(name).with_written_id(item) == {**item, "call_id": written}
     assert family(None, "qwen3").written_id(call_id) == call_id
 
 

@@ -7,7 +7,7 @@ vLLM names two parsers for a model, one for calls and one for reasoning, in any 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
@@ -123,3 +123,19 @@ class Family:
         bare_id = call_id.removeprefix("call_")
         ids = None if self.syntax is None else self.syntax.ids
         return bare_id if ids is not None and ids.fullmatch(bare_id) else call_id
+
+    def with_written_id(self, item: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a call or its output with the id that the model wrote; clients know it with the prefix `call_` (rule R7)."""
+        call_id = item.get("call_id")
+        return {**item, "call_id": self.written_id(call_id)} if isinstance(call_id, str) else item
+
+    def start_after(self, markers: Iterable[str]) -> Start | None:
+        """Return where a turn starts after a prompt that ends with these markers; None if they do not decide that."""
+        if self.reasoning is None:
+            return "between"
+        for marker in reversed([*markers]):
+            if marker in self.reasoning.begins:
+                return "thinking"
+            if marker in self.reasoning.ends:
+                return "between"
+        return None

@@ -6,4 +6,6 @@ upstream_client     HTTP: event streams, timeouts, retries, errors
 chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
 responses_upstream  Responses: requests and events
+vllm_upstream       vLLM's completions: prompts and outputs as tokens
+harmony_prompt      prompts of gpt-oss as tokens
 """

@@ -126,7 +126,7 @@ class ChatTranslator:
         if chunk.usage:
             self._usage = chunk.usage
         if chunk.error is not None or chunk.object == "error":
-            raise _event_error(data)
+            raise event_error(data)
         if chunk.choices:
             return self._read_choice(chunk.choices[0])
         if chunk.choices is UNSET and not chunk.usage:
@@ -188,7 +188,7 @@ class ChatTranslator:
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": text.get("verbosity"),
-            "response_format": _response_format(request.text_format),
+            "response_format": response_format(request.text_format),
             **_tool_parameters(tools, request.parallel_tool_calls, is_first=not turn.index),
         }
         if request.wants_logprobs:
@@ -210,7 +210,8 @@ def _tool_parameters(tools: ToolOffer, parallel: bool, *, is_first: bool) -> dic
     return {"tools": functions, "tool_choice": choice, "parallel_tool_calls": None if parallel else False}
 
 
-def _response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
+def response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the `response_format` for a format of text; None for plain text."""
     match text_format.get("type"):
         case "json_schema":
             schema = {name: text_format[name] for name in ("name", "description", "schema", "strict") if name in text_format}
@@ -247,7 +248,8 @@ def _entry(entry: Mapping[str, object]) -> Mapping[str, object]:
     return {**result, "top_logprobs": alternatives} if "top_logprobs" in entry else result
 
 
-def _event_error(data: bytes) -> ApiError:
+def event_error(data: bytes) -> ApiError:
+    """Return the error in the data of an event."""
     from interlock.events.json import loads  # noqa: PLC0415
 
     error = error_of(loads(data))

@@ -62,6 +62,8 @@ class Upstream:
     aliases: Mapping[str, str] = field(factory=dict[str, str])
     family: Tagged | None = None
     fields: Mapping[str, str] = field(factory=dict[str, str])
+    cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
+    """Facts about the server that do not change, for translators."""
 
     async def names(self) -> Sequence[str]:
         """Return the names of the models; `ApiError` is raised if the upstream does not list them."""

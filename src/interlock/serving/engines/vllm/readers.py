@@ -27,7 +27,7 @@ from interlock.parsers.routing import Routing
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
 from interlock.serving.requests.hosted_tools import with_hosted
 
-__all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials", "with_written_id"]
+__all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable whose value `vllm` makes the plugin use vLLM's parsers for all models."""
@@ -83,12 +83,6 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
     }
     texts = {text for markers in family.markers.values() for text in markers}
     return {token: text for text, token in added.items() if text in texts}
-
-
-def with_written_id(item: Mapping[str, object], family: Family) -> Mapping[str, object]:
-    """Return a call or its output with the id that the model wrote; clients know it with the prefix `call_` (rule R7)."""
-    call_id = item.get("call_id")
-    return {**item, "call_id": family.written_id(call_id)} if isinstance(call_id, str) else item
 
 
 def _writes_json(vllm_parser: object) -> bool:
@@ -159,15 +153,9 @@ class FamilyReader:
 
     def _starts(self, call: Call) -> Start | None:
         """Return where a turn starts by the last marker in the prompt's tail, else by vLLM's parser."""
-        reasoning = self._family.reasoning
-        if reasoning is None:
-            return "between"
-        for token in reversed(call.prompt[-TAIL:]):
-            text = self._special.get(token)
-            if text in reasoning.begins:
-                return "thinking"
-            if text in reasoning.ends:
-                return "between"
+        start = self._family.start_after(self._special[token] for token in call.prompt[-TAIL:] if token in self._special)
+        if start is not None:
+            return start
         is_end = getattr(call.parser, "is_reasoning_end", None)  # not every release has it
         return "between" if is_end is not None and is_end([*call.prompt]) else None
 

@@ -32,7 +32,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entries, tool_messages, turn_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
-from interlock.serving.engines.vllm.readers import Reader, reader, with_written_id
+from interlock.serving.engines.vllm.readers import Reader, reader
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
@@ -478,7 +478,7 @@ class VllmGeneration:
             choice = "auto"  # the first turn made the required call
         items = [*normalize(turn.items, images=not harmony)]
         if engine.family is not None:
-            items = [with_written_id(item, engine.family) for item in items]
+            items = [engine.family.with_written_id(item) for item in items]
         text = raw.get("input")
         to_refuse = self._request.background and not engine.serving.enable_store  # vLLM refuses that in its own words
         body = {

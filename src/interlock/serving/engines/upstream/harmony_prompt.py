@@ -1,0 +1,161 @@
+"""Renders conversations as tokens for gpt-oss, as its own template does.
+
+Reasoning before the last final answer is left out, because the model was trained so. No text becomes a control token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
+    Conversation,
+    DeveloperContent,
+    Message,
+    ReasoningEffort,
+    Role,
+    SystemContent,
+    ToolDescription,
+)
+
+from interlock.events.json import dumps
+from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
+from interlock.serving.engines.prompt import EFFORTS
+from interlock.serving.requests.api_errors import invalid
+from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.json_values import members, text_of
+from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.yielder import Yielder
+
+__all__ = ["STOPS", "harmony_prompt", "harmony_replies"]
+
+Segment = tuple[str, bool]
+"""A text, and whether it is framing."""
+
+STOPS: Final = [200002, 199999, 200012]
+"""The tokens that end a turn: `<|return|>`, `<|endoftext|>` and `<|call|>`."""
+
+ANSWER: Final = "<|start|>assistant"
+BUILT_IN: Final = frozenset({"python"})
+"""The tools that gpt-oss calls without `functions.`."""
+
+
+async def harmony_prompt(
+    items: Iterable[Item],
+    *,
+    instructions: str | None,
+    effort: str | None,
+    tools: Sequence[Mapping[str, object]],
+    hosted: Collection[str],
+    text_format: Mapping[str, object],
+) -> list[int]:
+    """Return the prompt of a turn; `tools` are functions, and `hosted` the types of the tools that gpt-oss has built in.
+
+    Raises:
+        ApiError: 400 for a tool that cannot be described.
+    """
+    system, described = _preamble(effort, f"{datetime.now(UTC):%Y-%m-%d}", frozenset(hosted), dumps(tools))
+    texts = [f"# Instructions\n\n{instructions}"] if instructions else []
+    texts += [described] if described else []
+    texts += [_formats(text_format)] if text_format.get("type") == "json_schema" else []
+    segments = [(system, True), *(_message("developer", "\n\n".join(texts)) if texts else ()), *_items(items), (ANSWER, True)]
+    tokens: list[int] = []
+    async for encoded in _encoded(segments):
+        tokens += encoded
+    return tokens
+
+
+def harmony_replies(messages: Sequence[Any]) -> Sequence[int]:
+    """Return the tokens of the tools' messages and of the beginning of the answer."""
+    return encoding().render_conversation_for_completion(Conversation.from_messages(messages), Role.ASSISTANT)
+
+
+async def _encoded(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], None]:
+    yielder = Yielder()
+    for text, is_framing in segments:
+        if is_framing:
+            yield encode_framing(text)
+            continue
+        async for tokens in encode_text(text, yielder):
+            yield tokens
+
+
+@lru_cache(maxsize=64)
+def _preamble(effort: str | None, date: str, hosted: frozenset[str], tools: bytes) -> tuple[str, str]:
+    """Return the system's message, and the description of functions, which is empty without any."""
+    system = SystemContent.new().with_conversation_start_date(date)
+    system = system.with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
+    if "code_interpreter" in hosted:
+        system = system.with_python_tool()
+    if "web_search" in hosted:
+        system = system.with_browser_tool()
+    messages = [Message.from_role_and_content(Role.SYSTEM, system)]
+    functions = [members(tool) for tool in orjson.loads(tools)]
+    if functions:
+        try:
+            described = [
+                ToolDescription.new(
+                    str(each["name"]), str(each.get("description") or ""), dict(members(each.get("parameters"))) or None
+                )
+                for each in functions
+            ]
+            developer = DeveloperContent.new().with_function_tools(described)
+            messages.append(Message.from_role_and_content(Role.DEVELOPER, developer))
+            text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
+        except Exception as error:
+            raise invalid("tools", f"A tool cannot be described to this model: {error}") from error
+    else:
+        text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
+    end = text.index("<|end|>") + len("<|end|>")
+    return text[:end], text[end:].removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
+
+
+def _formats(text_format: Mapping[str, object]) -> str:
+    name, description = text_format.get("name") or "schema", text_format.get("description")
+    comment = f"// {description}\n" if description else ""
+    return f"# Response Formats\n\n## {name}\n\n{comment}{dumps(text_format.get('schema')).decode()}"
+
+
+def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
+    yield f"<|start|>{header}<|message|>", True
+    yield text, False
+    yield end, True
+
+
+def _items(items: Iterable[Item]) -> Iterator[Segment]:
+    """Yield the messages of a conversation."""
+    conversation = normalize(items, images=False)
+    names = {item["call_id"]: _recipient(item) for item in conversation if item["type"] == "function_call"}
+    finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]
+    for index, item in enumerate(conversation):
+        text = text_of(item.get("content"))
+        match item["type"]:
+            case "reasoning":
+                if not finals or index > finals[-1]:
+                    yield from _message("assistant<|channel|>analysis", text)
+            case "function_call":
+                recipient, is_built_in = _recipient(item), item["name"] in BUILT_IN
+                header = f"assistant to={recipient}<|channel|>{'analysis code' if is_built_in else 'commentary json'}"
+                yield from _message(header, str(item["arguments"]), "<|call|>")
+            case "function_call_output":
+                author = names.get(item.get("call_id"), "functions.unknown")
+                channel = "analysis" if author in BUILT_IN else "commentary"
+                yield from _message(f"{author} to=assistant<|channel|>{channel}", text_of(item.get("output")))
+            case _ if item.get("role") == "assistant":
+                yield from _message(f"assistant<|channel|>{'commentary' if _is_preamble(item) else 'final'}", text)
+            case _ if item.get("role") in ("system", "developer"):
+                yield from _message("developer", f"# Instructions\n\n{text}")
+            case _:
+                yield from _message("user", text)
+
+
+def _recipient(call: Item) -> str:
+    name = str(call["name"])
+    return name if name in BUILT_IN else f"functions.{name}"
+
+
+def _is_preamble(message: Item) -> bool:
+    return message.get("phase") == "commentary"
