@@ -134,6 +134,9 @@ SETUPS: Final[Mapping[str, Setup]] = {
     ),
     "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
+    "stock-harmony": evolve(HARMONY, plugin=False),
+    "stock-parsed": evolve(PARSED, flags=PARSERS, plugin=False),
+    "stock-families": Setup("families", plugin=False),
     "smollm2": Setup(
         "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}
     ),

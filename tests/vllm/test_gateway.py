@@ -1,0 +1,153 @@
+"""The gateway in front of vLLM without the plugin: over its tokens, its Chat Completions, and its own stream of Responses."""
+
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from playing import body, is_aborted, judged, metric, stream, summary, without_chance
+from servers import FAMILIES
+from turns import HARMONY, PARSED, THINK, Turn, family_turns
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.hosting import ToolServers
+
+TOKENS = pytest.mark.parametrize("server", ["stock-harmony"], indirect=True)
+ENDLESS = Turn("endless", [f"{THINK}On and on"])
+
+
+@contextmanager
+def gateway(server, api, family=None):
+    """Serve a gateway in front of a server, and yield its URL."""
+    hosted = {name: f"http://127.0.0.1:{tool.port}/sse" for name, tool in server._tools.items()}
+    servers = {"code_interpreter": hosted["python"], "web_search": hosted["browser"]} if hosted else {}
+    upstream = UpstreamSettings(url=server.url, api=api, family=family, aliases={"mine": "tiny"}).upstream()
+    with ServerThread(create_app(Gateway([upstream], frozenset(servers)), tools=ToolServers(servers))) as url:
+        yield url
+
+
+def check(url, model, turn):
+    request = body(model, turn)
+    response = judged(stream(url, request))[-1]["response"]
+    assert (summary(response), response["status"]) == (list(turn.items), turn.status)
+    answer = httpx.post(f"{url}/v1/responses", json=request, timeout=60)
+    assert answer.status_code == 200
+    assert without_chance(answer.json()) == without_chance(response)
+
+
+@TOKENS
+@pytest.mark.parametrize("turn", HARMONY, ids=lambda turn: turn.name)
+def test_a_turn_of_gpt_oss_is_read_from_its_tokens(server, turn):
+    with gateway(server, "vllm") as url:
+        check(url, "gpt_oss", turn)
+
+
+@TOKENS
+def test_log_probabilities_are_those_of_the_tokens(server):
+    turn = Turn("scored", ["<|channel|>final<|message|>Grüße, 世界! 👩‍👩‍👧<|return|>"])
+    wanted = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    with gateway(server, "vllm") as url:
+        (message,) = judged(stream(url, body("gpt_oss", turn, **wanted)))[-1]["response"]["output"]
+    (part,) = message["content"]
+    assert b"".join(bytes(entry["bytes"]) for entry in part["logprobs"]).decode() == part["text"] == "Grüße, 世界! 👩‍👩‍👧"
+    assert {len(entry["top_logprobs"]) for entry in part["logprobs"]} == {2}
+
+
+@TOKENS
+def test_a_turn_goes_on_from_the_exact_tokens_of_the_last_one(server):
+    run = Turn(
+        "run", ["<|channel|>analysis to=python code<|message|>print( 6*7 )<|call|>", "<|channel|>final<|message|>42.<|return|>"]
+    )
+    before = metric(server.url, "vllm:prompt_tokens_total")
+    with gateway(server, "vllm") as url:
+        response = judged(stream(url, body("gpt_oss", run, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}])))[
+            -1
+        ]["response"]
+    assert summary(response) == ["code_interpreter_call", "message"]
+    assert metric(server.url, "vllm:prompt_tokens_total") - before == response["usage"]["input_tokens"]
+
+
+@TOKENS
+def test_a_prompt_that_is_too_long_is_refused_before_anything_is_sent(server):
+    before = metric(server.url, "vllm:prompt_tokens_total")
+    with gateway(server, "vllm") as url:
+        request = {"model": "tiny", "input": "word " * 20_000}
+        answer = httpx.post(f"{url}/v1/responses", json=request, timeout=60)
+        counted = httpx.post(f"{url}/v1/responses/input_tokens", json={**request, "input": "Hi."}, timeout=60)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert metric(server.url, "vllm:prompt_tokens_total") == before
+    assert 30 < counted.json()["input_tokens"] < 100
+
+
+@TOKENS
+def test_a_client_that_leaves_aborts_the_generation(server):
+    request = {**body("gpt_oss", ENDLESS), "stream": True}
+    with gateway(server, "vllm") as url:
+
+        def leave():
+            with httpx.stream("POST", f"{url}/v1/responses", json=request, timeout=60) as answer:
+                next(line for line in answer.iter_lines() if "delta" in line)
+
+        assert is_aborted(server, leave)
+
+
+@TOKENS
+def test_another_name_is_the_upstreams_model(server):
+    turn = Turn("an answer", ["<|channel|>final<|message|>Hello.<|return|>"])
+    with gateway(server, "vllm") as url:
+        assert {model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]} == {"tiny", "mine"}
+        response = judged(stream(url, body("gpt_oss", turn, model="mine")))[-1]["response"]
+    assert (response["model"], summary(response)) == ("mine", ["message"])
+
+
+@TOKENS
+@pytest.mark.parametrize("turn", HARMONY, ids=lambda turn: turn.name)
+def test_vllms_own_stream_is_written_legally(server, turn):
+    with gateway(server, "responses") as url:
+        judged(stream(url, body("gpt_oss", turn)))
+
+
+FAMILY_TURNS = [
+    pytest.param("stock-families", name, turn, id=turn.name)
+    for name, reasoning in FAMILIES.items()
+    for turn in family_turns(name, reasoning)
+]
+
+
+@pytest.mark.parametrize(("server", "name", "turn"), FAMILY_TURNS, indirect=["server"])
+def test_a_turn_of_a_family_is_read_from_its_tokens(server, name, turn):
+    with gateway(server, "vllm", name) as url:
+        check(url, "families", turn)
+
+
+@pytest.mark.parametrize("server", ["stock-families"], indirect=True)
+def test_structured_output_and_log_probabilities_of_a_family(server):
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    request = {
+        "model": "tiny",
+        "input": "Where?",
+        "text": {"format": {"type": "json_schema", "name": "place", "schema": schema}},
+        "include": ["message.output_text.logprobs"],
+        "max_output_tokens": 200,
+    }
+    with gateway(server, "vllm", "hermes") as url:
+        response = judged(stream(url, request))[-1]["response"]
+    (message,) = response["output"]
+    (part,) = message["content"]
+    assert part["text"].replace(" ", "").replace("\n", "") == '{"city":"Rome"}'
+    assert part["logprobs"]
+
+
+@pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
+def test_what_vllms_parsers_make_of_a_turn_is_written_legally(server, api, turn):
+    with gateway(server, api) as url:
+        judged(stream(url, body("qwen3", turn)))
