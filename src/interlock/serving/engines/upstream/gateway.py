@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Format, Parser, Tagged
@@ -43,6 +44,9 @@ REASONS: Final[Mapping[str, FinishReason]] = {
     "abort": "error",
 }
 """The finish reasons of upstreams that are not the model's own end; every other one is, such as `tool_calls`."""
+
+LEAST: Final = 16
+"""The fewest `max_output_tokens` of OpenAI's service."""
 
 FRESH: Final = 10.0
 """Seconds for which the upstreams' lists of models are cached."""
@@ -168,7 +172,11 @@ class Gateway:
         return [*dict.fromkeys((*self._listed, *configured))]
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        return read_request(raw)
+        """Validate the body of a request; the upstream decides on fewer output tokens than OpenAI's service accepts."""
+        limit = raw.get("max_output_tokens")
+        if type(limit) is not int or not 0 < limit < LEAST:
+            return read_request(raw)
+        return replace(read_request({**raw, "max_output_tokens": LEAST}), raw=raw, max_output_tokens=limit)
 
     def begin(
         self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
