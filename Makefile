@@ -167,6 +167,10 @@ test-store: .venv/.dev ## Server processes with one store, and every fault; figu
 conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md
 	$(VLLM_BIN)/python benchmarks/conformance.py
 
+.PHONY: conformance-gateway
+conformance-gateway: .venv-vllm/.test ## Play them through a gateway, and write docs/conformance/gateway.md; API='chat responses vllm'
+	$(VLLM_BIN)/python benchmarks/conformance_gateway.py $(API)
+
 .PHONY: bench
 bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures in benchmarks/out
 	.venv-vllm/bin/python benchmarks/bench.py

@@ -41,6 +41,7 @@ class ScriptedUpstream:
 
     replies: list[Reply]
     models: tuple[str, ...] = ("m",)
+    listing: Reply | None = None  # in place of the models
     asked: list[Asked] = field(factory=list)
     left: int = 0  # clients that went away in the middle
 
@@ -51,6 +52,9 @@ class ScriptedUpstream:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         if scope["method"] == "GET":
             self.asked.append(Asked(scope["path"], headers, None))
+            if self.listing is not None:
+                await self._reply(self.listing, receive, send)
+                return
             await _send_json(send, {"object": "list", "data": [{"id": name} for name in self.models]})
             return
         body, more = b"", True
@@ -121,10 +125,10 @@ def serve_upstream(upstream):
 
 
 @contextmanager
-def gateway(*replies, models=("m",), hosted=(), app=(), **settings):
+def gateway(*replies, models=("m",), listing=None, hosted=(), **settings):
     """Serve a gateway in front of an upstream with these replies; gives the gateway's URL and the upstream."""
-    upstream = ScriptedUpstream([*replies], models)
+    upstream = ScriptedUpstream([*replies], models, listing)
     with serve_upstream(upstream) as url:
         engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))
-        with ServerThread(create_app(engine, **dict(app))) as gateway_url:
+        with ServerThread(create_app(engine)) as gateway_url:
             yield gateway_url, upstream

@@ -252,6 +252,15 @@ def test_reasoning_may_be_a_part_of_the_content():
     assert read({"content": parts}, {"content": []}) == [reasoning("abc"), answer("d")]
 
 
+def test_an_object_may_have_fields_that_vllm_lacks():
+    fields = {"reasoning": None, "content": None, "tool_calls": None}
+    assert read(SimpleNamespace(**fields, reasoning_content="a"), SimpleNamespace(**fields, role="assistant")) == [reasoning("a")]
+
+
+def test_the_beginning_of_a_servers_label_is_no_name_yet():
+    assert read(tool(0, "", "fil"), tool(0, "", "es__list"), tool(0, "{}")) == [mcp("files", "list", "{}")]
+
+
 @pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
 def test_the_old_function_call_is_a_call_and_a_turn_may_end_with_it(reason):
     deltas = [{"function_call": {"name": "f", "arguments": ""}}, {"function_call": {"arguments": "{}"}}]

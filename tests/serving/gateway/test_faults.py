@@ -149,6 +149,30 @@ def test_an_event_that_is_too_large_ends_the_response(monkeypatch):
         assert failed(url)["message"] == "The upstream server sent an event that is too large."
 
 
+def test_a_silent_upstream_is_not_tried_again():
+    with gateway(Reply((STALL,)), GOOD, first_timeout=0.1, retries=2) as (url, upstream):
+        assert failed(url)["code"] == "upstream_timeout"
+    assert len(upstream.bodies) == 1
+
+
+def test_a_whole_answer_that_is_too_large_ends_the_response(monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.MAX_EVENT", 1000)
+    with gateway(Reply((b"x" * 2000,), 200, {"content-type": "application/json"})) as (url, _):
+        assert failed(url)["message"] == "The answer of the upstream server is too large."
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(401, {}), None)],
+)
+def test_an_upstream_that_lists_no_models_is_not_ready(reply, code):
+    with gateway(GOOD, listing=reply, first_timeout=0.2) as (url, _):
+        answer = httpx.get(f"{url}/ready")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, code)
+        assert httpx.get(f"{url}/v1/models").json()["data"] == []
+        assert post(url, stream=False).json()["status"] == "completed"
+
+
 def test_a_client_that_leaves_ends_the_call_of_the_upstream():
     with gateway(Reply((event(HELLO), STALL))) as (url, upstream):
         with httpx.stream("POST", f"{url}/v1/responses", json=BODY) as answer:

@@ -37,7 +37,7 @@ def test_every_parameter_of_both_apis_is_sent():
     same |= {"service_tier": "flex", "safety_identifier": "s", "prompt_cache_key": "k"}
     body = sent(
         **same,
-        max_output_tokens=50,
+        max_output_tokens=5,
         reasoning={"effort": "low", "summary": "auto"},
         text={"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
         include=["message.output_text.logprobs"],
@@ -47,7 +47,7 @@ def test_every_parameter_of_both_apis_is_sent():
         store=False,
     )
     assert {name: body[name] for name in same} == same
-    assert body["max_completion_tokens"] == 50
+    assert body["max_completion_tokens"] == 5
     assert (body["reasoning_effort"], body["verbosity"], body["logprobs"], body["top_logprobs"]) == ("low", "low", True, 3)
     assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
     assert {"metadata", "truncation", "store", "text", "include", "reasoning"} & body.keys() == set()
@@ -86,6 +86,7 @@ def test_parts_of_a_users_message_become_parts():
         {"type": "input_file", "file_data": "aGk=", "filename": "a.pdf"},
         {"type": "input_file", "file_id": "file-1"},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+        {"type": "input_video", "video_url": "https://example.com/a.mp4"},
     ]
     assert messages({"role": "user", "content": parts})[0]["content"] == [
         {"type": "text", "text": "a"},
@@ -93,6 +94,7 @@ def test_parts_of_a_users_message_become_parts():
         {"type": "file", "file": {"file_data": "aGk=", "filename": "a.pdf"}},
         {"type": "file", "file": {"file_id": "file-1"}},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+        {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}},
     ]
 
 

@@ -35,8 +35,13 @@ RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The statuses after which another attempt may succeed."""
 LONGEST_WAIT: Final = 5.0
 """The longest `Retry-After` in seconds for which an attempt waits; the client gets the answer if it is longer."""
+STALLED: Final = "upstream_timeout"
+"""The code of an upstream that keeps silent, which is not tried again: that would double the wait."""
 BACKOFF: Final = 0.25
 """Seconds before the second attempt; each further one waits twice as long."""
+
+FETCH: Final = 30.0
+"""The longest time in seconds for an answer that is not a stream, retries included."""
 
 LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=4)
 
@@ -111,13 +116,16 @@ class UpstreamClient:
         Raises:
             ApiError: The upstream refuses the request, cannot be reached, or answers with something else.
         """
-        async with asyncio.timeout(self.timeouts.first):
-            stream = self.stream(path, body, authorization)
-            try:
+        stream = self.stream(path, body, authorization)
+        seconds = min(self.timeouts.first, FETCH)
+        try:
+            async with asyncio.timeout(seconds):
                 await stream.open()
                 return _decoded(await stream.read())
-            finally:
-                await stream.close()
+        except TimeoutError:
+            _raise_stalled(seconds)
+        finally:
+            await stream.close()
 
     def stream(self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None) -> EventStream:
         """Return a call that is not begun yet; without a body it is a GET."""
@@ -246,7 +254,8 @@ class EventStream:
     async def _wait_or_raise(self, error: ApiError) -> None:
         """Wait until the next attempt, or raise the error if there is none."""
         wait = BACKOFF * 2 ** (self._attempts - 1) if error.retry_after is None else error.retry_after
-        if self._attempts > self._client.retries or error.status not in RETRIED or wait > LONGEST_WAIT:
+        is_lasting = error.status not in RETRIED or error.code == STALLED
+        if self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
             raise error
         logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
         await asyncio.sleep(wait)
@@ -259,7 +268,7 @@ def upstream_error(message: str, code: str = "upstream_error") -> ApiError:
 
 def _raise_stalled(seconds: float) -> NoReturn:
     message = f"The upstream server sent nothing for {seconds:g} seconds."
-    raise ApiError(504, message, "server_error", code="upstream_timeout")
+    raise ApiError(504, message, "server_error", code=STALLED)
 
 
 def _media_type(response: httpx2.Response) -> str:

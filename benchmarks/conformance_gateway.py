@@ -1,0 +1,99 @@
+"""The turns of the conformance through a gateway in front of vLLM without the plugin; writes docs/conformance/gateway.md.
+
+    make conformance-gateway API=chat
+
+Findings are counted as for docs/conformance.md. The results of each API stay in benchmarks/out/conformance-gateway.json.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Final
+
+from attrs import asdict, evolve, frozen
+from conformance import PLAN, ROOT, Played, play
+from servers import Server, Setup
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import read_upstream
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.hosting import ToolServers
+
+PAGE: Final = ROOT / "docs" / "conformance" / "gateway.md"
+RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance-gateway.json"
+
+HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
+"""The flags without which vLLM's Chat Completions have no calls of gpt-oss."""
+
+INTRODUCTION: Final = """\
+# Conformance through a gateway
+
+The turns of [the conformance](../conformance.md), played on {build} without the plugin, through
+a [gateway](../gateway.md) in front of it. `make conformance-gateway API=chat` plays them again through one API of the upstream,
+and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
+"""
+
+
+@frozen
+class Front:
+    """A gateway in place of the server that turns are played on."""
+
+    setup: Setup
+    url: str
+
+
+@contextmanager
+def front(server: Server, api: str) -> Iterator[Front]:
+    """Serve a gateway in front of a server, with its tools."""
+    tools = {"code_interpreter": "python", "web_search": "browser"} if server.setup.tools else {}
+    hosted = {kind: server.tool_url(name) for kind, name in tools.items()}
+    engine = Gateway([read_upstream({"url": server.url, "api": api})], frozenset(hosted))
+    with ServerThread(create_app(engine, tools=ToolServers(hosted))) as url:
+        yield Front(server.setup, url)
+
+
+def measure(api: str) -> dict[str, Played]:
+    """Play all turns through an API."""
+    played: dict[str, Played] = {}
+    for group, setup, turns in PLAN:
+        flags = (*setup.flags, *HARMONY_FLAGS) if setup.model == "gpt_oss" and api == "chat" else setup.flags
+        with Server(evolve(setup, plugin=False, flags=flags)) as server, front(server, api) as gateway:
+            for turn in turns:
+                result = played[turn.name] = play(gateway, turn, group)
+                print(api, turn.name, result.errors, result.deviations, flush=True)
+    return played
+
+
+def page(results: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterator[str]:
+    """Yield the lines of docs/conformance/gateway.md."""
+    yield INTRODUCTION.format(build=f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})")
+    yield "| API | group | turns | errors | deviations | streams without a terminal event or `[DONE]` |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for api, turns in results.items():
+        for group in dict.fromkeys(turn["group"] for turn in turns.values()):
+            of_group = [turn for turn in turns.values() if turn["group"] == group]
+            errors = sum(sum(Counter(turn["errors"]).values()) for turn in of_group)
+            deviations = sum(sum(Counter(turn["deviations"]).values()) for turn in of_group)
+            open_ends = sum(not (turn["ended"] and turn["marked"]) for turn in of_group)
+            yield f"| `{api}` | {group} | {len(of_group)} | {errors} | {deviations} | {open_ends} |"
+
+
+def main() -> None:
+    """Measure the APIs that the command line names, keep the results, and write the page."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for api in sys.argv[1:] or ["chat"]:
+        results[api] = {name: asdict(turn) for name, turn in measure(api).items()}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results))
+        PAGE.write_text("\n".join(page(results)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
