@@ -1,9 +1,11 @@
 """`make bench-alone`: what the standalone server costs at 1 to 2,000 streams; see docs/performance.md.
 
     python benchmarks/bench_alone.py
+    python benchmarks/bench_alone.py gateway    # this part alone, without writing figures
 
 A real `interlock serve` replays an answer of 200 tokens at a rate, to clients each of which always has a stream open. The least
-that any server would do is measured likewise (`benchmarks/alone/floor.py`). Figures go to `benchmarks/out/alone.json`.
+that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, beside a proxy that only
+forwards the bytes of the same upstream (`benchmarks/alone/relay.py`). Figures go to `benchmarks/out/alone.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
@@ -35,6 +37,9 @@ TOKENS: Final = 200
 WINDOWS: Final = 5
 WINDOW: Final = 1.5
 """Seconds of a window."""
+
+GATEWAY_RATES: Final = {streams: rate for streams, rate in RATES.items() if streams <= 500}  # noqa: PLR2004 - the upstream takes a core too
+FORWARD: Final = "forwarding proxy"
 
 PROBES: Final = 150
 PAUSE: Final = 0.05
@@ -67,6 +72,11 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if sys.argv[1:] == ["gateway"]:
+        for each in _gateway(console):
+            if isinstance(each, Result):
+                console.print(each.plain())
+        return
     costs: list[Result] = []
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
@@ -81,6 +91,8 @@ def main() -> None:
             costs.append(Result.of(row, {INTERLOCK: ours.costs, FLOOR: floor.costs}))
             rows += _waits(name, streams, ours), _memory(name, streams, ours)
             console.print(f"{name}: {_told(rows[-2])}; {_told(rows[-1])}")
+        for each in _gateway(console):
+            (costs if isinstance(each, Result) else rows).append(each)
         with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
             rows.append(_unread(server))
             console.print(f"{rows[-1]['name']}: {_told(rows[-1])}")
@@ -89,6 +101,26 @@ def main() -> None:
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
     console.print(f"\nwritten to {OUT}")
+
+
+def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
+    """Measure a gateway and a forwarding proxy in front of the same upstream."""
+    for streams, rate in GATEWAY_RATES.items():
+        measured: dict[str, Loaded] = {}
+        with started("-m", "alone.relay", "upstream", str(rate)) as upstream:
+            serving = ["-m", "interlock", "serve", "--port", "0", "--upstream", upstream.url]
+            for side, command in {INTERLOCK: serving, FORWARD: ["-m", "alone.relay", "forward", upstream.url]}.items():
+                with started(*command) as server:
+                    measured[side] = asyncio.run(_loaded(server, streams, probes=PROBES))
+        name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} tokens a second through a gateway"
+        row = Row("gateway", name, "µs per token", {}, WINDOWS, streams)
+        yield Result.of(row, {side: loaded.costs for side, loaded in measured.items()})
+        waits = {side: quantiles(loaded.waits, n=100)[49] for side, loaded in measured.items()}
+        first = _row("gateway: first event", name, "ms", streams, waits)
+        memory = _memory(name, streams, measured[INTERLOCK])
+        console.print(f"{name}: {_told(first)}; {_told(memory)}")
+        yield first
+        yield {**memory, "group": "gateway: memory"}
 
 
 def _interlock(script: Path, rate: int) -> list[str]:
