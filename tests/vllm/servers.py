@@ -121,6 +121,9 @@ LONG: Final = 60_000
 SETUPS: Final[Mapping[str, Setup]] = {
     "gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG),
     "qwen3_coder-turns": evolve(family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG),
+    "stock-qwen3_coder-turns": evolve(
+        family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG, plugin=False
+    ),
     **{f"family-{name}": family(name) for name in FAMILIES},
     "harmony": evolve(HARMONY, flags=FAULTS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),

@@ -173,6 +173,18 @@ def test_an_upstream_that_lists_no_models_is_not_ready(reply, code):
         assert post(url, stream=False).json()["status"] == "completed"
 
 
+@pytest.mark.parametrize(("status", "settings"), [(404, {}), (401, {"pass_key": True})])
+def test_an_upstream_that_answers_without_a_list_is_ready(status, settings):
+    with gateway(GOOD, listing=failure(status, {}), models=(), **settings) as (url, _):
+        assert httpx.get(f"{url}/ready").status_code == 200
+
+
+def test_a_stream_has_ended_with_its_end_marker_even_if_the_connection_stays_open():
+    with gateway(Reply((*GOOD.body, STALL)), between_timeout=60) as (url, _):
+        *_, last = bodies(post(url).content)
+    assert last["type"] == "response.completed"
+
+
 def test_a_client_that_leaves_ends_the_call_of_the_upstream():
     with gateway(Reply((event(HELLO), STALL))) as (url, upstream):
         with httpx.stream("POST", f"{url}/v1/responses", json=BODY) as answer:

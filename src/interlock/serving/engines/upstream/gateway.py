@@ -48,6 +48,11 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 LEAST: Final = 16
 """The fewest `max_output_tokens` of OpenAI's service."""
 
+UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""The statuses of upstreams that answer, and list no models."""
+UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"""The statuses of upstreams that list them for clients' own keys only."""
+
 FRESH: Final = 10.0
 """Seconds for which the upstreams' lists of models are cached."""
 
@@ -70,8 +75,13 @@ class Upstream:
     """Facts about the server that do not change, for translators."""
 
     async def names(self) -> Sequence[str]:
-        """Return the names of the models; `ApiError` is raised if the upstream does not list them."""
-        listing = members(await self.client.fetch("models"))
+        """Return the names of the models; `ApiError` is raised if the upstream does not answer."""
+        try:
+            listing = members(await self.client.fetch("models"))
+        except ApiError as error:
+            if error.status not in UNLISTED and not (self.client.pass_key and error.status in UNAUTHORIZED):
+                raise
+            listing = {}
         listed = [str(members(model).get("id")) for model in elements(listing.get("data"))]
         return [*(self.models or listed), *self.aliases]
 

@@ -43,6 +43,11 @@ BACKOFF: Final = 0.25
 FETCH: Final = 30.0
 """The longest time in seconds for an answer that is not a stream, retries included."""
 
+DONE: Final = b"[DONE]"
+"""The data of the last event; not every API has it."""
+DRAIN: Final = 0.1
+"""Seconds in which a body ends after `DONE`."""
+
 LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=4)
 
 
@@ -129,7 +134,7 @@ class UpstreamClient:
 
     def stream(self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None) -> EventStream:
         """Return a call that is not begun yet; without a body it is a GET."""
-        headers = {"accept": "text/event-stream, application/json"}
+        headers = {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
         if body is not None:
             headers["content-type"] = "application/json"
         if self.pass_key and authorization:
@@ -170,7 +175,7 @@ class EventStream:
                 await self._wait_or_raise(error)
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the data of each event; an answer that is JSON instead of a stream is one event.
+        """Yield the data of each event up to `DONE`; an answer that is JSON instead of a stream is one event.
 
         Raises:
             ApiError: The stream stalls, is cut, or is none.
@@ -186,18 +191,22 @@ class EventStream:
                     return
                 _require_stream(response)
                 chunks = response.aiter_bytes()
-                while True:
+                chunk: bytes | None = b""
+                while chunk is not None:
                     chunk = await self._next(chunks, is_first=is_first)
                     for data in reader.end() if chunk is None else reader.feed(chunk):
                         is_first = False
                         yield data
-                    if chunk is None:
-                        return
+                        if data == DONE:
+                            await _drain(chunks)
+                            return
             except ApiError as error:
                 if not is_first:
                     raise
                 await self.close()
                 await self._wait_or_raise(error)
+            else:
+                return
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
@@ -259,6 +268,14 @@ class EventStream:
             raise error
         logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
         await asyncio.sleep(wait)
+
+
+async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
+    """Read the end of a body, so that its connection can be used again; it may never come."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(DRAIN):
+            async for _ in chunks:
+                pass
 
 
 def upstream_error(message: str, code: str = "upstream_error") -> ApiError:
