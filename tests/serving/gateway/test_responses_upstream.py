@@ -1,0 +1,214 @@
+"""The gateway in front of another Responses service: what it asks, statelessly, and what it makes of the answers."""
+
+import base64
+import json
+
+import httpx
+import pytest
+from live.upstream import CUT, Reply, event, failure, gateway, stream
+from live.wire import bodies
+
+from interlock.serving.requests.create import read_request
+from interlock.serving.tools.hosting import ToolServers
+
+
+def ended(*output, status="completed", **fields):
+    usage = {"input_tokens": 5, "input_tokens_details": {"cached_tokens": 2}, "output_tokens": 4, "total_tokens": 9}
+    usage["output_tokens_details"] = {"reasoning_tokens": 1}
+    return {"type": f"response.{status}", "response": {"status": status, "output": [*output], "usage": usage, **fields}}
+
+
+def message(text, **fields):
+    return {"type": "message", "id": "msg_x", "role": "assistant", "content": [{"type": "output_text", "text": text}], **fields}
+
+
+def call(name="f", arguments="{}"):
+    return {"type": "function_call", "id": "fc_x", "call_id": "call_x", "name": name, "arguments": arguments}
+
+
+YES = stream(ended(message("Yes.")))
+USER = {"type": "message", "role": "user", "content": "Hi"}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+
+def post(url, **body):
+    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    return bodies(answer.content)[-1]["response"] if body.get("stream") else answer.json()
+
+
+def sent(*replies, settings=(), **body):
+    """The bodies that the upstream gets for a request."""
+    with gateway(*(replies or [YES]), api="responses", **dict(settings)) as (url, upstream):
+        post(url, **body)
+    return [asked.body for asked in upstream.asked]
+
+
+def test_a_request_is_sent_statelessly():
+    (body,) = sent(
+        instructions="Be brief.",
+        temperature=0.5,
+        top_k=3,
+        max_output_tokens=7,
+        include=["reasoning.encrypted_content"],
+        reasoning={"effort": "low", "summary": "auto"},
+        metadata={"a": "b"},
+        tool_choice="auto",
+        stream=True,
+    )
+    assert body == {
+        "model": "m",
+        "input": [USER],
+        "instructions": "Be brief.",
+        "temperature": 0.5,
+        "top_k": 3,
+        "max_output_tokens": 7,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "store": False,
+        "stream": True,
+    }
+
+
+def test_fields_can_be_renamed_and_dropped():
+    (body,) = sent(settings={"fields": {"max_output_tokens": "max_tokens", "store": ""}}, max_output_tokens=20)
+    assert (body["max_tokens"], "store" in body) == (20, False)
+
+
+def test_the_usage_and_the_text_are_the_upstreams():
+    with gateway(YES, api="responses") as (url, _):
+        response = post(url, stream=True)
+    assert response["output"][0]["content"][0]["text"] == "Yes."
+    usage = response["usage"]
+    assert (usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"], usage["output_tokens"]) == (5, 2, 4)
+    assert usage["output_tokens_details"] == {"reasoning_tokens": 1}
+
+
+def test_an_answer_in_one_piece_is_read_too():
+    reply = Reply((json.dumps({"object": "response", **ended(message("Yes."))["response"]}).encode(),))
+    with gateway(Reply(reply.body, 200, {"content-type": "application/json"}), api="responses") as (url, _):
+        assert post(url, stream=True)["output"][0]["content"][0]["text"] == "Yes."
+
+
+def test_tools_are_sent_as_they_are_but_for_those_that_the_gateway_runs():
+    search = {"type": "web_search"}
+    custom = {"type": "custom", "name": "patch"}
+    tools = [search, custom, {"type": "code_interpreter", "container": {"type": "auto"}}]
+    (body,) = sent(settings={"hosted": ["code_interpreter"]}, tools=tools, tool_choice={"type": "code_interpreter"})
+    assert body["tools"][:2] == [search, custom]
+    assert [body["tools"][2]["type"], body["tools"][2]["name"], body["tool_choice"]] == [
+        "function",
+        "python",
+        {"type": "function", "name": "python"},
+    ]
+    (body,) = sent(tools=tools, tool_choice={"type": "custom", "name": "patch"})
+    assert (body["tools"], body["tool_choice"]) == (tools, {"type": "custom", "name": "patch"})
+
+
+def test_items_come_back_as_a_stateless_service_takes_them():
+    items = [
+        {**REASONING, "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {**REASONING, "id": "rs_2", "content": []},
+        message("a"),
+        call(),
+        {"type": "function_call_output", "call_id": "call_x", "output": "b"},
+        {"type": "mcp_call", "id": "mcp_1", "server_label": "wiki", "name": "f", "arguments": "{}", "output": "c"},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "wiki", "name": "f", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+        USER,
+    ]
+    (body,) = sent(input=items)
+    assert body["input"][:5] == [items[0], {"type": "reasoning", "summary": []}, *items[2:5]]
+    called, output, denied, refusal = body["input"][5:9]
+    assert (called["type"], called["name"], output["output"]) == ("function_call", "wiki__f", "c")
+    assert (denied["name"], refusal["output"]) == ("wiki__f", "The user did not approve this call. It was not made.")
+    assert body["input"][9:] == items[8:]
+
+
+def test_the_conversation_is_the_gateways():
+    with gateway(YES, api="responses") as (url, upstream):
+        first = post(url)
+        post(url, previous_response_id=first["id"], input="More")
+    last = upstream.bodies[-1]
+    assert [item.get("role") for item in last["input"]] == ["user", "assistant", "user"]
+    assert "previous_response_id" not in last
+
+
+def test_encrypted_content_goes_through_the_client_and_the_store_and_comes_back_without_the_gateways_id():
+    reasoning = {**REASONING, "encrypted_content": "gAAA", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    wanted = {"include": ["reasoning.encrypted_content"]}
+    with gateway(stream(ended(reasoning, message("Yes."))), api="responses") as (url, upstream):
+        first = post(url, **wanted)
+        assert first["output"][0]["encrypted_content"] != "gAAA"
+        assert b"gAAA" not in base64.b64decode(first["output"][0]["encrypted_content"])
+        post(url, previous_response_id=first["id"], **wanted)
+        post(url, input=[*first["output"], USER], **wanted)
+    expected = {"type": "reasoning", "summary": reasoning["summary"], "encrypted_content": "gAAA"}
+    for body in upstream.bodies[1:]:
+        (item,) = [item for item in body["input"] if item["type"] == "reasoning"]
+        assert {name: item[name] for name in expected} == expected
+        assert not item.keys() & {"id", "content"}
+
+
+def test_a_hosted_call_that_failed_at_the_upstream_is_not_answered_by_the_gateway():
+    failed = {"type": "web_search_call", "id": "ws_1", "status": "failed", "action": {"type": "search", "query": "q"}}
+    with gateway(stream(ended(failed, message("No luck."))), api="responses", app={"tools": ToolServers()}) as (url, upstream):
+        response = post(url, tools=[{"type": "web_search"}], stream=True)
+    assert [item["status"] for item in response["output"]] == ["failed", "completed"]
+    assert len(upstream.bodies) == 1
+
+
+def test_a_call_of_a_hosted_tool_of_the_gateway_is_run_by_it():
+    tools = {"tools": ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})}  # nothing answers there
+    python = stream(ended(call("python", '{"code": "1"}')))
+    with gateway(python, YES, api="responses", hosted=["code_interpreter"], app=tools) as (url, upstream):
+        response = post(
+            url, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}], tool_choice="required", stream=True
+        )
+    assert [(item["type"], item["status"]) for item in response["output"]] == [
+        ("code_interpreter_call", "failed"),
+        ("message", "completed"),
+    ]
+    first, second = upstream.bodies
+    assert (first["tool_choice"], second["tool_choice"]) == ("required", "auto")
+    assert [item["type"] for item in second["input"]] == ["message", "function_call", "function_call_output"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "code"),
+    [
+        (stream(ended(message("a", status="incomplete"), status="incomplete")), "incomplete", None),
+        (stream(ended(message("a"), status="failed", error={"code": "c", "message": "m"})), "failed", "c"),
+        (stream({"type": "error", "code": "c", "message": "m"}), "failed", "c"),
+        (stream({"type": "response.created"}, done=False), "failed", "upstream_disconnected"),
+        (stream({"type": "response.created"}), "completed", None),
+        (Reply((event(ended(message("a"))["response"]), CUT)), "failed", "upstream_disconnected"),
+        (Reply((event(b"{"),)), "failed", "upstream_error"),
+        (Reply((event(b"[]"),)), "failed", "upstream_disconnected"),
+    ],
+)
+def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
+    with gateway(reply, api="responses") as (url, _):
+        response = post(url, stream=True)
+    assert (response["status"], (response["error"] or {}).get("code")) == (status, code)
+
+
+def test_tokens_are_counted_by_the_upstream_or_estimated():
+    counted = failure(200, {"object": "response.input_tokens", "input_tokens": 42})
+    for reply, expected in ((counted, 42), (failure(404, {}), 17)):
+        with gateway(reply, api="responses") as (url, upstream):
+            answer = httpx.post(f"{url}/v1/responses/input_tokens", json={"model": "m", "input": "Hi"})
+        assert answer.json()["input_tokens"] == expected
+        assert upstream.bodies == [{"model": "m", "input": [USER]}]
+        assert upstream.asked[-1].path == "/v1/responses/input_tokens"
+    with gateway(failure(400, {"error": {"message": "No."}}), api="responses") as (url, _):
+        assert httpx.post(f"{url}/v1/responses/input_tokens", json={"model": "m", "input": "Hi"}).status_code == 400
+
+
+def test_a_body_is_read_as_the_api_has_it_but_for_the_least_limit_of_tokens():
+    with pytest.raises(Exception, match="max_output_tokens"):
+        read_request({"model": "m", "input": "Hi", "max_output_tokens": 7})
+    with gateway(YES, api="responses") as (url, _):
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", "max_output_tokens": 0})
+    assert answer.status_code == 400
