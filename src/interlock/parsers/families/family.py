@@ -7,7 +7,7 @@ vLLM names two parsers for a model, one for calls and one for reasoning, in any 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
@@ -139,3 +139,28 @@ class Family:
             if marker in self.reasoning.ends:
                 return "between"
         return None
+
+    def count_reasoning(
+        self, tokens: Iterable[int], special: Mapping[int, str], start: Start | None, controls: Container[int] = ()
+    ) -> int:
+        """Count the tokens between reasoning marks; 0, for the parser to estimate, if the marks are not tokens.
+
+        Args:
+            tokens: The output of a turn.
+            special: The markers that are special tokens, by token id.
+            start: Where the turn starts, if the prompt decides that.
+            controls: The tokens that end a turn.
+        """
+        reasoning = self.reasoning
+        if reasoning is None or {*reasoning.ends}.isdisjoint(special.values()):
+            return 0
+        count, thinks = 0, (start or self.starts) == "thinking"
+        for token in tokens:
+            mark = special.get(token)
+            if mark in reasoning.begins:
+                thinks = True
+            elif token in controls or mark:
+                thinks = False
+            else:
+                count += thinks
+        return count

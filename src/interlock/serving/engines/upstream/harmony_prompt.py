@@ -24,7 +24,6 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 from interlock.events.json import dumps
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.engines.prompt import EFFORTS
-from interlock.serving.requests.api_errors import invalid
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import members, text_of
 from interlock.serving.requests.normalize import normalize
@@ -52,11 +51,7 @@ async def harmony_prompt(
     hosted: Collection[str],
     text_format: Mapping[str, object],
 ) -> list[int]:
-    """Return the prompt of a turn; `tools` are functions, and `hosted` the types of the tools that gpt-oss has built in.
-
-    Raises:
-        ApiError: 400 for a tool that cannot be described.
-    """
+    """Return the prompt of a turn; `tools` are functions, and `hosted` the types of the tools that gpt-oss has built in."""
     system, described = _preamble(effort, f"{datetime.now(UTC):%Y-%m-%d}", frozenset(hosted), dumps(tools))
     texts = [f"# Instructions\n\n{instructions}"] if instructions else []
     texts += [described] if described else []
@@ -93,22 +88,13 @@ def _preamble(effort: str | None, date: str, hosted: frozenset[str], tools: byte
     if "web_search" in hosted:
         system = system.with_browser_tool()
     messages = [Message.from_role_and_content(Role.SYSTEM, system)]
-    functions = [members(tool) for tool in orjson.loads(tools)]
+    functions = [
+        ToolDescription.new(str(tool["name"]), str(tool.get("description") or ""), dict(members(tool.get("parameters"))) or None)
+        for tool in map(members, orjson.loads(tools))
+    ]
     if functions:
-        try:
-            described = [
-                ToolDescription.new(
-                    str(each["name"]), str(each.get("description") or ""), dict(members(each.get("parameters"))) or None
-                )
-                for each in functions
-            ]
-            developer = DeveloperContent.new().with_function_tools(described)
-            messages.append(Message.from_role_and_content(Role.DEVELOPER, developer))
-            text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
-        except Exception as error:
-            raise invalid("tools", f"A tool cannot be described to this model: {error}") from error
-    else:
-        text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
+        messages.append(Message.from_role_and_content(Role.DEVELOPER, DeveloperContent.new().with_function_tools(functions)))
+    text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
     end = text.index("<|end|>") + len("<|end|>")
     return text[:end], text[end:].removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
 

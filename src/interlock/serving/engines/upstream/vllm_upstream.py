@@ -21,6 +21,7 @@ from interlock.events import response_object as wire
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged, parser_for
 from interlock.parsers.families import Family, FamilyParser, Settings, family
+from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
@@ -133,6 +134,10 @@ class VllmTranslator(ABC):
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         """Return the log probability of a token in the API's shape."""
 
+    def _reasoning_tokens(self) -> int:
+        """Return how many tokens of the output are reasoning; 0 if the parser counts them."""
+        return 0
+
     async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
         prompt = await self._rendered(turn)
         if len(prompt.tokens) >= prompt.context:
@@ -192,6 +197,8 @@ class VllmTranslator(ABC):
             self._finish_reason,
             input_tokens=_count(self._usage.get("prompt_tokens")),
             cached_tokens=_count(details.get("cached_tokens")),
+            output_tokens=_count(self._usage.get("completion_tokens")) or len(self._tokens),
+            reasoning_tokens=self._reasoning_tokens(),
         )
 
     async def count(self, turn: Turn) -> int:
@@ -296,6 +303,8 @@ class FamilyTranslator(VllmTranslator):
     parser: FamilyParser  # pyright: ignore[reportIncompatibleMethodOverride] - likewise
     _family: Family
     _settings: Settings
+    _start: Start | None = field(default=None, init=False)
+    """Where the turn starts, if its prompt decides that."""
 
     @classmethod
     def begin(cls, call: Call, tagged: Tagged) -> FamilyTranslator:
@@ -314,7 +323,7 @@ class FamilyTranslator(VllmTranslator):
         body = {
             "model": self._call.model,
             "messages": [*map(_template_message, messages)],
-            "tools": [{"type": "function", "function": {**tool}} for tool in tools] or None,
+            "tools": [*map(_template_function, tools)] or None,
             "add_generation_prompt": True,
             "chat_template_kwargs": {**template, **members(raw.get("chat_template_kwargs"))},
         }
@@ -328,8 +337,12 @@ class FamilyTranslator(VllmTranslator):
         if turn.request.text_format.get("type") != "text" and reasoning and (start or self._family.starts) == "thinking":
             ends = [token for token, text in special.items() if text in reasoning.ends]
             prompt, start = [*prompt, *ends[:1]], "between"
+        self._start = start
         self.parser.begin(start)
         return prompt
+
+    def _reasoning_tokens(self) -> int:
+        return self._family.count_reasoning(self._tokens, self._settings.special, self._start)
 
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         return {"token": token, "bytes": [*token.encode(errors="replace")], "logprob": logprob}
@@ -352,6 +365,10 @@ class FamilyTranslator(VllmTranslator):
             return convert(answer, Tokenized)
         except ValidationError as error:
             raise upstream_error(f"The upstream server does not tokenize as vLLM does: {error}.") from None
+
+
+def _template_function(tool: Mapping[str, object]) -> Mapping[str, object]:
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
 def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:

@@ -104,7 +104,7 @@ class FamilyReader:
     _tokens: list[int] = field(factory=list[int], init=False)
     """The prompt and the output."""
     _prompt_length: int = field(default=0, init=False)
-    _starts_thinking: bool = field(default=False, init=False)
+    _start: Start | None = field(default=None, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text if that comes later, because a stop sequence may truncate it."""
 
@@ -114,9 +114,8 @@ class FamilyReader:
         self._marks = self._controls | self._special.keys()
         lags = bool(call.sampling.stop) and not call.sampling.include_stop_str_in_output
         self._pairing = _pairing(call, self._tokens) if lags else None
-        start = self._starts(call)
-        self._starts_thinking = (start or self._family.starts) == "thinking"
-        self._parser.begin(start)
+        self._start = self._starts(call)
+        self._parser.begin(self._start)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         token_ids = chunk.token_ids
@@ -133,23 +132,9 @@ class FamilyReader:
         return deltas
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        return self._parser.end(reason, evolve(usage, reasoning_tokens=self._count_reasoning()))
-
-    def _count_reasoning(self) -> int:
-        """Count the tokens between reasoning marks; 0, for the parser to estimate, if the marks are not tokens."""
-        reasoning = self._family.reasoning
-        if reasoning is None or {*reasoning.ends}.isdisjoint(self._special.values()):
-            return 0
-        count, thinks = 0, self._starts_thinking
-        for token in self._tokens[self._prompt_length :]:
-            mark = self._special.get(token)
-            if mark in reasoning.begins:
-                thinks = True
-            elif token in self._controls or mark:
-                thinks = False
-            else:
-                count += thinks
-        return count
+        output = self._tokens[self._prompt_length :]
+        count = self._family.count_reasoning(output, self._special, self._start, self._controls)
+        return self._parser.end(reason, evolve(usage, reasoning_tokens=count))
 
     def _starts(self, call: Call) -> Start | None:
         """Return where a turn starts by the last marker in the prompt's tail, else by vLLM's parser."""

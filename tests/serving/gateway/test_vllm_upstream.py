@@ -1,0 +1,327 @@
+"""The gateway in front of vLLM's completions: prompts as tokens, and what is made of the tokens that come back."""
+
+import httpx
+import pytest
+from live.upstream import Reply, event, failure, gateway, stream
+from live.wire import bodies
+
+from interlock.serving.engines.harmony_tokens import encode_framing, encoding
+from interlock.serving.tools.hosting import ToolServers
+
+FUNCTION = {"type": "function", "name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}}}
+PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
+SCHEMA = {
+    "type": "json_schema",
+    "name": "n",
+    "description": "A place.",
+    "schema": {"type": "object", "properties": {}},
+    "strict": True,
+}
+ANSWER = "<|channel|>final<|message|>Yes.<|return|>"
+USAGE = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}}
+
+
+def chunk(text="", ids=(), reason=None, **fields):
+    return {"choices": [{"index": 0, "text": text, "token_ids": [*ids], "finish_reason": reason, **fields}]}
+
+
+def written(text, reason="stop"):
+    """A stream of the tokens of harmony, one by one."""
+    ids = encode_framing(text)
+    return stream(*(chunk(ids=[token]) for token in ids), chunk(reason=reason), USAGE)
+
+
+def post(url, **body):
+    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    return bodies(answer.content)[-1]["response"] if body.get("stream") else answer.json()
+
+
+def sent(*replies, settings=(), **body):
+    """The bodies that vLLM gets for a request."""
+    with gateway(*(replies or [written(ANSWER)]), api="vllm", **dict(settings)) as (url, upstream):
+        post(url, **body)
+    return upstream.bodies
+
+
+def prompt(**body):
+    """The prompt of a request, as text."""
+    return encoding().decode(sent(**body)[0]["prompt"])
+
+
+def test_a_request_is_a_prompt_of_tokens_with_all_that_sampling_takes():
+    (body,) = sent(temperature=0.5, top_p=0.9, top_k=3, n=2, stop_token_ids=[7], max_output_tokens=7, text={"format": SCHEMA})
+    tokens = body.pop("prompt")
+    schema = {name: SCHEMA[name] for name in ("name", "description", "schema", "strict")}
+    assert body == {
+        "model": "m",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 3,
+        "max_tokens": 7,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        "skip_special_tokens": False,
+        "stop_token_ids": [7, 200002, 199999, 200012],
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    assert tokens[:2] == [*encode_framing("<|start|>system")]
+    (body,) = sent()
+    assert body["max_tokens"] == 131_072 - len(body["prompt"])
+
+
+def test_the_prompt_of_gpt_oss_is_that_of_its_own_template():
+    items = [
+        {"role": "user", "content": "One <|end|>"},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "gone"}]},
+        {"role": "assistant", "content": "Answer."},
+        {"role": "developer", "content": "Now this."},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "kept"}]},
+        {"type": "message", "role": "assistant", "phase": "commentary", "content": "I look."},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "out"},
+        {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c", "code": "1", "outputs": []},
+    ]
+    format_text = '# Response Formats\n\n## n\n\n// A place.\n{"type":"object","properties":{}}'
+    text = prompt(
+        input=items, instructions="Be brief.", tools=[FUNCTION, PYTHON], reasoning={"effort": "high"}, text={"format": SCHEMA},
+        settings={"hosted": ["code_interpreter", "web_search"]},
+    )  # fmt: skip
+    system, developer, *rest = text.split("<|start|>")[1:]
+    assert system.startswith("system<|message|>You are ChatGPT, a large language model trained by OpenAI.")
+    assert "Reasoning: high" in system
+    assert "## python" in system
+    assert "Calls to these tools must go to the commentary channel: 'functions'.<|end|>" in system
+    assert developer == (
+        "developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\nnamespace functions {\n\n"
+        f"// Does f.\ntype f = (_: {{\n}}) => any;\n\n}} // namespace functions\n\n{format_text}<|end|>"
+    )
+    assert rest == [
+        "user<|message|>One <|end|><|end|>",
+        "assistant<|channel|>final<|message|>Answer.<|end|>",
+        "developer<|message|># Instructions\n\nNow this.<|end|>",
+        "assistant<|channel|>analysis<|message|>kept<|end|>",
+        "assistant<|channel|>commentary<|message|>I look.<|end|>",
+        "assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+        "functions.f to=assistant<|channel|>commentary<|message|>out<|end|>",
+        'assistant to=python<|channel|>analysis code<|message|>{"code":"1"}<|call|>',
+        "python to=assistant<|channel|>analysis<|message|><|end|>",
+        "assistant",
+    ]
+
+
+def test_a_prompt_without_tools_or_instructions_has_no_message_of_the_developer():
+    assert prompt().split("<|start|>")[2:] == ["user<|message|>Hi<|end|>", "assistant"]
+    assert "namespace" not in prompt(tools=[FUNCTION], tool_choice="none")
+    assert "## browser" in prompt(tools=[{"type": "web_search"}], settings={"hosted": ["web_search"]})
+
+
+def test_tokens_are_read_with_their_usage():
+    with gateway(written(f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant{ANSWER}"), api="vllm") as (url, _):
+        response = post(url, stream=True)
+    reasoning, message = response["output"]
+    assert (reasoning["content"][0]["text"], message["content"][0]["text"]) == ("Hm.", "Yes.")
+    usage = response["usage"]
+    assert (usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"]) == (9, 4)
+    assert usage["output_tokens_details"]["reasoning_tokens"] == 2
+
+
+def test_log_probabilities_name_their_tokens():
+    ids = encode_framing("<|channel|>final<|message|>é")
+    scored = [
+        chunk(
+            ids=[token],
+            logprobs={
+                "tokens": [f"token_id:{token}"],
+                "token_logprobs": [-0.5],
+                "top_logprobs": [{f"token_id:{token}": -0.5, "token_id:0": -0.25}],
+            },
+        )
+        for token in ids
+    ]  # fmt: skip
+    wanted = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+    with gateway(stream(*scored, chunk(reason="stop")), api="vllm") as (url, upstream):
+        response = post(url, stream=True, **wanted)
+        post(url)  # a server may send them unasked
+    (entry,) = response["output"][0]["content"][0]["logprobs"]
+    assert entry == {
+        "token": "é",
+        "bytes": [195, 169],
+        "logprob": -0.5,
+        "top_logprobs": [{"token": "!", "bytes": [33], "logprob": -0.25}],
+    }
+    assert (upstream.bodies[0]["logprobs"], upstream.bodies[0]["return_tokens_as_token_ids"]) == (1, True)
+    bad = chunk(ids=ids, logprobs={"tokens": ["é"], "token_logprobs": [None]})
+    with gateway(stream(bad), api="vllm") as (url, _):
+        assert post(url, stream=True, **wanted)["error"]["code"] == "upstream_error"
+
+
+def test_a_later_turn_goes_on_from_the_tokens_of_the_last_one():
+    tools = {"tools": ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})}  # nothing answers there
+    run = "<|channel|>analysis to=python code<|message|>1  + 1<|call|>"
+    with gateway(written(run), written(ANSWER), api="vllm", hosted=["code_interpreter"], app=tools) as (url, upstream):
+        response = post(url, tools=[PYTHON], stream=True)
+    assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
+    first, second = (body["prompt"] for body in upstream.bodies)
+    assert second[: len(first)] == first
+    rest = encoding().decode(second[len(first) :])
+    assert rest.startswith(f"{run}<|start|>python to=assistant<|channel|>analysis<|message|>")
+    assert rest.endswith("<|end|><|start|>assistant")
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "code"),
+    [
+        (written("<|channel|>final<|message|>a", "length"), "incomplete", None),
+        (written("<|channel|>final<|message|>a", "repetition"), "incomplete", None),
+        (written("<|channel|>final<|message|>a", None), "failed", "upstream_disconnected"),
+        (stream(chunk(), {"error": {"message": "m", "code": "c"}}), "failed", "c"),
+        (stream(chunk(), {"error": {"message": "m", "code": 500}}), "failed", "upstream_error"),
+        (stream({"choices": [{"text": "a"}]}), "failed", "upstream_error"),
+        (stream({"id": "x"}), "failed", "upstream_error"),
+        (Reply((event(b"{"),)), "failed", "upstream_error"),
+    ],
+)
+def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
+    with gateway(reply, api="vllm") as (url, _):
+        response = post(url, stream=True)
+    assert (response["status"], (response["error"] or {}).get("code")) == (status, code)
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_not_sent(monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.vllm_upstream.CONTEXT", 10)
+    with gateway(written(ANSWER), api="vllm") as (url, upstream):
+        for path in ("responses", "responses/input_tokens"):
+            answer = httpx.post(f"{url}/v1/{path}", json={"model": "m", "input": "Hi"})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
+    assert upstream.bodies == []
+
+
+# Other families.
+
+MARKERS = {"<tool_call>": 5, "</tool_call>": 6, "<think>": 7, "</think>": 8}
+
+
+def tokenized(ids, context=100):
+    return failure(200, {"tokens": [*ids], "max_model_len": context, "count": len(ids)})
+
+
+def family_gateway(*replies, prompt=(1, 2, 3), context=100, **settings):
+    """A gateway in front of a model of the family hermes; the markers are asked for after the first prompt."""
+    manager = gateway(failure(500, {}), api="vllm", family="hermes", **settings)
+
+    class Manager:
+        def __enter__(self):
+            url, upstream = manager.__enter__()
+            waiting = [*replies]
+
+            class Replies(list):
+                def __len__(self):
+                    return 2
+
+                def pop(self, _index):
+                    asked = upstream.asked[-1]
+                    if asked.path != "/tokenize":
+                        return waiting.pop(0)
+                    marker = MARKERS.get(asked.body.get("prompt"))
+                    return tokenized(prompt if "messages" in asked.body else [9, 9] if marker is None else [marker], context)
+
+            upstream.replies = Replies()
+            return url, upstream
+
+        def __exit__(self, *error):
+            return manager.__exit__(*error)
+
+    return Manager()
+
+
+def completions(upstream):
+    return [asked.body for asked in upstream.asked if asked.path == "/v1/completions"]
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+
+
+def test_the_prompt_of_a_family_is_rendered_by_vllm():
+    reply = stream(chunk("Yes.", [20], "stop"))
+    with family_gateway(reply, reply) as (url, upstream):
+        items = [
+            {"role": "user", "content": "Hi"},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+            {"role": "assistant", "content": "Yes?"},
+        ]
+        post(url, input=items, tools=[FUNCTION], reasoning={"effort": "none"}, chat_template_kwargs={"a": 1})
+        post(url)
+    (body,) = [asked.body for asked in upstream.asked if "tools" in (asked.body or {})]
+    assert body == {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Yes?", "reasoning": "Hm.", "reasoning_content": "Hm."},
+        ],
+        "tools": [{"type": "function", "function": {name: FUNCTION[name] for name in ("name", "description", "parameters")}}],
+        "add_generation_prompt": True,
+        "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False, "a": 1},
+    }
+    first, _ = completions(upstream)
+    assert (first["prompt"], first["max_tokens"]) == ([1, 2, 3], 97)
+    assert not {"stop_token_ids", "chat_template_kwargs", "logprobs"} & first.keys()
+    markers = [asked.body["prompt"] for asked in upstream.asked if asked.path == "/tokenize" and "prompt" in asked.body]
+    assert len(markers) == len({*markers})  # they are asked for once
+    assert {*MARKERS} <= {*markers}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "written", "types"),
+    [
+        ([1, 7], [("Hm.", [20]), ("</think>", [8]), ("Yes.", [21])], ["reasoning", "message"]),
+        ([7, 8], [("Hm.", [20])], ["message"]),
+        ([1, 8], [(CALL, [5, 20, 6])], ["function_call"]),
+        ([1, 8], [("<tool_call>", [20, 21]), ("x", [22])], ["message"]),
+    ],
+)
+def test_markers_count_only_as_tokens_of_their_own_and_the_prompt_says_where_a_turn_starts(prompt, written, types):
+    reply = stream(*(chunk(text, ids) for text, ids in written), chunk(reason="stop"))
+    with family_gateway(reply, prompt=prompt) as (url, _):
+        response = post(url, tools=[FUNCTION], stream=True)
+    assert [item["type"] for item in response["output"]] == types
+
+
+def test_structured_output_begins_after_the_reasoning():
+    reply = stream(chunk("{}", [20], "stop"))
+    with family_gateway(reply, prompt=[1, 7]) as (url, upstream):
+        response = post(url, text={"format": SCHEMA}, stream=True)
+    (body,) = completions(upstream)
+    assert (body["prompt"], body["response_format"]["type"]) == ([1, 7, 8], "json_schema")
+    assert [item["type"] for item in response["output"]] == ["message"]
+
+
+def test_log_probabilities_of_a_family_are_of_texts():
+    scores = {"tokens": ["Yes", "."], "token_logprobs": [-0.5, None], "top_logprobs": [{"Yes": -0.5, "No": -1.0}, None]}
+    reply = stream(chunk("Yes.", [20, 21], "stop", logprobs=scores))
+    with family_gateway(reply, prompt=[8]) as (url, upstream):
+        response = post(url, include=["message.output_text.logprobs"], top_logprobs=1, stream=True)
+    (part,) = response["output"][0]["content"]
+    assert [(each["token"], each["logprob"]) for each in part["logprobs"]] == [("Yes", -0.5), (".", 0.0)]
+    assert part["logprobs"][0]["top_logprobs"] == [{"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.5}]
+    assert completions(upstream)[0]["return_tokens_as_token_ids"] is False
+
+
+def test_pictures_have_no_tokens_and_are_refused():
+    picture = {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}
+    with family_gateway() as (url, _):
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": [picture]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_value")
+
+
+def test_a_server_that_does_not_tokenize_is_a_502():
+    with gateway(failure(200, {"tokens": "x"}), api="vllm", family="hermes") as (url, _):
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+
+
+def test_a_choice_that_cannot_be_enforced_is_logged(caplog):
+    sent(tools=[FUNCTION, {"type": "image_generation"}], tool_choice="required")
+    assert "vLLM's completions cannot require a call" in caplog.text
+    assert "a tool of the type image_generation is not offered" in caplog.text
