@@ -125,10 +125,10 @@ def serve_upstream(upstream):
 
 
 @contextmanager
-def gateway(*replies, models=("m",), listing=None, hosted=(), **settings):
+def gateway(*replies, models=("m",), listing=None, hosted=(), tools=None, **settings):
     """Serve a gateway in front of an upstream with these replies; gives the gateway's URL and the upstream."""
     upstream = ScriptedUpstream([*replies], models, listing)
     with serve_upstream(upstream) as url:
         engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))
-        with ServerThread(create_app(engine)) as gateway_url:
+        with ServerThread(create_app(engine, tools=tools)) as gateway_url:
             yield gateway_url, upstream

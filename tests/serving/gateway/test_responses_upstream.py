@@ -153,16 +153,16 @@ def test_encrypted_content_goes_through_the_client_and_the_store_and_comes_back_
 
 def test_a_hosted_call_that_failed_at_the_upstream_is_not_answered_by_the_gateway():
     failed = {"type": "web_search_call", "id": "ws_1", "status": "failed", "action": {"type": "search", "query": "q"}}
-    with gateway(stream(ended(failed, message("No luck."))), api="responses", app={"tools": ToolServers()}) as (url, upstream):
+    with gateway(stream(ended(failed, message("No luck."))), api="responses", tools=ToolServers()) as (url, upstream):
         response = post(url, tools=[{"type": "web_search"}], stream=True)
     assert [item["status"] for item in response["output"]] == ["failed", "completed"]
     assert len(upstream.bodies) == 1
 
 
 def test_a_call_of_a_hosted_tool_of_the_gateway_is_run_by_it():
-    tools = {"tools": ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})}  # nothing answers there
+    tools = ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})  # nothing answers there
     python = stream(ended(call("python", '{"code": "1"}')))
-    with gateway(python, YES, api="responses", hosted=["code_interpreter"], app=tools) as (url, upstream):
+    with gateway(python, YES, api="responses", hosted=["code_interpreter"], tools=tools) as (url, upstream):
         response = post(
             url, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}], tool_choice="required", stream=True
         )

@@ -158,9 +158,9 @@ def test_log_probabilities_name_their_tokens():
 
 
 def test_a_later_turn_goes_on_from_the_tokens_of_the_last_one():
-    tools = {"tools": ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})}  # nothing answers there
+    tools = ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})  # nothing answers there
     run = "<|channel|>analysis to=python code<|message|>1  + 1<|call|>"
-    with gateway(written(run), written(ANSWER), api="vllm", hosted=["code_interpreter"], app=tools) as (url, upstream):
+    with gateway(written(run), written(ANSWER), api="vllm", hosted=["code_interpreter"], tools=tools) as (url, upstream):
         response = post(url, tools=[PYTHON], stream=True)
     assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
     first, second = (body["prompt"] for body in upstream.bodies)
