@@ -49,12 +49,18 @@ class Front:
     url: str
 
 
+def family_of(group: str) -> str | None:
+    """Return the family in which the turns of a group are written; None for harmony."""
+    return {"harmony": None, "text with markers": "hermes"}.get(group, group.strip("`"))
+
+
 @contextmanager
-def front(server: Server, api: str) -> Iterator[Front]:
-    """Serve a gateway in front of a server, with its tools."""
+def front(server: Server, api: str, group: str) -> Iterator[Front]:
+    """Serve a gateway in front of a server, with its tools; tokens of a model are read by its family."""
     tools = {"code_interpreter": "python", "web_search": "browser"} if server.setup.tools else {}
     hosted = {kind: server.tool_url(name) for kind, name in tools.items()}
-    engine = Gateway([read_upstream({"url": server.url, "api": api})], frozenset(hosted))
+    family = family_of(group) if api == "vllm" else None
+    engine = Gateway([read_upstream({"url": server.url, "api": api, "family": family})], frozenset(hosted))
     with ServerThread(create_app(engine, tools=ToolServers(hosted))) as url:
         yield Front(server.setup, url)
 
@@ -64,7 +70,7 @@ def measure(api: str) -> dict[str, Played]:
     played: dict[str, Played] = {}
     for group, setup, turns in PLAN:
         flags = (*setup.flags, *HARMONY_FLAGS) if setup.model == "gpt_oss" and api == "chat" else setup.flags
-        with Server(evolve(setup, plugin=False, flags=flags)) as server, front(server, api) as gateway:
+        with Server(evolve(setup, plugin=False, flags=flags)) as server, front(server, api, group) as gateway:
             for turn in turns:
                 result = played[turn.name] = play(gateway, turn, group)
                 print(api, turn.name, result.errors, result.deviations, flush=True)

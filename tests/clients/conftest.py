@@ -8,7 +8,16 @@ if not (Path(__file__).parent / "node_modules").exists():
     collect_ignore_glob = ["test_*.py"]
 
 
-@pytest.fixture(scope="session", params=["a server of our own", "gpt-oss in vLLM", "qwen3_coder in vLLM"])
+HOSTS = (
+    "a server of our own",
+    "gpt-oss in vLLM",
+    "qwen3_coder in vLLM",
+    "a gateway over vLLM's chat",
+    "a gateway over vLLM's tokens",
+)
+
+
+@pytest.fixture(scope="session", params=HOSTS)
 def host(request, tmp_path_factory):
     """Returns what serves a script, in each of the hosts."""
     from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
@@ -21,6 +30,9 @@ def host(request, tmp_path_factory):
     settings = {
         "gpt-oss in vLLM": ("gpt_oss-turns", hosts.harmony, 12_000, "question"),
         "qwen3_coder in vLLM": ("qwen3_coder-turns", hosts.qwen3_coder, 17_000, "none"),
+        "a gateway over vLLM's chat": ("stock-qwen3_coder-turns", hosts.qwen3_coder, 17_000, "none"),
+        "a gateway over vLLM's tokens": ("stock-gpt_oss-turns", hosts.harmony, 12_000, "question"),
     }[request.param]
-    with hosts.InVllm(*settings, tmp_path_factory.mktemp("turns")) as started:
+    api = {"a gateway over vLLM's chat": "chat", "a gateway over vLLM's tokens": "vllm"}.get(request.param)
+    with hosts.InVllm(*settings, tmp_path_factory.mktemp("turns"), api) as started:
         yield started

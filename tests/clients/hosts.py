@@ -1,10 +1,10 @@
-"""The servers that clients are run against: one of our own, and vLLM with the plugin, whose models write what a test says."""
+"""The servers that clients are run against: our own, vLLM with the plugin, gateways; their models write what a test says."""
 
 import json
 import os
 import re
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +15,8 @@ from live.engines import steps
 
 from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.engines.prompt import count_prompt, prompt
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import read_upstream
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 
@@ -86,14 +88,15 @@ def standalone(turns):
 
 @define(eq=False)
 class InVllm:
-    """vLLM with the plugin and a tiny model, in its own environment.
+    """vLLM with a tiny model, in its own environment.
 
     Args:
         setup: As tests/vllm/serve.py wants it.
         write: Writes a turn as the model does.
-        full: As in `Played`.
-        recalls: As in `Played`.
+        full: As in `ScriptedHost`.
+        recalls: As in `ScriptedHost`.
         folder: For the script.
+        api: The API by which a gateway in front of it is used; the server's own routes without one.
     """
 
     setup: str
@@ -101,6 +104,7 @@ class InVllm:
     full: int
     recalls: str
     folder: Path
+    api: str | None = None
     _process: subprocess.Popen = field(init=False)
     _url: str = field(init=False)
 
@@ -123,7 +127,12 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        yield ScriptedHost(self._url, "tiny", self.full, self.recalls, partial(_lines, prompts))
+        front = nullcontext(self._url) if self.api is None else ServerThread(create_app(Gateway([self._upstream()])))
+        with front as url:
+            yield ScriptedHost(url, "tiny", self.full, self.recalls, partial(_lines, prompts))
+
+    def _upstream(self):
+        return read_upstream({"url": self._url, "api": self.api})
 
 
 def _lines(prompts):

@@ -120,6 +120,7 @@ LONG: Final = 60_000
 
 SETUPS: Final[Mapping[str, Setup]] = {
     "gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG),
+    "stock-gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG, plugin=False),
     "qwen3_coder-turns": evolve(family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG),
     "stock-qwen3_coder-turns": evolve(
         family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG, plugin=False
