@@ -243,6 +243,7 @@ def test_encrypted_content_is_passed_on_if_the_request_includes_it():
         ([arguments("{}"), text("a", index=1)], ["message a", "message {}"]),
         ([arguments("{}")], ["message {}"]),
         ([added(call()), event("function_call_arguments.done", "fc_1", arguments={"a": 1})], ['function_call {"a":1}']),
+        ([done(call({}))], ["function_call {}"]),
         ([added(call()), arguments('{"a":1}'), done(call('{"a": 1}'))], ['function_call {"a":1}']),
         (
             [added(call()), added(call(item_id="fc_2"), 1), arguments("{"), arguments("[", "fc_2", 1), arguments("}"),

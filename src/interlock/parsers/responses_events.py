@@ -565,7 +565,7 @@ def _index(value: object, item: _Item) -> int:
 
 def _text(value: object) -> str:
     """Return a text; some services send arguments as an object."""
-    return dumps(as_mapping(value)).decode() if isinstance(value, Mapping) else as_text(value)
+    return dumps(cast("object", value)).decode() if isinstance(value, Mapping) else as_text(value)
 
 
 def _has_all(text: str, part: str) -> bool:

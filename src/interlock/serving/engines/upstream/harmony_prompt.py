@@ -88,15 +88,17 @@ def _preamble(effort: str | None, date: str, hosted: frozenset[str], tools: byte
     if "web_search" in hosted:
         system = system.with_browser_tool()
     messages = [Message.from_role_and_content(Role.SYSTEM, system)]
-    functions = [
-        ToolDescription.new(str(tool["name"]), str(tool.get("description") or ""), dict(members(tool.get("parameters"))) or None)
-        for tool in map(members, orjson.loads(tools))
-    ]
+    functions = [_description(tool) for tool in map(members, orjson.loads(tools))]
     if functions:
         messages.append(Message.from_role_and_content(Role.DEVELOPER, DeveloperContent.new().with_function_tools(functions)))
     text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
     end = text.index("<|end|>") + len("<|end|>")
     return text[:end], text[end:].removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
+
+
+def _description(tool: Mapping[str, object]) -> ToolDescription:
+    parameters: Any = dict(members(tool.get("parameters"))) or None
+    return ToolDescription(name=str(tool["name"]), description=str(tool.get("description") or ""), parameters=parameters)
 
 
 def _formats(text_format: Mapping[str, object]) -> str:

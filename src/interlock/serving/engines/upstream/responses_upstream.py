@@ -96,13 +96,13 @@ class ResponsesTranslator:
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""
         body = {name: value for name, value in self._body(turn).items() if name not in NOT_COUNTED}
+        answer: object = None
         try:
-            answer = members(await self._call.fetch("responses/input_tokens", body))
+            answer = await self._call.fetch("responses/input_tokens", body)
         except ApiError as error:
             if error.status not in NO_COUNT:
                 raise
-            answer = {}
-        return _count(answer.get("input_tokens")) or len(dumps(body)) // CHARACTERS
+        return _count(members(answer).get("input_tokens")) or len(dumps(body)) // CHARACTERS
 
     def _body(self, turn: Turn) -> dict[str, object]:
         request, names = turn.request, self._call.upstream.fields
