@@ -99,7 +99,7 @@ def test_another_name_is_the_upstreams_model(server):
     turn = Turn("an answer", ["<|channel|>final<|message|>Hello.<|return|>"])
     with gateway(server, "vllm") as url:
         assert {model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]} == {"tiny", "mine"}
-        response = judged(stream(url, body("gpt_oss", turn, model="mine")))[-1]["response"]
+        response = judged(stream(url, {**body("gpt_oss", turn), "model": "mine"}))[-1]["response"]
     assert (response["model"], summary(response)) == ("mine", ["message"])
 
 
@@ -146,9 +146,20 @@ def test_structured_output_and_log_probabilities_of_a_family(server):
     assert part["logprobs"]
 
 
-@pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
+PARSED_SERVER = pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
+PARSED_TURNS = pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
+
+
+@PARSED_SERVER
+@PARSED_TURNS
+def test_tokens_are_read_whatever_parsers_the_server_has(server, turn):
+    with gateway(server, "vllm", "hermes") as url:
+        check(url, "qwen3", turn)
+
+
+@PARSED_SERVER
 @pytest.mark.parametrize("api", ["chat", "responses"])
-@pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
+@PARSED_TURNS
 def test_what_vllms_parsers_make_of_a_turn_is_written_legally(server, api, turn):
     with gateway(server, api) as url:
         judged(stream(url, body("qwen3", turn)))

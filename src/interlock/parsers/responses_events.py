@@ -171,7 +171,10 @@ class _Item:
     @property
     def seems_complete(self) -> bool:
         """Whether nothing seems to be missing, although the service has not ended the item."""
-        return self.kind in PARTED or (self.kind == "function_call" and _is_json(self.received(("function_call_arguments", 0))))
+        if self.kind != "function_call":
+            return self.kind in PARTED
+        chunks = self.texts.get(("function_call_arguments", 0), [])
+        return bool(chunks) and chunks[-1].rstrip().endswith("}") and _is_json("".join(chunks))
 
     @property
     def is_for_client(self) -> bool:
@@ -189,7 +192,9 @@ class _Item:
         self.place = place
         self.texts.setdefault(place, []).append(text)
         delta = TEXTS[place[0]].delta
-        if delta is str:
+        if delta is str and not entries and self.alignment.idle:
+            self.pending.append(text)
+        elif delta is str:
             for entry in entries:
                 self.alignment.add(entry)
             text, entries = self.alignment.find(text)
@@ -440,6 +445,9 @@ class ResponsesParser:
         An index may name another item later, so it finds only items that the service has not ended, and for an item that
         `begins` only those that were not added.
         """
+        active = self._active
+        if active is not None and active.kind == kind and active.id == item_id != "":
+            return active
         alike = [item for item in reversed(self._items) if item.kind == kind]
         item = next((item for item in alike if item.id == item_id), None) if item_id else None
         if item is None:
@@ -460,7 +468,7 @@ class ResponsesParser:
         """Write the active item, and the next ones once it is over."""
         while (item := self._active or self._next()) is not None:
             self._write(item)
-            if item.status not in ENDED and not (item.seems_complete and self._is_followed(item)):
+            if item.status not in ENDED and not (self._is_followed(item) and item.seems_complete):
                 return
             self._close(item)
 
@@ -505,7 +513,7 @@ class ResponsesParser:
         self._queue.remove(item)
 
     def _is_followed(self, item: _Item) -> bool:
-        return any(other.is_shown for other in self._queue if other is not item)
+        return len(self._queue) > 1 and any(other.is_shown for other in self._queue if other is not item)
 
     def _flush(self, reason: FinishReason) -> FinishReason:
         """Write all items but for the end of one that is cut, and return the reason with which the turn ends."""
