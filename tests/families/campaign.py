@@ -17,6 +17,7 @@ from typing import Final
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
+from interlock.parsers.families import SYNTAXES
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 _TURN = [
@@ -32,6 +33,15 @@ LONGEST: Final = (1, 6, *[60] * 14)
 _BLANKS = [" ", "\n", "\n\n", "  "]
 _KEYS = ["s", "n", "o", '"s"', '"n" string="false"', ">", "<", "```", "`", "é", "漢", "😀", "</", "<|", "[", "]"]
 
+_M = "]<]minimax[>["
+_LITERALS = [
+    *"()=:,[]{}'\"\\",
+    *("'''", "r'", "s=", "o={'a': ", "n=-1", "- .5e1", "0x", "True", "None", '<|"|>', "<escape>", "s:", "o:{a:["),
+    *("\\n", "\\'", "\\u00e9", "\\ud83d", "\\ude00", "\\x4", "\\12", "\\N{DASH}"),
+    *(f"{_M}<{tag}>" for tag in ("s", "/s", "o", "/o", "a", "/a", "item", "/item")),
+    *(_M, f"{_M}<"),
+]
+
 
 def random_text(rng: Random, name: str) -> list[str]:
     """Return markers, parts of markers, names, JSON, white space and words, in any order, perhaps after a valid beginning."""
@@ -40,8 +50,10 @@ def random_text(rng: Random, name: str) -> list[str]:
     if rng.random() < 0.5:
         turn = encode(rng.choices(_TURN, k=rng.randint(1, 3)), name, rng.choice(["qwen3", None]))
         chunks.append(turn[: rng.randint(0, len(turn))])
+    is_literal = SYNTAXES[name].style == "literal"
     for number in range(rng.randint(1, 18)):
-        match rng.choices(["marker", "part", "name", "json", "blank", "key", "word"], [12, 1, 3, 3, 3, 2, 4])[0]:
+        kinds = {"marker": 12, "part": 1, "name": 3, "json": 3, "blank": 3, "key": 2, "word": 4, "literal": 16 * is_literal}
+        match rng.choices([*kinds], [*kinds.values()])[0]:
             case "marker":
                 chunks.append(rng.choice(markers))
             case "part":
@@ -51,6 +63,8 @@ def random_text(rng: Random, name: str) -> list[str]:
                 chunks.append(rng.choice(_NAMES))
             case "json":
                 chunks.append(rng.choice(_JSON))
+            case "literal":
+                chunks.append(rng.choice(_LITERALS))
             case "blank":
                 chunks.append(rng.choice(_BLANKS))
             case "key":

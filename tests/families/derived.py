@@ -56,22 +56,28 @@ def _encoded(name: str, *called: str) -> str:
     return encode([WrittenItem("call", _ARGUMENTS, function) for function in called], name)
 
 
+def _is_bare(name: str) -> bool:
+    """Return whether calls have no marker of their own: only a message may have one, and only of a declared tool."""
+    return {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)
+
+
 def _whole(name: str) -> Iterator[Derived]:
     """Calls that are whole, wherever they begin, and the text around them."""
     one = _encoded(name, "f")
     yield Derived("one call", name, f"</think>{one}", [_CALL])
     yield Derived("blank text around a call", name, f"</think>\n\n{one}\n", [_CALL])
-    yield Derived("reasoning that a call ends", name, f"Hm.{one}", [_reasoning("Hm."), _CALL])
-    yield Derived("a call at the beginning of reasoning", name, one, [_CALL])
+    if not _is_bare(name):
+        yield Derived("reasoning that a call ends", name, f"Hm.{one}", [_reasoning("Hm."), _CALL])
+        yield Derived("a call at the beginning of reasoning", name, one, [_CALL])
     yield Derived("text after a call", name, f"</think>{one}Then.", [_CALL, _answer("Then.")])
     yield Derived("text between calls", name, f"</think>{one}Two.{one}", [_CALL, _answer("Two."), _CALL])
     yield Derived(
         "reasoning after a call", name, f"</think>{one}<think>So.</think>It is.", [_CALL, _reasoning("So."), _answer("It is.")]
     )
     yield Derived("consecutive calls", name, f"</think>{_encoded(name, 'f', 'f')}", [_CALL, _CALL])
-    yield Derived(
-        "a tool that is not declared", name, f"</think>{_encoded(name, 'strange')}", [("function_call", _ARGUMENTS, "strange")]
-    )
+    strange = _encoded(name, "strange")
+    called = _answer(strange) if _is_bare(name) else ("function_call", _ARGUMENTS, "strange")
+    yield Derived("a tool that is not declared", name, f"</think>{strange}", [called])
     yield Derived(
         "no arguments", name, f"</think>{encode([WrittenItem('call', '{}', 'g')], name)}", [("function_call", "{}", "g")]
     )
@@ -97,8 +103,12 @@ def _sectioned(name: str) -> Iterator[Derived]:
     begin, end = TEMPLATES[name].section
     blank = end[: len(end) - len(end.lstrip())]
     inner = _encoded(name, "f").removeprefix(begin).removesuffix(end)
+    between = TEMPLATES[name].between if SYNTAXES[name].style == "literal" else ""
     yield Derived(
-        "text between the calls of a section", name, f"</think>{begin}{inner}Two.{inner}{end}", [_CALL, _answer("Two."), _CALL]
+        "text between the calls of a section",
+        name,
+        f"</think>{begin}{inner}Two.{between}{inner}{end}",
+        [_CALL, _answer("Two."), _CALL],
     )
     yield Derived(
         "text before the end of a section",
@@ -107,9 +117,10 @@ def _sectioned(name: str) -> Iterator[Derived]:
         [_CALL, _answer(f"So.{blank}"), _answer("Then.")],
     )
     yield Derived("a section that is not ended", name, f"</think>{begin}{inner}", [_CALL])
-    yield Derived(
-        "a section that is not ended before the next", name, f"</think>{begin}{inner}{begin}{inner}{end}", [_CALL, _CALL]
-    )
+    if not _is_bare(name):
+        yield Derived(
+            "a section that is not ended before the next", name, f"</think>{begin}{inner}{begin}{inner}{end}", [_CALL, _CALL]
+        )
     for uncall in SYNTAXES[name].markers.get(Trigger.UNCALL, ()):
         if uncall in inner:
             yield Derived(

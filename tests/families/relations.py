@@ -81,7 +81,7 @@ def pairs() -> Iterator[Pair]:
 
 
 _STEPS: Final = (
-    *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ","),
+    *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
     *('{"name": "f"', '{"name": "strange"', '{"arguments": {"s": 1}, "name": "f"', ', "arguments": '),
 )
 """What may follow any text, beside the markers of its family."""
@@ -119,17 +119,21 @@ def walk(name: str) -> Sequence[tuple[str, str]]:
 
 
 def _condition(reader: FamilyParser) -> Hashable:
-    """Return what decides how a parser goes on: its state, the brackets that are open, and the name or key so far."""
+    """Return what decides how a parser goes on: its state, the open brackets or literal, and the name or key so far."""
     effects, read_as = reader._effects, reader._family
-    match = read_as.read_name(effects.header)
-    name = match and match.name in READ_AS.routing.declared
+    matches = [read_as.read_name(effects.header + sign) for sign in ("", *read_as.markers.get(Trigger.LITERAL, ()))]
+    name = next((match.name in READ_AS.routing.declared for match in matches if match is not None), None)
     header = name, bool(effects.header) and read_as.read_key(effects.header) is not None
-    return reader._state.name, min(effects.nesting.depth, 2), header, bool(effects.header), bool(effects.pending)
+    literal = effects.item._call and effects.item._call.literal
+    inner = literal and (literal._state.name, min(len(literal._levels), 2))
+    return reader._state.name, min(effects.nesting.depth, 2), inner, header, bool(effects.header), bool(effects.pending)
 
 
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
     counting = set(chain.from_iterable(lexica(read_as, FRAMING, calls=True)[row.name].roles for row in _read_in(state)))
     for marker in dict.fromkeys(chain.from_iterable(read_as.markers.values())):
+        if state.name == "literal" or marker in read_as.signs:
+            continue
         if marker == marker.strip() and marker not in counting and _BRACKETS.isdisjoint(marker):
             for after in _afters(read_as, name):
                 yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)

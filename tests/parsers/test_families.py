@@ -260,7 +260,7 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
-    texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<["}
+    texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<[]"}
     special = dict(enumerate(texts, 1000))
     thought, called = "So <think>.", encode([WrittenItem("call", '{"s":"a"}', "f")], name)
     chunks = [Chunk([ord(letter)], letter) for letter in f"{thought}{called}"]

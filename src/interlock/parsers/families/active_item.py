@@ -10,13 +10,12 @@ from attrs import define, field
 from interlock.fsm.deltas import Delta
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import ReasoningCounter
-from interlock.parsers.families.parameter_values import STRING, Schemas, Types, converted, escaped, quoted
+from interlock.parsers.families.literal_reader import LiteralReader
+from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Types, converted, escaped, quoted
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, REASONING, Routing
 
 __all__ = ["ActiveItem", "Call", "Settings"]
-
-_ANY: Types = frozenset({"any"})
 
 
 @define
@@ -69,7 +68,7 @@ def _forces(choice: object) -> bool:
 class Call:
     """Writes the arguments of one open call as JSON.
 
-    The model writes JSON or, if `keyed`, keys and values. If `lenient`, an untyped value is JSON if it can be.
+    The model writes JSON, a literal or, if `keyed`, keys and values. If `lenient`, an untyped value is JSON if it can be.
     """
 
     writer: Writer
@@ -77,6 +76,7 @@ class Call:
     _schemas: Schemas
     _keyed: bool
     _lenient: bool
+    literal: LiteralReader | None = None
     _has_content: bool = False
     _types: Types = STRING
     _value: list[str] | None = None
@@ -97,9 +97,9 @@ class Call:
         """Begin the value of a key; `string_mark` is `true` or `string` for a string, None if the markup has no types."""
         types = self._schemas.types(self._name, key)
         if string_mark is not None:
-            self._types = STRING if string_mark in {"true", "string"} else _ANY
+            self._types = STRING if string_mark in {"true", "string"} else ANY
         else:
-            self._types = types or (_ANY if self._lenient else STRING)
+            self._types = types or (ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
         opening = f"{',' if self._has_content else '{'}{quoted(key)}:"
         return self.write(opening + ('"' if self._value is None else ""))
@@ -126,11 +126,14 @@ class Call:
     def end(self) -> tuple[list[Delta], str]:
         """Complete the arguments and close the call; returns the stray text too."""
         missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
+        if self.literal is not None:
+            missing = self.literal.end()
         return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
 
     def quit(self) -> list[Delta]:
         """Write the rest of a truncated call, stray text included: a truncated item is the last one (rule R12)."""
-        rest = "".join([*(self._value or []), *self._stray_text])
+        literal = [] if self.literal is None else [self.literal.spill()]
+        rest = "".join([*literal, *(self._value or []), *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
 
 
@@ -198,7 +201,7 @@ class ActiveItem:
             self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.leave()]
             self._writer = None
 
-    def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool) -> None:
+    def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool, literal: LiteralReader | None = None) -> None:
         """Close the open item, and open a call; the `call_id` is empty if the family has none. See `Call` for the rest."""
         self.close()
         route = self._settings.routing.function(name)
@@ -208,7 +211,7 @@ class ActiveItem:
             writer = writer_for(route, call_id)
         self._has_called = True
         self._open(writer)
-        self._call = Call(writer, name, self._settings.schemas, keyed, lenient)
+        self._call = Call(writer, name, self._settings.schemas, keyed, lenient, literal)
 
     def end_call(self) -> None:
         """Complete and close the call; stray text becomes a message after it."""

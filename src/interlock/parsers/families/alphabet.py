@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["Effect", "Trigger"]
+__all__ = ["STRANGE", "Effect", "Trigger"]
 
 
 class Trigger(StrEnum):
@@ -38,6 +39,10 @@ class Trigger(StrEnum):
     """The name ends, and the arguments follow as JSON."""
     GLUED_JSON = "glued_json"
     """The name ends because the JSON begins."""
+    LITERAL = "literal"
+    """The name ends because the literal with the arguments begins."""
+    STRANGE_LITERAL = "strange_literal"
+    """The name ends because a literal begins, and the request declares no tool of this name."""
     MEMBER = "member"
     """The name ends inside of an envelope, whose other members follow."""
     SETTLED = "settled"
@@ -59,9 +64,9 @@ class Trigger(StrEnum):
     BREAK = "break"
     """A line break inside of a string in JSON, which JSON does not allow."""
     WHOLE = "whole"
-    """The JSON is a whole value, and the marker of the call's end is to follow."""
+    """The JSON or literal is whole, and the marker of the call's end is to follow."""
     ENDED = "ended"
-    """The JSON is a whole value, in a family without a marker of the call's end."""
+    """The JSON or literal is whole, in a family without a marker of the call's end."""
     SHUT = "shut"
     """The end of what surrounds the JSON: the brace of an envelope, a fence."""
     UNCALL = "uncall"
@@ -76,6 +81,10 @@ class Trigger(StrEnum):
     """The turn ends because the model stopped."""
     CUT = "cut"
     """The turn ends for any other reason: the budget, a filter, an abort, an error."""
+
+
+STRANGE: Final = {Trigger.KEYS: Trigger.STRANGE, Trigger.LITERAL: Trigger.STRANGE_LITERAL}
+"""The triggers of the ends of names that the request does not declare."""
 
 
 class Effect(StrEnum):
@@ -107,6 +116,8 @@ class Effect(StrEnum):
     """Close the open item, and open the call with this name, whose arguments are JSON."""
     ENLIST = "enlist"
     """Close the open item, and open the call with this name, whose arguments are keys and values."""
+    EXPRESS = "express"
+    """Close the open item, and open the call with this name, whose arguments are a literal."""
     ARGUE = "argue"
     """Write the arguments that came before the name in an envelope."""
     DEEPEN = "deepen"

@@ -74,6 +74,7 @@ _RULES: Final = {
     _E.LEAVE: _Rule(_SPEAKING, _P.NOTHING, pending=False),
     _E.COMMIT: _Rule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
     _E.ENLIST: _Rule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False),
+    _E.EXPRESS: _Rule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
     _E.ARGUE: _Rule(_JSON, pending=False),
     _E.DEEPEN: _Rule(_JSON, pending=False),
     _E.RISE: _Rule(_JSON, pending=False),
@@ -91,7 +92,7 @@ _RULES: Final = {
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _TAKING: Final = frozenset({_E.HOLD, _E.NOTE, _E.REST, _E.WRITE, _E.REASON, _E.SPEAK, _E.ADD, _E.STRAY, _E.KEEP, _E.AGAIN})
 """Effects that consume the text of a trigger."""
-_FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.ENTER, _E.SET, _E.END})
+_FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.EXPRESS, _E.ENTER, _E.SET, _E.END})
 """Effects for which a marker is not text."""
 
 

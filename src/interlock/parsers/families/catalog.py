@@ -15,6 +15,7 @@ from attrs import evolve
 
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
+from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 
 __all__ = ["DEFAULT_REASONING", "DISTINCT", "REASONINGS", "SYNTAXES", "family", "has_family"]
 
@@ -255,6 +256,74 @@ PLAMO3: Final = Syntax(
     },
 )
 
+PYTHONIC: Final = Syntax(
+    "literal",
+    {_T.BARE: ("[",), _T.INVOKE: (",",), _T.LITERAL: ("=", ")"), _T.UNSECTION: ("]",)},
+    name=re.compile(r"\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<begun>\(\s*(?:[A-Za-z_]\w*\s*(?==)|(?=\))))[=)]"),
+    partial_name=re.compile(r"\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?"),
+    dialect=PYTHON,
+)
+
+LLAMA4_PYTHONIC: Final = evolve(
+    PYTHONIC,
+    markers={
+        **PYTHONIC.markers,
+        _T.SECTION: ("<|python_start|>",),
+        _T.INVOKE: ("[", ","),
+        _T.UNSECTION: ("]<|python_end|>", "<|python_end|>", "]"),
+    },
+)
+
+LFM2: Final = evolve(
+    PYTHONIC,
+    markers={
+        _T.SECTION: ("<|tool_call_start|>",),
+        _T.INVOKE: ("[", ","),
+        _T.LITERAL: ("=", ")"),
+        _T.UNSECTION: ("]<|tool_call_end|>", "<|tool_call_end|>", "]"),
+    },
+)
+
+OLMO3: Final = evolve(
+    PYTHONIC,
+    markers={
+        _T.CALL: ("<function_calls>",),
+        _T.INVOKE: ("\n",),
+        _T.LITERAL: ("=", ")"),
+        _T.UNSECTION: ("\n</function_calls>", "</function_calls>"),
+    },
+)
+
+GEMMA4: Final = Syntax(
+    "literal",
+    {_T.CALL: ("<|tool_call>",), _T.LITERAL: ("{",), _T.UNCALL: ("<tool_call|>",)},
+    name=re.compile(r"\s*(?:call)?:?(?P<name>[\w./$-]+)\s*\{"),
+    partial_name=re.compile(r"\s*(?:(?:call)?:?[\w./$-]*\s*)"),
+    dialect=GEMMA,
+)
+
+FUNCTIONGEMMA: Final = evolve(
+    GEMMA4,
+    markers={_T.CALL: ("<start_function_call>",), _T.LITERAL: ("{",), _T.UNCALL: ("<end_function_call>",)},
+    dialect=FUNCTION_GEMMA,
+)
+
+_NS: Final = ELEMENTS.namespace
+
+MINIMAX_M3: Final = Syntax(
+    "literal",
+    {
+        _T.SECTION: (f"{_NS}<tool_call>",),
+        _T.INVOKE: (f"{_NS}<invoke name=",),
+        _T.BARE: (f"{_NS}<invoke name=",),
+        _T.LITERAL: (">",),
+        _T.UNCALL: (f"{_NS}</invoke>",),
+        _T.UNSECTION: (f"{_NS}</tool_call>",),
+    },
+    name=re.compile(r"""\s*["']?(?P<name>[\w.:/$-]+)["']?\s*>"""),
+    dialect=ELEMENTS,
+)
+
 _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "qwen3_coder": (QWEN3_CODER, "qwen3"),
     "qwen3_xml": (QWEN3_CODER, "qwen3"),
@@ -286,6 +355,13 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
     "mistral": (MISTRAL, "mistral"),
     "plamo3": (PLAMO3, "plamo3"),
+    "pythonic": (PYTHONIC, "qwen3"),
+    "llama4_pythonic": (LLAMA4_PYTHONIC, "qwen3"),
+    "olmo3": (OLMO3, "olmo3"),
+    "lfm2": (LFM2, "qwen3"),
+    "gemma4": (GEMMA4, "gemma4"),
+    "functiongemma": (FUNCTIONGEMMA, "gemma4"),
+    "minimax_m3": (MINIMAX_M3, "minimax_m3"),
 }
 """The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models, or None if they do not reason."""
 
@@ -346,6 +422,12 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
         "cohere_command3": evolve(_COHERE, answers=(("<|START_RESPONSE|>",), ("<|END_RESPONSE|>",))),
         "cohere_command4": evolve(
             _COHERE, answers=(("<|START_RESPONSE|>", "<|START_TEXT|>"), ("<|END_RESPONSE|>", "<|END_TEXT|>"))
+        ),
+        "gemma4": evolve(
+            _THINK,
+            begins=("<|channel>thought\n", "<|channel>thought", "<|channel>"),
+            ends=("\n<channel|>", "<channel|>"),
+            implied=False,
         ),
         "mistral": evolve(_THINK, begins=("[THINK]", "<think>"), ends=("[/THINK]", "\n</think>", "</think>"), implied=False),
     }

@@ -12,9 +12,10 @@ from typing import Final
 
 from interlock.fsm.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
-from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.lexicon import LITERAL
 
 __all__ = ["PLACES", "part_for", "picture_of", "triggers_of"]
 
@@ -26,6 +27,7 @@ _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     "keys": frozenset(),
     "json": _JSON,
     "envelope": _JSON | {_T.MEMBER, _T.SETTLED, _T.JSON},
+    "literal": frozenset(),
 }
 
 PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
@@ -50,8 +52,9 @@ _CALL: Final = ("outside", "body", "astray", "value", "argument", "json", "loose
 def triggers_of(family: Family) -> frozenset[Trigger]:
     """Return the triggers that texts of a family can cause."""
     markers = frozenset(family.markers)
-    ended = {_T.WHOLE if _T.UNCALL in markers else _T.ENDED} if family.style in {"json", "envelope"} else set[Trigger]()
-    strange = {_T.STRANGE} if _T.KEYS in markers else set[Trigger]()
+    ends = family.style in {"json", "envelope"} or (family.style == "literal" and not family.dialect.namespace)
+    ended = {_T.WHOLE if _T.UNCALL in markers else _T.ENDED} if ends else set[Trigger]()
+    strange = {strange for role, strange in STRANGE.items() if role in markers}
     return markers | _ALWAYS | _OF_STYLE[family.style] | ended | strange
 
 
@@ -69,9 +72,10 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
         rows = FRAMING.states[state].rows
         # In an envelope a name is followed by a member, and only then by JSON.
         enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
+        signs = {role for role, texts in family.markers.items() if state in LITERAL and family.signs.issuperset(texts)}
         for trigger in Trigger:
             dest, effects = rows[trigger]
-            if trigger in triggers - enveloped and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
+            if trigger in triggers - enveloped - signs and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
                 edges.append(Edge(state, trigger, dest.name, effects))
                 waiting.append(dest.name)
     return Table(name, FRAMING.initial, edges)

@@ -11,6 +11,7 @@ from interlock.parsers.families.active_item import ActiveItem, Settings
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.family import Family
+from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.special_tokens import SpecialTokens, TokenCounter
 
 __all__ = ["Effects"]
@@ -20,7 +21,7 @@ __all__ = ["Effects"]
 class Nesting:
     """Counts the open brackets of a call's JSON; `shutting` are the brackets that close around it."""
 
-    _whole: Trigger
+    whole: Trigger
     _shutting: tuple[str, ...] = ()
     depth: int = 0
 
@@ -35,12 +36,12 @@ class Nesting:
         if bracket in "{[":
             return Trigger.NEST
         if self.depth:
-            return Trigger.UNNEST if self.depth > 1 else self._whole
+            return Trigger.UNNEST if self.depth > 1 else self.whole
         return Trigger.SHUT if bracket in self._shutting else Trigger.TEXT
 
     def quote(self, *, ends: bool) -> Trigger:
         """Return the trigger of a quote, which `ends` a string or begins one; a top-level string is a complete value."""
-        return self._whole if ends and not self.depth else Trigger.QUOTE
+        return self.whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
         """Count the brackets of a text split at quotes, and return True; False, uncounted, if one may close the value."""
@@ -65,6 +66,8 @@ class Effects:
 
     _family: Family
     _settings: Settings
+    _literal_stops: frozenset[str] = frozenset()
+    """The markers that end a literal."""
     item: ActiveItem = field(init=False)
     counter: TokenCounter = field(init=False)
     specials: SpecialTokens = field(init=False)
@@ -124,6 +127,8 @@ class Effects:
                 self._commit(keyed=False)
             case Effect.ENLIST:
                 self._commit(keyed=True)
+            case Effect.EXPRESS:
+                self._express()
             case Effect.ARGUE:
                 item.write(self.name_match.arguments)
             case Effect.DEEPEN:
@@ -165,14 +170,21 @@ class Effects:
         write(self._with_blank(pending[:length]))
         self.replay = pending[length:]
 
-    def _commit(self, *, keyed: bool) -> None:
+    def _express(self) -> None:
+        """Open the call whose name was read, and its literal."""
+        name = self.name_match
+        literal = LiteralReader(self._family.dialect, self._literal_stops, self._settings.schemas.schema(name.name))
+        self._commit(keyed=False, literal=literal)
+        self.item.write(literal.read(name.arguments, 0, final=True)[0])
+
+    def _commit(self, *, keyed: bool, literal: LiteralReader | None = None) -> None:
         """Open the call whose name was read."""
         self.specials.commit()
         self.counter.end_reasoning()
         self.pending, self.header, self._blank, self.nesting.depth = "", "", "", 0
         syntax = self._family.syntax
         lenient = syntax is not None and syntax.lenient
-        self.item.commit(self.name_match.name, self.name_match.call_id, keyed=keyed, lenient=lenient)
+        self.item.commit(self.name_match.name, self.name_match.call_id, keyed=keyed, lenient=lenient, literal=literal)
 
     def _with_blank(self, text: str) -> str:
         """Return text with the white space before it, from the last line break on."""

@@ -39,7 +39,7 @@ _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 @frozen
 class NameMatch:
-    """A function name (empty while incomplete), where it ends, the arguments if they came before it, and the call id."""
+    """A function name (empty while incomplete), where it ends, the arguments that were read with it, and the call id."""
 
     name: str = ""
     end: int = 0

@@ -14,11 +14,12 @@ from attrs import field, frozen
 
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.envelope import NameMatch
+from interlock.parsers.families.literals import PYTHON, Dialect
 
 __all__ = ["CALLING", "Family", "Markers", "Reasoning", "Start", "Style", "Syntax"]
 
-Style: TypeAlias = Literal["keys", "json", "envelope"]
-"""The style of arguments: keys and values, JSON, or a member of a JSON object that names the function too."""
+Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
+"""The style of arguments: keys and values, JSON, a member of a JSON object that names the function too, or a literal."""
 
 Start: TypeAlias = Literal["thinking", "between"]
 """The states in which a turn may start."""
@@ -39,12 +40,14 @@ class Syntax:
     Args:
         style: The style of arguments.
         markers: The markers of calls.
-        name: Matches a complete name: the group `name`, and `id` where the family writes one.
+        name: Matches a complete name: the group `name`, and `id` where the family writes one; in a family with literals also the
+            sign that ends the name, and the group `begun`, the beginning of the literal before it.
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type: `true` or `string` for a string.
         lenient: Whether an untyped value is JSON if it can be.
         ids: Matches the ids of calls, where the family writes them.
         needs: A marker that the vocabularies of models with an older format lack.
+        dialect: The notation of literals.
     """
 
     style: Style
@@ -55,6 +58,7 @@ class Syntax:
     lenient: bool = False
     ids: re.Pattern[str] | None = None
     needs: str = ""
+    dialect: Dialect = PYTHON
 
 
 @frozen(eq=False)
@@ -104,6 +108,16 @@ class Family:
         """The style of arguments; None without calls."""
         return None if self.syntax is None else self.syntax.style
 
+    @property
+    def dialect(self) -> Dialect:
+        """The notation of literals."""
+        return PYTHON if self.syntax is None else self.syntax.dialect
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """The signs that structure the arguments, which are no markers inside of them."""
+        return self.dialect.signs if self.style == "literal" else frozenset()
+
     def may_be_name(self, text: str) -> bool:
         """Return whether a text is the beginning of a name."""
         return self.syntax is not None and self.syntax.partial_name.fullmatch(text) is not None
@@ -111,7 +125,10 @@ class Family:
     def read_name(self, text: str) -> NameMatch | None:
         """Return the name in the text between its markers; None if invalid."""
         match = None if self.syntax is None else self.syntax.name.fullmatch(text)
-        return None if match is None else NameMatch(match["name"], call_id=match.groupdict().get("id") or "")
+        if match is None:
+            return None
+        groups = match.groupdict()
+        return NameMatch(match["name"], arguments=groups.get("begun") or "", call_id=groups.get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
         """Return the key in a text and the type that the markup has for its value; None if invalid."""

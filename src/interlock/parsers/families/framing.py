@@ -66,6 +66,8 @@ def _naming(state: str, channel: str) -> Iterator[_Row]:
         _Row(state, _T.GLUED_KEYS, "body", (_E.ENLIST, _E.AGAIN)),
         _Row(state, _T.JSON, "argument", (_E.COMMIT,)),
         _Row(state, _T.GLUED_JSON, "json", (_E.COMMIT, _E.AGAIN)),
+        _Row(state, _T.LITERAL, "literal", (_E.EXPRESS, _E.AGAIN)),
+        _Row(state, _T.STRANGE_LITERAL, "literal", (_E.EXPRESS, _E.AGAIN)),
         _Row(state, _T.MEMBER, "member", (_E.COMMIT,)),
         _Row(state, _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
     )
@@ -152,9 +154,14 @@ def _messages() -> Iterator[_Row]:
     )
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    # Without its section, only a declared tool is called, and only families with keys omit the section.
-    bare = [_Row("bare name", _T.WORD, "bare name", (_E.NOTE,)), _Row("bare name", _T.KEYS, "body", (_E.ENLIST,))]
-    yield from _tentative("bare name", "content", *bare)
+    # Without its section, only a declared tool is called, and only families with keys or literals omit the section.
+    yield from _tentative(
+        "bare name",
+        "content",
+        _Row("bare name", _T.WORD, "bare name", (_E.NOTE,)),
+        _Row("bare name", _T.KEYS, "body", (_E.ENLIST,)),
+        _Row("bare name", _T.LITERAL, "literal", (_E.EXPRESS, _E.AGAIN)),
+    )
 
 
 def _asides() -> Iterator[_Row]:
@@ -261,9 +268,20 @@ def _json() -> Iterator[_Row]:
     yield from _others("loose", [*_closing("loose"), *_ending("loose")], "loose", _E.WRITE)
 
 
+def _literal() -> Iterator[_Row]:
+    """Yield the rows of a literal, which has its own table; an invalid one is read on as text."""
+    rows = [
+        _Row("literal", _T.WHOLE, "whole", (_E.FORGET,)),
+        _Row("literal", _T.ENDED, "inside", (_E.END,)),
+        *_closing("literal"),
+        *_ending("literal"),
+    ]
+    yield from _others("literal", rows, "loose", _E.AGAIN)
+
+
 FRAMING: Final = Framing(
     "framing of the families",
     initial="between",
-    edges=[*_messages(), *_reasoning(), *_asides(), *_keys(), *_json()],
+    edges=[*_messages(), *_reasoning(), *_asides(), *_keys(), *_json(), *_literal()],
     total=_T,
 )

@@ -13,24 +13,18 @@ from enum import Enum
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from interlock.fsm.table import State
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.family import CALLING, Family
+from interlock.parsers.families.parameter_values import ESCAPED
+from interlock.parsers.families.patterns import Search, alternatives, longer_texts
 
-__all__ = ["Lexicon", "Reading", "Search", "Shape", "lexica"]
-
-
-class Search(Protocol):
-    """The signature of `re.Pattern.search`."""
-
-    def __call__(self, text: str, start: int = 0, /) -> re.Match[str] | None:
-        """Find the first match from a position on."""
-        ...
+__all__ = ["LITERAL", "Lexicon", "Reading", "Shape", "lexica"]
 
 
 Shape: TypeAlias = Trigger | None
@@ -40,8 +34,6 @@ _BRACKETS: Final = "{}[]"
 _BROKEN: Final = "\\\n"
 """Characters that put JSON on the slow path."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
-_ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
-"""The characters that are escaped in a JSON string."""
 
 
 class Reading(Enum):
@@ -52,14 +44,8 @@ class Reading(Enum):
     KEY = "key"
     MEMBER = "member"
     """An envelope, after its name."""
-
-
-@define
-class _Node:
-    """A node of a trie of markers."""
-
-    ends: bool = False
-    children: dict[str, _Node] = field(factory=dict[str, "_Node"])
+    LITERAL = "literal"
+    """A literal, which has its own table."""
 
 
 @frozen(eq=False)
@@ -95,36 +81,18 @@ class Lexicon:
 @cache
 def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
     """Compile the search for the next of some markers; with `escapes`, a backslash hides the next character."""
-    trie = _Node()
-    for text in sorted(texts):
-        node = trie
-        for letter in text:
-            node = node.children.setdefault(letter, _Node())
-        node.ends = True
-    alternatives = [*_alternatives(trie), *([_ESCAPE] if escapes else [])]
-    return re.compile("|".join(alternatives)).search if alternatives else None
+    patterns = [*alternatives(texts), *([_ESCAPE] if escapes else [])]
+    return re.compile("|".join(patterns)).search if patterns else None
 
 
 @cache
 def _escaped(firsts: frozenset[str]) -> Search:
     """Compile the search for a character that is escaped in a JSON string, or that a marker begins with."""
-    return re.compile(f"[{_ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
+    return re.compile(f"[{ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
 
 
 def _find_nothing(_text: str, _start: int = 0, /) -> None:
     """Find no marker."""
-
-
-def _alternatives(node: _Node) -> Iterator[str]:
-    return (re.escape(letter) + _pattern(child) for letter, child in node.children.items())
-
-
-def _pattern(node: _Node) -> str:
-    """Return the pattern of the next input: the end of the text, a next letter, or nothing if a marker ends here."""
-    if not node.children:
-        return ""
-    alternatives = [r"\Z", *_alternatives(node), *([""] if node.ends else [])]
-    return f"(?:{'|'.join(alternatives)})"
 
 
 @cache
@@ -144,7 +112,7 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
         search,
         _escaped(frozenset(text[0] for text in roles)) if passes_as is Effect.ADD else search or _find_nothing,
         frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
-        frozenset(text for text in roles if any(other != text and other.startswith(text) for other in roles)),
+        longer_texts(roles),
         _structure(state, family),
         _reading(state),
         passes_as,
@@ -163,6 +131,8 @@ def _has_meaning(state: State[Trigger, Effect], trigger: Trigger) -> bool:
 
 
 def _reading(state: State[Trigger, Effect]) -> Reading:
+    if state.name == "literal":
+        return Reading.LITERAL
     if not _has_meaning(state, Trigger.WORD):
         return Reading.TEXT
     effects = {effect for _, effects in state.rows.values() for effect in effects}
@@ -173,7 +143,12 @@ def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> I
     """Yield the markers of a family that count in a state, with their roles."""
     for role, texts in family.markers.items():
         if _has_meaning(state, role) and (role not in CALLING or calls):
-            yield from ((text, role) for text in texts)
+            signs = family.signs if state.name in LITERAL else frozenset[str]()
+            yield from ((text, role) for text in texts if text not in signs)
+
+
+LITERAL: Final = frozenset({"literal", "loose"})
+"""The states in a literal, in which its own signs are no markers."""
 
 
 def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:

@@ -16,13 +16,19 @@ from interlock.events.json import clean
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence
 
-__all__ = ["STRING", "Schemas", "Types", "converted", "escaped", "quoted"]
+__all__ = ["ANY", "ESCAPED", "STRING", "Schema", "Schemas", "Types", "converted", "escaped", "quoted"]
 
 Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
 
 STRING: Final[Types] = frozenset({"string"})
 """The type of an untyped value."""
+
+ANY: Final[Types] = frozenset({"any"})
+"""The type of a value that is any JSON."""
+
+ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
+"""The characters that are escaped in a JSON string, as in a class of a regular expression."""
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "boolean",
@@ -47,6 +53,30 @@ def quoted(text: str) -> str:
 
 
 @frozen
+class Schema:
+    """The schema of a value, in its document, the `root`; empty if it is unknown."""
+
+    schema: Mapping[str, object] = field(factory=dict[str, object])
+    root: Mapping[str, object] = field(factory=dict[str, object])
+
+    @property
+    def types(self) -> Types:
+        """The types that the value may have; empty if they are not declared."""
+        return _types(self.schema, self.root, 0)
+
+    def member(self, key: str) -> Schema:
+        """Return the schema of a member of an object."""
+        return Schema(as_mapping(_properties(self.schema, self.root, 0).get(key)), self.root)
+
+    def item(self) -> Schema:
+        """Return the schema of the items of an array."""
+        resolved = _resolved(self.schema, self.root)
+        parts = [part for word in ("anyOf", "oneOf", "allOf") for part in as_sequence(resolved.get(word))]
+        schemas = [resolved, *(_resolved(as_mapping(part), self.root) for part in parts)]
+        return Schema(next((as_mapping(each["items"]) for each in schemas if "items" in each), {}), self.root)
+
+
+@frozen
 class Schemas:
     """The schema of each tool's arguments, by every name by which a model may call it."""
 
@@ -57,13 +87,14 @@ class Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
         return cls(dict(_declared(as_sequence(body.get("tools")), "")))
 
+    def schema(self, name: str) -> Schema:
+        """Return the schema of a tool's arguments."""
+        schema = self.parameters.get(name, {})
+        return Schema(schema, schema)
+
     def types(self, name: str, key: str) -> Types | None:
         """Return the types that a parameter of a tool may have; None if they are not declared."""
-        schema = self.parameters.get(name)
-        if schema is None:
-            return None
-        parameter = _properties(schema, schema, 0).get(key)
-        return None if parameter is None else _types(parameter, schema, 0) or None
+        return self.schema(name).member(key).types or None
 
 
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:

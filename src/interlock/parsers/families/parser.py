@@ -20,14 +20,15 @@ from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families.active_item import Settings
-from interlock.parsers.families.alphabet import Effect, Trigger
+from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import after_name, read_name
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.lexicon import Lexicon, Reading, Search, lexica
+from interlock.parsers.families.lexicon import Lexicon, Reading, lexica
 from interlock.parsers.families.parameter_values import escaped
+from interlock.parsers.families.patterns import Search
 from interlock.parsers.families.special_tokens import TokenCounter
 
 __all__ = ["FamilyParser"]
@@ -77,7 +78,7 @@ class FamilyParser:
         """Start a turn in `thinking` or `between`; None, if the prompt does not decide that, is the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure = "", None, None, None
-        self._effects = Effects(self._family, self._settings)
+        self._effects = Effects(self._family, self._settings, frozenset(self._lexica["literal"].roles))
         self._counter = self._effects.counter
 
     @property
@@ -128,9 +129,15 @@ class FamilyParser:
         self._partial = self._text[self._at :]
         lexicon = self._lexicon
         passes = lexicon.passes_as is not None and not self._partial and self._effects.item.streams
-        self._stops = lexicon.stops if passes else None
+        self._stops = lexicon.stops if passes else self._literal_stops()
         self._ends = lexicon.search if passes and lexicon.passes_as is Effect.ADD else None
         self._structure = lexicon.structure if passes else None
+
+    def _literal_stops(self) -> Search | None:
+        """Return what stops text from passing through as the inside of a string in a literal; None outside of one."""
+        item = self._effects.item
+        is_literal = self._lexicon.reading is Reading.LITERAL and not self._partial and item.streams
+        return item.call.literal.passes if is_literal and item.call.literal is not None else None
 
     def _passes_json(self, text: str) -> bool:
         """Return whether JSON can pass through, because nothing in it ends the arguments.
@@ -154,6 +161,8 @@ class FamilyParser:
         if lexicon.reading is Reading.NAME and self._family.style == "envelope":
             self._read_envelope()
             return True
+        if lexicon.reading is Reading.LITERAL:
+            return self._read_literal(lexicon, final=final)
         marker, start = self._find(lexicon, final=final)
         if start > self._at:
             self._read_run(self._text[self._at : start])
@@ -212,6 +221,22 @@ class FamilyParser:
             end = match.end - len(header)
             self._consume(Trigger.SETTLED if match.arguments else Trigger.MEMBER, text[:end])
 
+    def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
+        """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
+        item = self._effects.item
+        if item.call.literal is None:
+            raise AttributeError("no literal is open")
+        json_text, self._at, stop = item.call.literal.read(self._text, self._at, final=final)
+        item.write(json_text)
+        marker, start = self._find(lexicon, final=final) if stop == "marker" else (None, self._at)
+        if marker is not None and start == self._at:
+            self._consume(lexicon.roles[marker] or Trigger.TEXT, marker)
+            return True
+        if not stop or (stop == "marker" and start == self._at):
+            return False
+        self._consume(self._effects.nesting.whole if stop == "ended" else Trigger.TEXT, "")
+        return True
+
     def _read_member(self, text: str) -> None:
         """Read the text between a name and the arguments in an envelope."""
         pending = self._effects.pending
@@ -234,12 +259,12 @@ class FamilyParser:
             return Trigger.TEXT if self._family.read_key(effects.header) is None else role
         if lexicon.reading is not Reading.NAME:
             return role
-        whole = self._family.read_name(effects.header)
+        whole = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
         if whole is None:
             return Trigger.TEXT
         effects.name_match = whole
         declared = whole.name in self._settings.routing.declared
-        return Trigger.STRANGE if role is Trigger.KEYS and not declared else role
+        return role if declared else STRANGE.get(role, role)
 
     def _consume(self, trigger: Trigger, text: str) -> None:
         """Fire a trigger, and go on after its text unless that is read again."""

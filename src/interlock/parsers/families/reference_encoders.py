@@ -6,7 +6,8 @@ embedded engine use them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias, cast
 
 import orjson
@@ -26,6 +27,11 @@ class WrittenItem:
     name: str = ""
 
 
+def _plain(value: object) -> str:
+    """Return a string as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
 @frozen
 class Template:
     """How a family writes consecutive calls.
@@ -33,12 +39,16 @@ class Template:
     Args:
         call: A call, with the fields `name`, `arguments` and `index`.
         pair: A key and its value, with the fields `key`, `value`, `string` and `type`; None if the arguments are JSON.
+        value: Writes a value.
+        glue: The text between two pairs.
         between: The text between two calls.
         section: The texts before and after the calls.
     """
 
     call: str
     pair: str | None = None
+    value: Callable[[object], str] = _plain
+    glue: str = ""
     between: str = ""
     section: tuple[str, str] = ("", "")
 
@@ -62,6 +72,29 @@ def _dsml(section: str) -> Template:
         section=(f"<{_D}{section}>\n", f"</{_D}{section}>"),
     )
 
+
+def _gemma(value: object, quote: str) -> str:
+    """Write a value with strings in a quote of their own."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return f"{{{','.join(f'{key}:{_gemma(each, quote)}' for key, each in members.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(_gemma(each, quote) for each in cast('list[object]', value))}]"
+    return f"{quote}{value}{quote}" if isinstance(value, str) else _plain(value)
+
+
+def _elements(value: object) -> str:
+    """Write a value as nested elements, whose tags name the members."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return "".join(f"{_M}<{key}>{_elements(each)}{_M}</{key}>" for key, each in members.items())
+    if isinstance(value, list):
+        return "".join(f"{_M}<item>{_elements(each)}{_M}</item>" for each in cast("list[object]", value))
+    return _plain(value)
+
+
+_M: Final = "]<]minimax[>["
+_PYTHON: Final = Template("%(name)s(%(arguments)s)", "%(key)s=%(value)s", value=repr, glue=", ", between=", ", section=("[", "]"))
 
 TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_coder": _QWEN,
@@ -147,6 +180,28 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
         section=("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>"),
     ),
+    "pythonic": _PYTHON,
+    "llama4_pythonic": evolve(_PYTHON, section=("<|python_start|>[", "]<|python_end|>")),
+    "lfm2": evolve(_PYTHON, section=("<|tool_call_start|>[", "]<|tool_call_end|>")),
+    "olmo3": evolve(_PYTHON, between="\n", section=("<function_calls>", "</function_calls>")),
+    "gemma4": Template(
+        "<|tool_call>call:%(name)s{%(arguments)s}<tool_call|>",
+        "%(key)s:%(value)s",
+        value=partial(_gemma, quote='<|"|>'),
+        glue=",",
+    ),
+    "functiongemma": Template(
+        "<start_function_call>call:%(name)s{%(arguments)s}<end_function_call>",
+        "%(key)s:%(value)s",
+        value=partial(_gemma, quote="<escape>"),
+        glue=",",
+    ),
+    "minimax_m3": Template(
+        f'{_M}<invoke name="%(name)s">\n%(arguments)s{_M}</invoke>\n',
+        f"{_M}<%(key)s>%(value)s{_M}</%(key)s>\n",
+        value=_elements,
+        section=(f"{_M}<tool_call>\n", f"{_M}</tool_call>"),
+    ),
 }
 """How each family writes calls, by the names of `--tool-call-parser`."""
 
@@ -159,6 +214,7 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "plamo3": ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     "granite": ("Here is my thought process:", "Here is my response:"),
     **dict.fromkeys(("cohere_command3", "cohere_command4"), ("<|START_THINKING|>", "<|END_THINKING|>")),
+    "gemma4": ("<|channel>thought\n", "\n<channel|>"),
     **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
@@ -211,10 +267,10 @@ def _call(item: WrittenItem, template: Template, index: int) -> str:
     arguments = item.text
     if template.pair is not None:
         values = cast("dict[str, object]", orjson.loads(arguments))
-        arguments = "".join(template.pair % _pair(key, value) for key, value in values.items())
+        arguments = template.glue.join(template.pair % _pair(key, value, template) for key, value in values.items())
     return template.call % {"name": item.name, "arguments": arguments, "index": index}
 
 
-def _pair(key: str, value: object) -> dict[str, str]:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return {"key": key, "value": text, "string": f"{isinstance(value, str)}".lower(), "type": _TYPES[type(value)]}
+def _pair(key: str, value: object, template: Template) -> dict[str, str]:
+    string = f"{isinstance(value, str)}".lower()
+    return {"key": key, "value": template.value(value), "string": string, "type": _TYPES[type(value)]}

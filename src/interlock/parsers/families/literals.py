@@ -1,0 +1,256 @@
+"""The grammar of literals, as a table: arguments in a notation of their own, which become JSON while they arrive.
+
+A literal is an object of members. `f(a=1, b=['x'])` in Python, `f{a:1,b:[<|"|>x<|"|>]}` and nested elements,
+`<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A notation is data: a `Dialect`.
+
+The triggers are the parts of a literal, which `interlock.parsers.families.literal_reader` finds. Every state has a row for every
+trigger, so any text can be read (rule R20): what a state has no row for breaks the literal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from functools import partial
+from math import isfinite
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import orjson
+from attrs import field, frozen
+
+from interlock.fsm.table import Edge, Table
+from interlock.parsers.families.parameter_values import ANY, STRING, Types, converted, quoted
+
+__all__ = ["ELEMENTS", "FUNCTION_GEMMA", "GEMMA", "LITERALS", "PYTHON", "Dialect", "Part", "Step"]
+
+
+class Part(StrEnum):
+    """A part of a literal."""
+
+    OBJECT = "object"
+    """A bracket that opens an object; also the one that opens the literal."""
+    LIST = "list"
+    """A bracket that opens a list."""
+    ELEMENTS = "elements"
+    """The beginning of a literal of elements."""
+    CLOSE = "close"
+    """The bracket that closes the innermost object or list."""
+    END = "end"
+    """The end of the literal."""
+    MEMBER = "member"
+    """A comma in an object."""
+    ITEM = "item"
+    """A comma in a list."""
+    COLON = "colon"
+    """The sign between a key and its value."""
+    QUOTE = "quote"
+    """A quote that begins a string."""
+    UNQUOTE = "unquote"
+    """The end of a string, or of an element."""
+    PLAIN = "plain"
+    """Text of a string."""
+    ESCAPE = "escape"
+    """An escape in a string."""
+    BREAK = "break"
+    """A line break in a string that must not have one."""
+    TAG = "tag"
+    """The tag that begins an element."""
+    UNTAG = "untag"
+    """The tag that ends the element around this one."""
+    WORD = "word"
+    """Text outside of strings."""
+    BLANK = "blank"
+    """White space outside of strings."""
+    STRAY = "stray"
+    """A sign that is out of place."""
+
+
+class Step(StrEnum):
+    """An action for a part."""
+
+    OPEN = "open"
+    """Write the bracket that opens an object or list."""
+    CLOSE = "close"
+    """Write the bracket that closes it."""
+    HOLD = "hold"
+    """Hold the text."""
+    NOTE = "note"
+    """Hold the text, and add it to the key or value."""
+    DROP = "drop"
+    """Drop the held text."""
+    KEY = "key"
+    """Write the held text as a key."""
+    VALUE = "value"
+    """Write the held text as a value."""
+    STRING = "string"
+    """Begin a string with the held text."""
+    WRITE = "write"
+    """Write text of the string."""
+    SEAL = "seal"
+    """End the string."""
+    ENTER = "enter"
+    """Begin an element."""
+    SPILL = "spill"
+    """Write the held text unchanged."""
+
+
+_P, _S = Part, Step
+_Row: TypeAlias = Edge[Part, Step]
+
+
+def _rows(state: str, *rows: tuple[Part, str, tuple[Step, ...]]) -> Iterator[_Row]:
+    """Yield the rows of a state; every other part breaks the literal."""
+    parts = {part for part, _, _ in rows}
+    yield from (_Row(state, part, dest, steps) for part, dest, steps in rows)
+    yield from (_Row(state, part, "broken", (_S.SPILL,)) for part in _P if part not in parts)
+
+
+_CLOSING: Final = (_P.CLOSE, "after", (_S.CLOSE,))
+_ENDING: Final = (_P.END, "end", (_S.CLOSE,))
+_VALUES: Final = (
+    (_P.QUOTE, "string", (_S.STRING,)),
+    (_P.LIST, "item", (_S.OPEN,)),
+    (_P.OBJECT, "member", (_S.OPEN,)),
+    (_P.WORD, "word", (_S.NOTE,)),
+)
+_TEXT: Final = (
+    (_P.PLAIN, "string", (_S.WRITE,)),
+    (_P.ESCAPE, "string", (_S.WRITE,)),
+    (_P.UNQUOTE, "after", (_S.SEAL,)),
+)
+
+LITERALS: Final = Table(
+    "literals",
+    initial="start",
+    edges=[
+        *_rows("start", (_P.OBJECT, "member", (_S.OPEN,)), (_P.ELEMENTS, "after", (_S.OPEN,))),
+        *_rows(
+            "member",
+            (_P.BLANK, "member", (_S.HOLD,)),
+            (_P.WORD, "key", (_S.NOTE,)),
+            (_P.QUOTE, "quoted key", (_S.HOLD,)),
+            _CLOSING,
+            _ENDING,
+        ),
+        *_rows("key", (_P.WORD, "key", (_S.NOTE,)), (_P.BLANK, "keyed", (_S.HOLD,)), (_P.COLON, "value", (_S.KEY,))),
+        *_rows(
+            "quoted key",
+            (_P.PLAIN, "quoted key", (_S.NOTE,)),
+            (_P.ESCAPE, "quoted key", (_S.NOTE,)),
+            (_P.UNQUOTE, "keyed", (_S.HOLD,)),
+        ),
+        *_rows("keyed", (_P.BLANK, "keyed", (_S.HOLD,)), (_P.COLON, "value", (_S.KEY,))),
+        *_rows("value", (_P.BLANK, "value", (_S.HOLD,)), *_VALUES),
+        *_rows("item", (_P.BLANK, "item", (_S.HOLD,)), *_VALUES, _CLOSING),
+        *_rows(
+            "word",
+            *((part, "word", (_S.NOTE,)) for part in (_P.WORD, _P.BLANK, _P.PLAIN)),
+            (_P.QUOTE, "string", (_S.DROP, _S.STRING)),
+            (_P.MEMBER, "member", (_S.VALUE, _S.HOLD)),
+            (_P.ITEM, "item", (_S.VALUE, _S.HOLD)),
+            (_P.CLOSE, "after", (_S.VALUE, _S.CLOSE)),
+            (_P.END, "end", (_S.VALUE, _S.CLOSE)),
+            (_P.UNQUOTE, "after", (_S.VALUE,)),
+        ),
+        *_rows("string", *_TEXT, (_P.BREAK, "torn", (_S.WRITE,))),
+        # With a line break, a string may be invalid: then the markers that end a call count in it too.
+        *_rows("torn", *((part, "torn" if dest == "string" else dest, steps) for part, dest, steps in _TEXT)),
+        *_rows(
+            "after",
+            (_P.BLANK, "after", (_S.HOLD,)),
+            (_P.MEMBER, "member", (_S.HOLD,)),
+            (_P.ITEM, "item", (_S.HOLD,)),
+            _CLOSING,
+            _ENDING,
+            (_P.TAG, "element", (_S.ENTER,)),
+            (_P.UNTAG, "after", (_S.CLOSE,)),
+        ),
+        *_rows(
+            "element",
+            (_P.BLANK, "element", (_S.NOTE,)),
+            (_P.PLAIN, "string", (_S.STRING, _S.WRITE)),
+            (_P.WORD, "word", (_S.NOTE,)),
+            (_P.TAG, "element", (_S.OPEN, _S.ENTER)),
+            (_P.UNQUOTE, "after", (_S.VALUE,)),
+        ),
+    ],
+    final={"end", "broken"},
+    total=_P,
+)
+
+_NUMBER: Final = re.compile(r"([+-]?)\s*([0-9.][\w.+-]*)")
+_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+
+
+def _python(text: str, types: Types) -> str:  # noqa: ARG001 - Python shows the type
+    """Return a word or number of Python as JSON, and any other text as a string."""
+    if text in _WORDS:
+        return _WORDS[text]
+    number = _NUMBER.fullmatch(text)
+    return (number and _number("".join(number.groups()))) or quoted(text)
+
+
+def _number(text: str) -> str | None:
+    """Return a number of Python as JSON; None if it is none, or JSON cannot have it."""
+    for read in (int, partial(int, base=0), float):
+        try:
+            value = read(text)
+        except ValueError:
+            continue
+        return f"{value}" if isinstance(value, int) else orjson.dumps(value).decode() if isfinite(value) else None
+    return None
+
+
+def _typed(text: str, types: Types) -> str:
+    """Return a value as JSON of the first type that it fits; of any if none is declared."""
+    return converted(text, types or ANY)
+
+
+def _text(text: str, types: Types) -> str:
+    """Return the text of an element as JSON of the first type that it fits; a string if none is declared."""
+    if not text.strip():
+        return "[]" if "array" in types else "{}" if "object" in types else quoted(text)
+    return converted(text, types or STRING)
+
+
+@frozen(eq=False)
+class Dialect:
+    """A notation of literals.
+
+    Args:
+        convert: Returns a value outside of quotes as JSON, by its types in the schema, which may be unknown (empty).
+        quotes: The quotes of strings, which also end them; the longest that matches counts.
+        brackets: The brackets of objects and lists, each with the one that closes it.
+        colons: What separates a key from its value: at the top, and below.
+        escapes: Whether a backslash escapes in strings, as in Python, and a line break is invalid in them.
+        prefixes: What may precede a quote; with an `r`, there are no escapes.
+        namespace: What precedes a tag, in a dialect of elements; else empty.
+    """
+
+    convert: Callable[[str, Types], str]
+    quotes: tuple[str, ...] = ()
+    brackets: Mapping[str, str] = field(factory=dict[str, str])
+    colons: tuple[str, str] = ("", "")
+    escapes: bool = False
+    prefixes: frozenset[str] = frozenset()
+    namespace: str = ""
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """The signs that structure a literal, which are no markers inside of it."""
+        return frozenset({*self.quotes, *self.brackets.keys(), *self.brackets.values(), *filter(None, self.colons), ",", "\n"})
+
+
+PYTHON: Final = Dialect(
+    _python,
+    quotes=("'", '"', "'''", '"""'),
+    brackets=MappingProxyType({"(": ")", "[": "]", "{": "}"}),
+    colons=("=", ":"),
+    escapes=True,
+    prefixes=frozenset("rRuUfF"),
+)
+GEMMA: Final = Dialect(_typed, ('<|"|>',), MappingProxyType({"{": "}", "[": "]"}), (":", ":"))
+FUNCTION_GEMMA: Final = Dialect(_typed, ("<escape>",), GEMMA.brackets, GEMMA.colons)
+ELEMENTS: Final = Dialect(_text, namespace="]<]minimax[>[")
