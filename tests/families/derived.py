@@ -48,6 +48,7 @@ def cases() -> Iterator[Derived]:
         for name in names:
             yield from _whole(name)
             yield from _marked(name)
+            yield from _announced(name) if announces(name) else _bare(name)
             if any(TEMPLATES[name].section):
                 yield from _sectioned(name)
 
@@ -56,31 +57,42 @@ def _encoded(name: str, *called: str) -> str:
     return encode([WrittenItem("call", _ARGUMENTS, function) for function in called], name)
 
 
-def _is_bare(name: str) -> bool:
-    """Return whether calls have no marker of their own: only a message may have one, and only of a declared tool."""
-    return {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)
-
-
 def _whole(name: str) -> Iterator[Derived]:
     """Calls that are whole, wherever they begin, and the text around them."""
     one = _encoded(name, "f")
     yield Derived("one call", name, f"</think>{one}", [_CALL])
     yield Derived("blank text around a call", name, f"</think>\n\n{one}\n", [_CALL])
-    if not _is_bare(name):
-        yield Derived("reasoning that a call ends", name, f"Hm.{one}", [_reasoning("Hm."), _CALL])
-        yield Derived("a call at the beginning of reasoning", name, one, [_CALL])
     yield Derived("text after a call", name, f"</think>{one}Then.", [_CALL, _answer("Then.")])
     yield Derived("text between calls", name, f"</think>{one}Two.{one}", [_CALL, _answer("Two."), _CALL])
     yield Derived(
         "reasoning after a call", name, f"</think>{one}<think>So.</think>It is.", [_CALL, _reasoning("So."), _answer("It is.")]
     )
     yield Derived("consecutive calls", name, f"</think>{_encoded(name, 'f', 'f')}", [_CALL, _CALL])
-    strange = _encoded(name, "strange")
-    called = _answer(strange) if _is_bare(name) else ("function_call", _ARGUMENTS, "strange")
-    yield Derived("a tool that is not declared", name, f"</think>{strange}", [called])
     yield Derived(
         "no arguments", name, f"</think>{encode([WrittenItem('call', '{}', 'g')], name)}", [("function_call", "{}", "g")]
     )
+
+
+def _announced(name: str) -> Iterator[Derived]:
+    """Calls in a family that announces them: in reasoning too, and to tools that are not declared."""
+    one, strange = _encoded(name, "f"), ("function_call", _ARGUMENTS, "strange")
+    yield Derived("reasoning that a call ends", name, f"Hm.{one}", [_reasoning("Hm."), _CALL])
+    yield Derived("a call at the beginning of reasoning", name, one, [_CALL])
+    yield Derived("a tool that is not declared", name, f"</think>{_encoded(name, 'strange')}", [strange])
+
+
+def _bare(name: str) -> Iterator[Derived]:
+    """Calls in a family that announces none: only in messages, and only to declared tools."""
+    one, strange = _encoded(name, "f"), _encoded(name, "strange")
+    yield Derived("a call in reasoning", name, f"Hm.{one}", [_reasoning(f"Hm.{one}")])
+    yield Derived("a tool that is not declared", name, f"</think>{strange}", [_answer(strange)])
+
+
+def announces(name: str) -> bool:
+    """Return whether the calls of a family begin with a marker of their own, not just with their JSON."""
+    markers = SYNTAXES[name].markers
+    begins = (text for role in (Trigger.SECTION, Trigger.CALL) for text in markers.get(role, ()))
+    return _encoded(name, "f").startswith(tuple(begins))
 
 
 def _marked(name: str) -> Iterator[Derived]:
@@ -103,24 +115,17 @@ def _sectioned(name: str) -> Iterator[Derived]:
     begin, end = TEMPLATES[name].section
     blank = end[: len(end) - len(end.lstrip())]
     inner = _encoded(name, "f").removeprefix(begin).removesuffix(end)
-    between = TEMPLATES[name].between if SYNTAXES[name].style == "literal" else ""
-    yield Derived(
-        "text between the calls of a section",
-        name,
-        f"</think>{begin}{inner}Two.{between}{inner}{end}",
-        [_CALL, _answer("Two."), _CALL],
-    )
-    yield Derived(
-        "text before the end of a section",
-        name,
-        f"</think>{begin}{inner}So.{end}Then.",
-        [_CALL, _answer(f"So.{blank}"), _answer("Then.")],
-    )
     yield Derived("a section that is not ended", name, f"</think>{begin}{inner}", [_CALL])
-    if not _is_bare(name):
-        yield Derived(
-            "a section that is not ended before the next", name, f"</think>{begin}{inner}{begin}{inner}{end}", [_CALL, _CALL]
-        )
+    if announces(name):
+        text = f"</think>{begin}{inner}{begin}{inner}{end}"
+        yield Derived("a section that is not ended before the next", name, text, [_CALL, _CALL])
+    if Trigger.UNLIST in SYNTAXES[name].markers:
+        return  # text between the calls of a list is inside of JSON
+    comma = TEMPLATES[name].between if SYNTAXES[name].style == "literal" else ""
+    between = f"</think>{begin}{inner}Two.{comma}{inner}{end}"
+    yield Derived("text between the calls of a section", name, between, [_CALL, _answer("Two."), _CALL])
+    after = f"</think>{begin}{inner}So.{end}Then."
+    yield Derived("text before the end of a section", name, after, [_CALL, _answer(f"So.{blank}"), _answer("Then.")])
     for uncall in SYNTAXES[name].markers.get(Trigger.UNCALL, ()):
         if uncall in inner:
             yield Derived(

@@ -82,7 +82,7 @@ def pairs() -> Iterator[Pair]:
 
 _STEPS: Final = (
     *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
-    *('{"name": "f"', '{"name": "strange"', '{"arguments": {"s": 1}, "name": "f"', ', "arguments": '),
+    *('{"f"', '{"strange"', '{"name": "f"', '{"name": "strange"', '{"arguments": {"s": 1}, "name": "f"', ', "arguments": '),
 )
 """What may follow any text, beside the markers of its family."""
 
@@ -179,7 +179,8 @@ def _afters(read_as: Family, name: str) -> Iterator[str]:
 def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
     """Yield every way in which a call can begin, everywhere, with what may follow."""
     markers = read_as.markers
-    opening = markers.get(Trigger.SECTION, ("",))[0] + markers.get(Trigger.INVOKE, markers.get(Trigger.CALL, ("",)))[0]
+    inner = next((markers[role] for role in (Trigger.INVOKE, Trigger.CALL, Trigger.LIST) if role in markers), ("",))
+    opening = markers.get(Trigger.SECTION, ("",))[0] + inner[0]
     first = encode([WrittenItem("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
     for name_text in _names(read_as):
         for after in _nexts(read_as, name):

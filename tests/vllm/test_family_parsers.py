@@ -45,6 +45,10 @@ TURNS = {
 FAULTS = {
     "step3": ("a call", "text and a call", "two calls", "values of all types"),  # values with "<", and objects
     "internlm": ("two calls",),
+    "gigachat3": ("two calls",),
+    **dict.fromkeys(("llama3_json", "llama4_json", "xlam"), ("text and a call",)),
+    **dict.fromkeys(("cohere_command3", "cohere_command4"), ("no arguments",)),
+    "phi4_mini_json": ("text and a call", "values of all types"),  # and lists in arguments
     "minicpm5": ("text and a call",),
 }
 """Turns that vLLM's parser misreads."""
@@ -111,5 +115,7 @@ def test_a_well_formed_turn_is_read_as_vllm_reads_it(name: str, turn: list[Writt
     for size in (len(text), 1, 3):
         assert ours(name, reasoning, text, size) == expected
     about = next(about for about, other in TURNS.items() if other is turn)
+    if name.startswith("cohere_"):
+        pytest.importorskip("cohere_melody", reason="vLLM reads Cohere's models with this package")
     if about not in FAULTS.get(name, ()):
         assert whole(name, reasoning, text) == expected

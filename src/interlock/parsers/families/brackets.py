@@ -62,7 +62,7 @@ _VALUE: Final = frozenset({_P.VALUE})
 
 _RULES: Final = {
     _E.HOLD: _Rule(_ANYWHERE - _VALUE, leaves_pending=True),
-    _E.NOTE: _Rule(_ANYWHERE - _VALUE, pending=True),
+    _E.NOTE: _Rule(_ANYWHERE - _VALUE, leaves_pending=True),
     _E.SPILL: _Rule(frozenset({_P.NOTHING, _P.MESSAGE}), _P.MESSAGE, pending=True, leaves_pending=False),
     _E.RETHINK: _Rule(frozenset({_P.NOTHING, _P.REASONING}), _P.REASONING, pending=True, leaves_pending=False),
     _E.AGAIN: _Rule(_ANYWHERE, pending=False),

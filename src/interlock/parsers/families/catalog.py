@@ -92,6 +92,60 @@ def _enveloped(begin: str, end: str) -> Syntax:
     return evolve(HERMES, markers={**HERMES.markers, _T.CALL: (begin,), _T.UNCALL: (end,)})
 
 
+def _listed(section: str, end: str = "") -> Syntax:
+    """Return the syntax of a JSON list of envelopes between two markers, of which the second may be missing."""
+    markers: dict[Trigger, tuple[str, ...]] = {
+        _T.SECTION: (section,),
+        _T.LIST: ("[",),
+        _T.NEXT: (",",),
+        _T.UNLIST: tuple(f"]{blank}{end}" for blank in ("", " ", "\n", "\n\n")) if end else (),
+        _T.SEALED: ("}",),
+    }
+    markers[_T.UNLIST] += ("]",)
+    return Syntax("envelope", markers | ({_T.UNSECTION: (end,)} if end else {}))
+
+
+GRANITE: Final = evolve(_listed("<|tool_call|>"), markers={**_listed("").markers, _T.SECTION: ("<|tool_call|>", "<tool_call>")})
+JAMBA: Final = _listed("<tool_calls>", "</tool_calls>")
+PHI4_MINI: Final = _listed("functools")
+COHERE_COMMAND: Final = _listed("<|START_ACTION|>", "<|END_ACTION|>")
+
+APERTUS: Final = evolve(
+    _listed("<|tools_prefix|>", "<|tools_suffix|>"),
+    style="json",
+    markers={**_listed("<|tools_prefix|>", "<|tools_suffix|>").markers, _T.JSON: (":",)},
+    name=re.compile(r'\s*\{\s*"(?P<name>[\w.:/$-]+)"\s*'),
+    partial_name=re.compile(r'\s*(?:\{\s*(?:"[\w.:/$-]*(?:"\s*)?)?)?'),
+)
+
+XLAM: Final = Syntax(
+    "envelope",
+    {
+        _T.BARE: tuple(
+            f"{begin}["
+            for begin in ("", "```json\n", "```json", "```\n", "[TOOL_CALLS]", "[TOOL_CALLS] ", "<tool_call>", "<tool_call>\n")
+        ),
+        _T.NEXT: (",",),
+        _T.UNLIST: ("]", "]```", "]\n```", "]</tool_call>", "]\n</tool_call>"),
+        _T.SEALED: ("}",),
+    },
+)
+
+LLAMA3_JSON: Final = Syntax(
+    "envelope", {_T.SECTION: ("<|python_tag|>",), _T.OBJECT: ("{",), _T.NEXT: (";", ","), _T.SEALED: ("}",)}
+)
+
+GRANITE_20B_FC: Final = Syntax("envelope", {_T.CALL: ("<function_call>",), _T.SEALED: ("}",)})
+
+GIGACHAT3: Final = Syntax(
+    "envelope",
+    {
+        _T.CALL: ("<|function_call|>", "function call<|role_sep|>\n"),
+        _T.SEALED: ("}",),
+        _T.UNANSWER: ("<|message_sep|>",),
+    },
+)
+
 LONGCAT: Final = _enveloped("<longcat_tool_call>", "</longcat_tool_call>")
 INTERNLM: Final = _enveloped("<|action_start|><|plugin|>", "<|action_end|>")
 
@@ -338,6 +392,18 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "ernie45": (HERMES, "ernie45"),
     "longcat": (LONGCAT, None),
     "internlm": (INTERNLM, None),
+    "granite-20b-fc": (GRANITE_20B_FC, None),
+    "gigachat3": (GIGACHAT3, None),
+    "llama3_json": (LLAMA3_JSON, None),
+    "llama4_json": (LLAMA3_JSON, None),
+    "granite": (GRANITE, "granite"),
+    "jamba": (JAMBA, None),
+    "hunyuan_a13b": (JAMBA, "hunyuan_a13b"),
+    "phi4_mini_json": (PHI4_MINI, None),
+    "cohere_command3": (COHERE_COMMAND, "cohere_command3"),
+    "cohere_command4": (COHERE_COMMAND, "cohere_command4"),
+    "apertus": (APERTUS, None),
+    "xlam": (XLAM, None),
     "glm45": (GLM45, "glm45"),
     "glm47": (GLM45, "glm47"),
     "ling3": (GLM45, "ling3"),

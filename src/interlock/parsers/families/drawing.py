@@ -53,7 +53,7 @@ def triggers_of(family: Family) -> frozenset[Trigger]:
     """Return the triggers that texts of a family can cause."""
     markers = frozenset(family.markers)
     ends = family.style in {"json", "envelope"} or (family.style == "literal" and not family.dialect.namespace)
-    ended = {_T.WHOLE if _T.UNCALL in markers else _T.ENDED} if ends else set[Trigger]()
+    ended = {_T.ENDED if markers.isdisjoint({_T.UNCALL, _T.SEALED}) else _T.WHOLE} if ends else set[Trigger]()
     strange = {strange for role, strange in STRANGE.items() if role in markers}
     return markers | _ALWAYS | _OF_STYLE[family.style] | ended | strange
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from attrs import define, field
@@ -19,17 +19,18 @@ __all__ = ["Effects"]
 
 @define(eq=False)
 class Nesting:
-    """Counts the open brackets of a call's JSON; `shutting` are the brackets that close around it."""
+    """Counts the open brackets of a call's JSON; `around` has the triggers of the brackets that close around it."""
 
     whole: Trigger
-    _shutting: tuple[str, ...] = ()
+    _around: Mapping[str, Trigger] = field(factory=dict[str, Trigger])
     depth: int = 0
 
     @classmethod
     def of(cls, family: Family) -> Nesting:
         """Create the nesting for a call of a family."""
-        whole = Trigger.WHOLE if Trigger.UNCALL in family.markers else Trigger.ENDED
-        return cls(whole, family.markers.get(Trigger.SHUT, ()))
+        around = {text: role for role in (Trigger.SHUT, Trigger.SEALED) for text in family.markers.get(role, ())}
+        is_ended = family.markers.keys().isdisjoint({Trigger.UNCALL, Trigger.SEALED})
+        return cls(Trigger.ENDED if is_ended else Trigger.WHOLE, around)
 
     def bracket(self, bracket: str) -> Trigger:
         """Return the trigger of a bracket."""
@@ -37,7 +38,7 @@ class Nesting:
             return Trigger.NEST
         if self.depth:
             return Trigger.UNNEST if self.depth > 1 else self.whole
-        return Trigger.SHUT if bracket in self._shutting else Trigger.TEXT
+        return self._around.get(bracket, Trigger.TEXT)
 
     def quote(self, *, ends: bool) -> Trigger:
         """Return the trigger of a quote, which `ends` a string or begins one; a top-level string is a complete value."""

@@ -1,4 +1,7 @@
-"""The envelope: a JSON object with the members `name` and `arguments` (or `parameters`), in either order."""
+"""The envelope: a JSON object with the members `name` (or `tool_name`) and `arguments` (or `parameters`), in either order.
+
+An id or a type may come before them.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,15 @@ def _member(key: str) -> list[str]:
     return [_SPACE, *f'"{key}"', _SPACE, ":", _SPACE]
 
 
-_NAME: Final = [*_member("name"), '"', r"(?P<name>[\w.:/$-]*)", '"']
-_OPENING: Final = _beginning([_SPACE, r"\{", *_NAME])
-_LATE_NAME: Final = _beginning([_SPACE, ",", *_NAME])
+def _string(pattern: str) -> list[str]:
+    """Return the atoms of a string."""
+    return ['"', pattern, '"']
+
+
+_NAMES: Final = [[*_member(key), *_string(r"(?P<name>[\w.:/$-]*)")] for key in ("name", "tool_name")]
+_FIRST: Final = [[], *([*_member(key), *_string(r'[^"\\]*'), _SPACE, ","] for key in ("id", "type", "tool_call_id"))]
+_OPENINGS: Final = [_beginning([_SPACE, r"\{", *first, *name]) for first in _FIRST for name in _NAMES]
+_LATE_NAMES: Final = [_beginning([_SPACE, ",", *name]) for name in _NAMES]
 _ARGUMENTS: Final = [_beginning([_SPACE, r"\{", *_member(key)]) for key in ("arguments", "parameters")]
 _MEMBERS: Final = [_beginning([_SPACE, ",", *_member(key)]) for key in ("arguments", "parameters")]
 _JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
@@ -49,20 +58,27 @@ class NameMatch:
 
 def read_name(text: str) -> NameMatch | None:
     """Read an envelope up to the end of its name; None if the text is not an envelope or too long."""
-    opening = _OPENING.match(text)
-    if opening is not None and opening["whole"] is not None:
-        return NameMatch(opening["name"], opening.end()) if opening["name"] else None
+    match = _match(_OPENINGS, text, 0)
+    if match is not None and match["whole"] is not None:
+        return NameMatch(match["name"], match.end()) if match["name"] else None
     if len(text) > MAX_LENGTH:
         return None
-    if opening is not None and opening.end() == len(text):
-        return NameMatch()
-    for pattern in _ARGUMENTS:
-        arguments = pattern.match(text)
-        if arguments is not None and arguments["whole"] is not None:
-            return _name_after_arguments(text, arguments.end())
-        if arguments is not None and arguments.end() == len(text):
-            return NameMatch()
-    return None
+    arguments = _match(_ARGUMENTS, text, 0)
+    if arguments is not None and arguments["whole"] is not None:
+        return _name_after_arguments(text, arguments.end())
+    return NameMatch() if match is not None or arguments is not None else None
+
+
+def _match(patterns: Iterable[re.Pattern[str]], text: str, start: int) -> re.Match[str] | None:
+    """Return the match of the first pattern that is whole or that the text may still complete."""
+    partial = None
+    for pattern in patterns:
+        match = pattern.match(text, start)
+        if match is not None and match["whole"] is not None:
+            return match
+        if match is not None and match.end() == len(text):
+            partial = match
+    return partial
 
 
 def _name_after_arguments(text: str, start: int) -> NameMatch | None:
@@ -70,10 +86,10 @@ def _name_after_arguments(text: str, start: int) -> NameMatch | None:
     end = _end_of_object(text, start)
     if end is None:
         return NameMatch() if text.startswith("{", start) or start == len(text) else None
-    match = _LATE_NAME.match(text, end)
+    match = _match(_LATE_NAMES, text, end)
     if match is not None and match["whole"] is not None:
         return NameMatch(match["name"], match.end(), text[start:end]) if match["name"] else None
-    return NameMatch() if match is not None and match.end() == len(text) else None
+    return None if match is None else NameMatch()
 
 
 def _end_of_object(text: str, start: int) -> int | None:
@@ -91,10 +107,5 @@ def _end_of_object(text: str, start: int) -> int | None:
 
 def after_name(text: str) -> int | None:
     """Return where the arguments begin in the text after a name; -1 if that is undecided, None if there are none."""
-    for pattern in _MEMBERS:
-        member = pattern.match(text)
-        if member is not None and member["whole"] is not None:
-            return member.end()
-        if member is not None and member.end() == len(text):
-            return -1
-    return None
+    member = _match(_MEMBERS, text, 0)
+    return None if member is None else -1 if member["whole"] is None else member.end()

@@ -27,7 +27,7 @@ Start: TypeAlias = Literal["thinking", "between"]
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
 """The texts of the markers of each role; of several that match at one place, the longest counts."""
 
-CALLING: Final = frozenset({Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.BARE})
+CALLING: Final = frozenset({Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE})
 """The roles that begin a call."""
 
 _NAME: Final = r"[\w.:/$-]"

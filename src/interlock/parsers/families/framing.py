@@ -80,6 +80,8 @@ def _sectioned(state: str, channel: str, name: str) -> Iterator[_Row]:
         channel,
         _Row(state, _T.BLANK, state, (_E.HOLD,)),
         _Row(state, _T.INVOKE, name, (_E.HOLD,)),
+        _Row(state, _T.LIST, name, (_E.HOLD,)),
+        _Row(state, _T.OBJECT, name, (_E.NOTE,)),
     )
 
 
@@ -105,8 +107,10 @@ def _ending(state: str, *effects: Effect, finish: Effect = _E.QUIT) -> Iterator[
     yield _Row(state, _T.CUT, "between", (*effects, _E.QUIT))
 
 
-def _bare(state: str) -> _Row:
-    return _Row(state, _T.BARE, "bare name", (_E.HOLD,))
+def _bare(state: str) -> Iterator[_Row]:
+    """Yield the rows of calls without a section."""
+    yield _Row(state, _T.BARE, "bare name", (_E.HOLD,))
+    yield _Row(state, _T.OBJECT, "bare name", (_E.NOTE,))
 
 
 def _invoke(state: str) -> _Row:
@@ -144,23 +148,25 @@ def _messages() -> Iterator[_Row]:
         _Row("between", _T.UNTHINK, "between", (_E.FORGET,)),
         _Row("between", _T.ANSWER, "between", (_E.FORGET,)),
         _Row("between", _T.UNANSWER, "between", (_E.FORGET,)),
-        *_starting("between", "", _bare("between")),
+        *_starting("between", "", *_bare("between")),
     )
     yield from _speaking(
         "content",
         _Row("content", _T.ANSWER, "between", (_E.CLOSE,)),
         _Row("content", _T.UNANSWER, "between", (_E.CLOSE,)),
-        *_starting("content", "", _bare("content")),
+        *_starting("content", "", *_bare("content")),
     )
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    # Without its section, only a declared tool is called, and only families with keys or literals omit the section.
+    # Without its section, only a declared tool is called.
     yield from _tentative(
         "bare name",
         "content",
         _Row("bare name", _T.WORD, "bare name", (_E.NOTE,)),
         _Row("bare name", _T.KEYS, "body", (_E.ENLIST,)),
         _Row("bare name", _T.LITERAL, "literal", (_E.EXPRESS, _E.AGAIN)),
+        _Row("bare name", _T.MEMBER, "member", (_E.COMMIT,)),
+        _Row("bare name", _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
     )
 
 
@@ -176,6 +182,9 @@ def _asides() -> Iterator[_Row]:
         _Row("inside", _T.UNANSWER, "inside", (_E.FORGET,)),
         _Row("inside", _T.UNCALL, "inside", (_E.FORGET,)),
         _Row("inside", _T.UNSECTION, "between", (_E.FORGET,)),
+        _Row("inside", _T.NEXT, "aside name", (_E.HOLD,)),
+        _Row("inside", _T.OBJECT, "bare name", (_E.NOTE,)),
+        _Row("inside", _T.UNLIST, "between", (_E.FORGET,)),
         *_starting("inside", "aside ", _invoke("inside")),
     )
     yield from _speaking(
@@ -183,6 +192,7 @@ def _asides() -> Iterator[_Row]:
         _Row("aside", _T.ANSWER, "between", (_E.CLOSE,)),
         _Row("aside", _T.UNANSWER, "inside", (_E.CLOSE,)),
         _Row("aside", _T.UNSECTION, "between", (_E.CLOSE,)),
+        _Row("aside", _T.OBJECT, "bare name", (_E.NOTE,)),
         *_starting("aside", "aside ", _invoke("aside")),
     )
     yield from _sectioned("aside section", "aside", "aside name")
@@ -221,6 +231,7 @@ def _json() -> Iterator[_Row]:
             _Row("member", _T.WORD, "member", (_E.HOLD,)),
             _Row("member", _T.JSON, "argument", (_E.FORGET,)),
             _Row("member", _T.SHUT, "shut", (_E.FORGET,)),
+            _Row("member", _T.SEALED, "inside", (_E.FORGET, _E.END)),
             _Row("member", _T.UNCALL, "inside", (_E.ADMIT, _E.END)),
             _Row("member", _T.CALL, "aside name", (_E.ADMIT, _E.END, _E.HOLD)),
             *_ending("member", _E.ADMIT),
@@ -240,6 +251,7 @@ def _json() -> Iterator[_Row]:
             _Row("json", _T.WHOLE, "whole", (_E.WRITE,)),
             _Row("json", _T.ENDED, "inside", (_E.WRITE, _E.END)),
             _Row("json", _T.SHUT, "shut", (_E.FORGET,)),
+            _Row("json", _T.SEALED, "inside", (_E.END,)),
             *_closing("json"),
             *_ending("json"),
         ],
@@ -264,6 +276,9 @@ def _json() -> Iterator[_Row]:
         ]
         if state == "whole":
             rows.append(_Row(state, _T.SHUT, "shut", (_E.FORGET,)))
+            rows.append(_Row(state, _T.SEALED, "inside", (_E.FORGET, _E.END)))
+            rows.append(_Row(state, _T.UNLIST, "between", (_E.FORGET, _E.END)))
+            rows.append(_Row(state, _T.NEXT, "json", (_E.ADMIT, _E.AGAIN)))
         yield from _others(state, rows, "loose", _E.ADMIT, _E.AGAIN)
     yield from _others("loose", [*_closing("loose"), *_ending("loose")], "loose", _E.WRITE)
 

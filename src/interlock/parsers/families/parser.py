@@ -180,6 +180,8 @@ class FamilyParser:
         while lexicon.search is not None and (match := lexicon.search(text, at)) is not None:
             marker, start = match.group(), match.start()
             undecided = match.end() == len(text) and not final
+            if final and marker not in lexicon.roles:
+                marker = next((marker[:end] for end in range(len(marker), 0, -1) if marker[:end] in lexicon.roles), marker)
             if marker[0] == "\\":
                 if undecided and len(marker) == 1:
                     return None, start
@@ -218,8 +220,12 @@ class FamilyParser:
             self._consume(Trigger.WORD, text)
         else:
             self._effects.name_match = match
-            end = match.end - len(header)
-            self._consume(Trigger.SETTLED if match.arguments else Trigger.MEMBER, text[:end])
+            trigger = Trigger.SETTLED if match.arguments else Trigger.MEMBER
+            self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: match.end - len(header)])
+
+    def _may_call(self, name: str) -> bool:
+        """Return whether a tool may be called here: any tool, or only a declared one where its section is missing."""
+        return name in self._settings.routing.declared or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]
 
     def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""

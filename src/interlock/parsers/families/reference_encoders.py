@@ -65,6 +65,18 @@ _GLM45: Final = Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_
 _GLM47: Final = Template("<tool_call>%(name)s%(arguments)s</tool_call>", _GLM_PAIR.replace("\n", ""))
 
 
+def _listed(begin: str, end: str) -> Template:
+    return Template('{"name": "%(name)s", "arguments": %(arguments)s}', between=", ", section=(begin, end))
+
+
+_LLAMA: Final = Template('{"name": "%(name)s", "parameters": %(arguments)s}', between="; ")
+_COHERE: Final = Template(
+    '{"tool_call_id": "%(index)d", "tool_name": "%(name)s", "parameters": %(arguments)s}',
+    between=",\n    ",
+    section=("<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>"),
+)
+
+
 def _dsml(section: str) -> Template:
     return Template(
         call=f'<{_D}invoke name="%(name)s">\n%(arguments)s</{_D}invoke>\n',
@@ -152,6 +164,18 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "internlm": Template(
         '<|action_start|><|plugin|>\n{"name": "%(name)s", "parameters": %(arguments)s}<|action_end|>', between="\n"
     ),
+    "granite-20b-fc": Template('<function_call> {"name": "%(name)s", "arguments": %(arguments)s}', between=" "),
+    "gigachat3": Template('<|function_call|>{"name": "%(name)s", "arguments": %(arguments)s}'),
+    "llama3_json": _LLAMA,
+    "llama4_json": _LLAMA,
+    "granite": _listed("<|tool_call|>[", "]"),
+    "jamba": _listed("<tool_calls>[\n    ", "\n]</tool_calls>"),
+    "hunyuan_a13b": _listed("<tool_calls>[", "]</tool_calls>"),
+    "phi4_mini_json": _listed("functools[", "]"),
+    "cohere_command3": _COHERE,
+    "cohere_command4": _COHERE,
+    "apertus": Template('{"%(name)s": %(arguments)s}', between=", ", section=("<|tools_prefix|>[", "]<|tools_suffix|>")),
+    "xlam": _listed("[", "]"),
     "ling3": _GLM47,
     "poolside_v1": _GLM45,
     "hy_v3": Template(
@@ -212,6 +236,7 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "minimax_m3": ("<mm:think>", "</mm:think>"),
     "k2_horizon": ("<ifm|think>", "</ifm|think>"),
     "plamo3": ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    "hunyuan_a13b": ("<think>\n", "\n</think>\n<answer>\n"),
     "granite": ("Here is my thought process:", "Here is my response:"),
     **dict.fromkeys(("cohere_command3", "cohere_command4"), ("<|START_THINKING|>", "<|END_THINKING|>")),
     "gemma4": ("<|channel>thought\n", "\n<channel|>"),
