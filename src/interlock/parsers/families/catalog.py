@@ -140,7 +140,7 @@ GRANITE_20B_FC: Final = Syntax("envelope", {_T.CALL: ("<function_call>",), _T.SE
 GIGACHAT3: Final = Syntax(
     "envelope",
     {
-        _T.CALL: ("<|function_call|>", "function call<|role_sep|>\n"),
+        _T.CALL: ("<|function_call|>", "function call<|role_sep|>"),
         _T.SEALED: ("}",),
         _T.UNANSWER: ("<|message_sep|>",),
     },
