@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 import architecture
 import machines
@@ -32,7 +32,7 @@ from interlock.fsm.table import Machine
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
-from interlock.parsers.families.drawing import picture_of
+from interlock.parsers.families.drawing import picture_of, picture_of_literals
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
@@ -278,6 +278,14 @@ def _framings() -> Iterator[str]:
         yield ""
 
 
+_STYLES: Final = {
+    "keys": "with keys and values",
+    "json": "with JSON",
+    "envelope": "in an envelope",
+    "literal": "with a literal",
+}
+
+
 @cache
 def _drawn_framings() -> dict[str, tuple[str, Graph]]:
     """Return the pictures of the framing by the names of their files, each with what it shows."""
@@ -293,10 +301,12 @@ def _drawn_framings() -> dict[str, tuple[str, Graph]]:
         ),
         "after": ("What may follow a call while its section is still open.", picture_of(reads.values(), "after a call")),
     }
-    for style, way in {"keys": "with keys and values", "json": "with JSON", "envelope": "in an envelope"}.items():
+    for style, way in _STYLES.items():
         names = [name for name, read in reads.items() if read.style == style]
         graph = picture_of([reads[name] for name in names], "a call")
         drawn[style] = f"The families: {', '.join(f'`{name}`' for name in names)}.", evolve(graph, name=f"a call {way}")
+    about = "The inside of a literal, which has its own table, in every notation. A part without an edge breaks the literal."
+    drawn["literals"] = about, picture_of_literals()
     return drawn
 
 

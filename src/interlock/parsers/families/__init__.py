@@ -10,7 +10,10 @@ One table declares the framing for all; a family is data: its markers and their 
     effects             carries out the effects
     brackets            checks that the effects of a framing match
     lexicon             the markers of a state, as one regular expression
+    patterns            the next of some texts, or the beginning of one
     active_item         the open item, and the open call
+    literals            the grammar of literals, as a table, and its notations
+    literal_reader      from the text of a literal to JSON
     envelope            the JSON object around a call
     parameter_values    from the text of a parameter to JSON
     special_tokens      the tokens behind the text

@@ -421,12 +421,12 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
     "mistral": (MISTRAL, "mistral"),
     "plamo3": (PLAMO3, "plamo3"),
-    "pythonic": (PYTHONIC, "qwen3"),
-    "llama4_pythonic": (LLAMA4_PYTHONIC, "qwen3"),
+    "pythonic": (PYTHONIC, None),
+    "llama4_pythonic": (LLAMA4_PYTHONIC, None),
     "olmo3": (OLMO3, "olmo3"),
     "lfm2": (LFM2, "qwen3"),
     "gemma4": (GEMMA4, "gemma4"),
-    "functiongemma": (FUNCTIONGEMMA, "gemma4"),
+    "functiongemma": (FUNCTIONGEMMA, None),
     "minimax_m3": (MINIMAX_M3, "minimax_m3"),
 }
 """The format of calls of each `--tool-call-parser`, and the `--reasoning-parser` of its models, or None if they do not reason."""

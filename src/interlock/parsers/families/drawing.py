@@ -16,8 +16,9 @@ from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import LITERAL
+from interlock.parsers.families.literals import LITERALS, Step
 
-__all__ = ["PLACES", "part_for", "picture_of", "triggers_of"]
+__all__ = ["PLACES", "part_for", "picture_of", "picture_of_literals", "triggers_of"]
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
@@ -96,6 +97,16 @@ def picture_of(families: Iterable[Family], place: str) -> Graph:
     main = _CALL if place == "a call" else [state for states in regions.values() for state in states]
     way = [state for state in main if state in sources]
     return graph_of(place, way[0], dict.fromkeys(rows), way=way, key=key_of(Effect), triggers=key_of(Trigger), regions=regions)
+
+
+def picture_of_literals() -> Graph:
+    """Return the picture of the table of literals, without the edges that break one."""
+    rows = [
+        (edge.source, str(edge.trigger), edge.dest, tuple(map(str, edge.effects)))
+        for edge in LITERALS.edges
+        if edge.dest != "broken"
+    ]
+    return graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, key=key_of(Step))
 
 
 def _place_of(state: str) -> str:
