@@ -29,6 +29,8 @@ PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
 WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)
+_CLOSINGS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
+"""What ends a string, in a family without a marker for it."""
 
 Read = Callable[[Stream, Sequence[str]], tuple[str, list[str]]]
 """Reads a turn, delta by delta: all text and names, and the arguments of each call."""
@@ -60,7 +62,7 @@ def turns(name: str) -> Mapping[str, Turn]:
     one, marker = call("w1x"), encode([WrittenItem("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
     end = one.index("w1x") + len("w1x")
     markers = family(name).markers
-    closing = next(text for text in markers.get(Trigger.UNVALUE, ('"}',)) if one.startswith(text, end))
+    closing = next(text for text in (*markers.get(Trigger.UNVALUE, ()), *_CLOSINGS) if one.startswith(text, end))
     after = one.index(closing, end) + len(closing)
     begin = thought(DEFAULT_REASONING[name] or "qwen3").partition("Hm.")[0]
     return {
@@ -110,7 +112,7 @@ def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
         turn: What was written.
         tokens: In each delta.
     """
-    reasoning = None if name == "mistral" else DEFAULT_REASONING[name]  # which vLLM reads with Mistral's own tokenizer alone
+    reasoning = None if name in {"mistral", "olmo3"} else DEFAULT_REASONING[name]
     pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else thought(reasoning) + turn.text)
     joined = ["".join(pieces[at : at + tokens]) for at in range(0, len(pieces), tokens)]
     try:

@@ -11,7 +11,7 @@ from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import family
 from interlock.serving.engines.vllm import readers
-from interlock.serving.engines.vllm.compat import Call
+from interlock.serving.engines.vllm.compat import Call, response_template
 from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configured, specials
 
 HERMES = family("hermes", "qwen3")
@@ -99,9 +99,49 @@ def test_the_flags_name_the_family():
     assert configured(nested) is family(None, "glm45")
 
 
-@pytest.mark.parametrize("args", [object(), SimpleNamespace(tool_call_parser="pythonic", enable_auto_tool_choice=True)])
+@pytest.mark.parametrize("args", [object(), SimpleNamespace(tool_call_parser="esperanto", enable_auto_tool_choice=True)])
 def test_flags_that_name_none_leave_vllms_parsers(args):
     assert configured(args) is None
+
+
+TEMPLATE = {
+    "fields": {
+        "thinking": {"open": "<think>", "close": "</think>"},
+        "tool_calls": {
+            "open": "<tool_call>",
+            "close": "</tool_call>",
+            "content": "json",
+            "transform": {"function": "{content}"},
+        },
+    }
+}
+
+
+@pytest.mark.parametrize(("tools", "reasons"), [("hf", "hf"), ("hf", None), (None, "hf")])
+def test_the_checkpoints_own_template_is_compiled(tools, reasons):
+    args = SimpleNamespace(tool_call_parser=tools, enable_auto_tool_choice=True, reasoning_parser=reasons)
+    read = configured(args, TEMPLATE)
+    assert ("think" in read.markers, "call" in read.markers) == (bool(reasons), bool(tools))
+
+
+def test_the_checkpoints_template_is_read_only_where_the_flags_name_it():
+    args = SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True, reasoning_parser="qwen3")
+    assert configured(args, TEMPLATE) is None
+    assert configured(SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True)) is None
+    assert configured(object(), TEMPLATE) is None
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "expected"),
+    [
+        (SimpleNamespace(response_template=TEMPLATE), TEMPLATE),
+        (SimpleNamespace(init_kwargs={"response_template": TEMPLATE}), TEMPLATE),
+        (SimpleNamespace(response_template="no template"), None),
+        (None, None),
+    ],
+)
+def test_the_template_is_the_tokenizers(tokenizer, expected):
+    assert response_template(SimpleNamespace(renderer=SimpleNamespace(tokenizer=tokenizer))) is expected
 
 
 def test_vllms_parsers_can_be_forced(monkeypatch):

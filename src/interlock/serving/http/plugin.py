@@ -30,6 +30,7 @@ from starlette.websockets import WebSocket
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
+from interlock.parsers.families import Family
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Client, Serving
 from interlock.serving.engines.vllm.readers import configured
@@ -119,7 +120,7 @@ class InterlockPlugin:
                 serving.enable_store = True
             store_url = os.environ.get(STORE) or IN_MEMORY
             archive, tools, admissions = Archive(open_store(store_url)), _tools(serving), Admissions()
-            family = None if serving.use_harmony else configured(args)
+            family = None if serving.use_harmony else _family(args, serving)
             has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
             hide_end = compat.reads_end_as_text()
@@ -258,6 +259,15 @@ def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
+
+
+def _family(args: object, serving: Serving) -> Family | None:
+    """Return the family of the command line; None, with the reason in the log, if it is a template that cannot be compiled."""
+    try:
+        return configured(args, compat.response_template(serving))
+    except ValueError as reason:
+        logger.warning("Interlock cannot compile the checkpoint's response_template, so vLLM's parser reads it: %s.", reason)
+        return None
 
 
 def _tools(serving: Serving) -> ToolServers:

@@ -150,6 +150,14 @@ class Serving(Protocol):
     create_responses: Callable[..., Awaitable[object]]
 
 
+def response_template(serving: Serving) -> Mapping[str, object] | None:
+    """Return the `response_template` of the model's tokenizer; None if it has none."""
+    tokenizer = getattr(getattr(serving, "renderer", None), "tokenizer", None)
+    settings: Mapping[str, object] = getattr(tokenizer, "init_kwargs", None) or {}
+    template = getattr(tokenizer, "response_template", None) or settings.get("response_template")
+    return cast("Mapping[str, object]", template) if isinstance(template, Mapping) else None
+
+
 class Client(Protocol):
     """The API server's client of its engine."""
 

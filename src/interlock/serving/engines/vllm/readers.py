@@ -21,6 +21,7 @@ from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import Family, FamilyParser, Settings, family, has_family
 from interlock.parsers.families.family import Start
+from interlock.parsers.families.response_template import compile_template
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import Routing
@@ -32,17 +33,30 @@ __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "config
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable whose value `vllm` makes the plugin use vLLM's parsers for all models."""
 
+HF: Final = "hf"
+"""The name of the parsers that read the checkpoint's `response_template`."""
+
 TAIL: Final = 32
 """How many tokens at the end of a prompt may show whether it ends in reasoning."""
 
 
-def configured(args: object) -> Family | None:
-    """Return the family that vLLM's command line names; None if vLLM's parsers are to be used."""
+def configured(args: object, template: Mapping[str, object] | None = None) -> Family | None:
+    """Return the family that vLLM's command line names; None if vLLM's parsers are to be used.
+
+    Args:
+        args: The command line.
+        template: The checkpoint's `response_template`, if it has one.
+
+    Raises:
+        ValueError: The command line names the template, which cannot be compiled; the message has the reason.
+    """
     if os.environ.get(FORCED, "") == "vllm":
         return None
     tools = getattr(args, "tool_call_parser", None) if getattr(args, "enable_auto_tool_choice", False) else None
     outputs = getattr(args, "structured_outputs_config", None)
     reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)
+    if template is not None and {tools or HF, reasoning or HF} == {HF} and (tools or reasoning):
+        return compile_template(template, tools=bool(tools), reasoning=bool(reasoning))
     return family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
 
 
