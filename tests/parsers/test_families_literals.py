@@ -6,7 +6,7 @@ from itertools import chain
 import orjson
 import pytest
 from families.literals import ALIKE, CASES, STOP, mutations
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.parsers.families.literal_reader import LiteralReader
@@ -55,6 +55,7 @@ def test_case(case):
     assert case.holds()
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, values(TEXT), max_size=3), st.integers(1, 9))
 def test_what_python_writes_is_read(members, size):
     text = encode([WrittenItem("call", json.dumps(members), "")], "pythonic")[1:-1]
@@ -62,6 +63,7 @@ def test_what_python_writes_is_read(members, size):
     assert (orjson.loads(out), rest, stop) == (members, "", "ended")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, values(KEYS), max_size=3), st.integers(1, 9), st.sampled_from(["gemma4", "functiongemma"]))
 def test_what_gemma_writes_is_read(members, size, name):
     begin, _, written = encode([WrittenItem("call", json.dumps(members), "")], name).partition("{")
@@ -79,6 +81,7 @@ NESTED = (
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, NESTED, max_size=3), st.integers(1, 9))
 def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
     written = encode([WrittenItem("call", json.dumps(members), "")], "minimax_m3")
@@ -88,6 +91,7 @@ def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
 
 
 @pytest.mark.parametrize("dialect", FAMILIES.values(), ids=FAMILIES)
+@settings(deadline=None)
 @given(st.data(), st.integers(1, 5))
 def test_any_text_is_read_in_any_chunks(dialect, data, size):
     parts = [*dialect.signs, *(f"{dialect.namespace}<{tag}>" for tag in ("a", "/a", "item", "/item") if dialect.namespace)]

@@ -26,7 +26,11 @@ with warnings.catch_warnings():
 
 SCHEMA = {
     "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "more": {"type": "object"}},
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "more": {"type": "object", "properties": {"a": {"type": "array", "items": {"type": ["integer", "null"]}}}},
+    },
 }
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("get_weather", "now")]
 THINKING = {"thinking": True, "enable_thinking": True, "reasoning_effort": "high"}
@@ -49,9 +53,13 @@ FAULTS = {
     **dict.fromkeys(("llama3_json", "llama4_json", "xlam"), ("text and a call",)),
     **dict.fromkeys(("cohere_command3", "cohere_command4"), ("no arguments",)),
     "phi4_mini_json": ("text and a call", "values of all types"),  # and lists in arguments
-    "minicpm5": ("text and a call",),
+    **dict.fromkeys(("minicpm5", "pythonic", "llama4_pythonic"), ("text and a call",)),
+    "olmo3": ("text and a call",),
+    "functiongemma": ("values of all types",),
 }
 """Turns that vLLM's parser misreads."""
+SAME = {"olmo3": "qwen3"}
+"""The reasoning that vLLM reads only with a real vocabulary, and a parser of the same format."""
 
 Turn = tuple[str, str, list[tuple[str, Any]]]
 """The reasoning, the text, and the calls with their arguments."""
@@ -118,4 +126,4 @@ def test_a_well_formed_turn_is_read_as_vllm_reads_it(name: str, turn: list[Writt
     if name.startswith("cohere_"):
         pytest.importorskip("cohere_melody", reason="vLLM reads Cohere's models with this package")
     if about not in FAULTS.get(name, ()):
-        assert whole(name, reasoning, text) == expected
+        assert whole(name, SAME.get(reasoning, reasoning), text) == expected

@@ -297,6 +297,15 @@ def test_what_runs_after_an_answer_runs_however_it_ends(vllm):
     assert asyncio.run(asking()) == [True]
 
 
+def test_a_template_that_cannot_be_compiled_leaves_the_model_to_vllms_parser_with_the_reason(caplog):
+    args = SimpleNamespace(reasoning_parser="hf")
+    serving = SimpleNamespace(renderer=SimpleNamespace(tokenizer=SimpleNamespace(response_template={"fields": {"thinking": {}}})))
+    assert plugin_module._family(args, serving) is None
+    assert caplog.messages == [
+        "Interlock cannot compile the checkpoint's response_template, so vLLM's parser reads it: the reasoning has no end."
+    ]
+
+
 @pytest.mark.parametrize(
     ("version", "obstacle"),
     [("0.25.1", "it knows vLLM 0.26 to 0.33"), ("0.34.0", "it knows vLLM 0.26 to 0.33"), ("dev", "it knows vLLM 0.26 to 0.33")],
