@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
 from typing import Any, Final
 
 import tokenizers
@@ -15,6 +14,7 @@ from vllm.parser.parser_manager import ParserManager
 from vllm.tool_parsers import ToolParserManager
 
 from interlock.parsers.families import REASONINGS, SYNTAXES
+from interlock.parsers.families.patterns import example
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
@@ -39,7 +39,7 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     bare = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
     bare.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = tokenizers.decoders.ByteLevel()
-    texts = chain.from_iterable(markers for syntax in SYNTAXES.values() for markers in syntax.markers.values())
+    texts = [example(text) for syntax in SYNTAXES.values() for texts in syntax.markers.values() for text in texts]
     thoughts = [text for each in REASONINGS.values() for text in (*each.begins, *each.ends) if text[0] == "<" and text[-1] == ">"]
     marks = [*_PIECES, *(text for text in dict.fromkeys(texts) if text[-1] in ">]" and text[0] in "<[" and "name" not in text)]
     marks = [mark for mark in marks if mark in _PIECES or not any(piece in mark for piece in _PIECES)]

@@ -14,6 +14,7 @@ from families.properties import GROUPS
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.families import SYNTAXES
 from interlock.parsers.families.alphabet import Trigger
+from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 _ARGUMENTS: Final = '{"s":"a"}'
@@ -91,8 +92,9 @@ def _bare(name: str) -> Iterator[Derived]:
 def announces(name: str) -> bool:
     """Return whether the calls of a family begin with a marker of their own, not just with their JSON."""
     markers = SYNTAXES[name].markers
-    begins = (text for role in (Trigger.SECTION, Trigger.CALL) for text in markers.get(role, ()))
-    return _encoded(name, "f").startswith(tuple(begins))
+    begins = [text for role in (Trigger.SECTION, Trigger.CALL) for text in markers.get(role, ())]
+    call = _encoded(name, "f")
+    return call.startswith(tuple(begins)) or any(each.match(call) for each in wild(begins).values())
 
 
 def _marked(name: str) -> Iterator[Derived]:

@@ -17,8 +17,10 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.patterns import example
 
 REQUEST: dict[str, object] = {
     "model": "m",
@@ -110,7 +112,8 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
 
 def reads_all_text_if_there_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
     """A turn without a call is parsed as if calls were disabled."""
-    if all(item.kind in {"reasoning", "message"} for item in read_items):
+    orphans = any(marker in text for marker in map(example, SYNTAXES[name].markers.get(Trigger.ORPHAN, ())))
+    if not orphans and all(item.kind in {"reasoning", "message"} for item in read_items):
         reader = FamilyParser(family(name, "qwen3"), WITHOUT_CALLS)
         assert items(run(reader, [Chunk(text=text)], reason)) == read_items
 
@@ -140,5 +143,5 @@ def ends_an_incomplete_call_as_cut(output: Sequence[Delta], read_items: Sequence
 
 def vocabulary(name: str) -> list[str]:
     """Return every marker of a family."""
-    markers = [text for texts in family(name, "qwen3").markers.values() for text in texts]
+    markers = [example(text) for texts in family(name, "qwen3").markers.values() for text in texts]
     return [*dict.fromkeys(markers)]

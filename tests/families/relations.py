@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 from attrs import evolve, frozen
-from families.properties import GROUPS, READ_AS, read
+from families.properties import GROUPS, READ_AS, read, vocabulary
 from recovery.notation import Item
 
 from interlock.fsm.table import State
@@ -24,6 +24,7 @@ from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Reading, lexica
+from interlock.parsers.families.patterns import example, wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 NEUTRAL: Final = "<¤"
@@ -82,7 +83,17 @@ def pairs() -> Iterator[Pair]:
 
 _STEPS: Final = (
     *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
-    *('{"f"', '{"strange"', '{"name": "f"', '{"name": "strange"', '{"arguments": {"s": 1}, "name": "f"', ', "arguments": '),
+    *(
+        ' name="f"',
+        ' name="strange"',
+        ' name="s"',
+        '{"f"',
+        '{"strange"',
+        '{"name": "f"',
+        '{"name": "strange"',
+        '{"arguments": {"s": 1}, "name": "f"',
+        ', "arguments": ',
+    ),
 )
 """What may follow any text, beside the markers of its family."""
 
@@ -90,7 +101,7 @@ _STEPS: Final = (
 @cache
 def steps(name: str) -> Sequence[str]:
     """Return what may follow any text of a family."""
-    return [*dict.fromkeys([*chain.from_iterable(family(name, "qwen3").markers.values()), *_STEPS])]
+    return [*dict.fromkeys([*vocabulary(name), *_STEPS])]
 
 
 @cache
@@ -130,11 +141,12 @@ def _condition(reader: FamilyParser) -> Hashable:
 
 
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
-    counting = set(chain.from_iterable(lexica(read_as, FRAMING, calls=True)[row.name].roles for row in _read_in(state)))
-    for marker in dict.fromkeys(chain.from_iterable(read_as.markers.values())):
-        if state.name == "literal" or marker in read_as.signs:
+    lexicons = [lexica(read_as, FRAMING, calls=True)[row.name] for row in _read_in(state)]
+    counting = set(chain.from_iterable(lexicon.roles for lexicon in lexicons))
+    for marker in vocabulary(name):
+        if state.name == "literal" or marker in read_as.signs or any(lexicon.marker(marker) for lexicon in lexicons):
             continue
-        if marker == marker.strip() and marker not in counting and _BRACKETS.isdisjoint(marker):
+        if marker == marker.strip() and _BRACKETS.isdisjoint(marker):
             for after in _afters(read_as, name):
                 yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)
 
@@ -159,16 +171,16 @@ def _ended_early(read_as: Family, name: str, state: State[Trigger, Effect], begi
     if ends is None or Effect.END not in state.rows[Trigger.UNCALL][1]:
         return
     for role in _ENDING:
-        for marker in read_as.markers.get(role, ()):
+        for marker in map(example, read_as.markers.get(role, ())):
             for after in _afters(read_as, name):
-                yield Pair(state.name, name, beginning + marker + after, beginning + ends[0] + marker + after)
+                yield Pair(state.name, name, beginning + marker + after, beginning + example(ends[0]) + marker + after)
 
 
 def _afters(read_as: Family, name: str) -> Iterator[str]:
     """What may come then: JSON that shows whether it is still counted; a name by itself; text and a call without its section."""
     call = encode([WrittenItem("call", '{"s":"a"}', "strange")], name)
     section = encode([WrittenItem("call", "{}", "strange")], name).partition("strange")
-    end = read_as.markers.get(Trigger.UNCALL, ("",))[0]
+    end = _end(name)
     inner = call.removeprefix(read_as.markers.get(Trigger.SECTION, ("",))[0]).lstrip()
     yield f' "t": "{end} x\\"", "u": {{"v": [1]}}}}}}\n{end}§{inner}Then.'
     yield f"strange{section[2]}Then.{inner}"
@@ -180,9 +192,9 @@ def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
     """Yield every way in which a call can begin, everywhere, with what may follow."""
     markers = read_as.markers
     inner = next((markers[role] for role in (Trigger.INVOKE, Trigger.CALL, Trigger.LIST) if role in markers), ("",))
-    opening = markers.get(Trigger.SECTION, ("",))[0] + inner[0]
-    first = encode([WrittenItem("call", "{}", "f")], name).partition(markers.get(Trigger.UNCALL, ("\0",))[0])
-    for name_text in _names(read_as):
+    opening = example(markers.get(Trigger.SECTION, ("",))[0]) + inner[0]
+    first = encode([WrittenItem("call", "{}", "f")], name).partition(_end(name) or "\0")
+    for name_text in _names(read_as, first[0].partition(inner[0])[2]):
         for after in _nexts(read_as, name):
             rest = name_text + after
             text = f"</think>So. {opening}{rest}"
@@ -190,18 +202,26 @@ def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
             yield Pair("name", name, f"</think>{opening}{rest}", f"{opening}{rest}")
             yield Pair("thought name", name, f"Hm. {opening}{rest}", text, before=(1, 1))
             yield Pair("aside name", name, f"</think>{first[0]}{first[1]}{opening}{rest}", text, before=(1, 1))
-            if Trigger.BARE in markers and name_text.startswith("f"):
+            if Trigger.BARE in markers and "strange" not in name_text:
                 yield Pair("bare name", name, f"</think>So. {markers[Trigger.BARE][0]}{rest}", text, before=(1, 1))
 
 
-def _names(read_as: Family) -> Iterator[str]:
-    """A name and what ends it, in every beginning there is."""
+def _end(name: str) -> str:
+    """Return the end of a call as a family writes it; empty if it writes none."""
+    call, ends = encode([WrittenItem("call", "{}", "f")], name), SYNTAXES[name].markers.get(Trigger.UNCALL, ())
+    found = (each.search(call) for each in wild(ends).values())
+    return next((end for end in ends if end in call), next((match.group() for match in found if match), ""))
+
+
+def _names(read_as: Family, call: str) -> Iterator[str]:
+    """A name and what ends it, in every beginning there is; `call` is a call to `f` from its name on."""
     if read_as.style == "envelope":
         yield '{"name": "f"'
         yield '{"arguments": {"s": 1}, "name": "f"'
+    before = call.partition("f")[0].strip("\"'") if "name=" in call else ""
     for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
-        yield f"f{end}"
-        yield f"strange{end}"
+        yield f"{before}f{end}"
+        yield f"{before}strange{end}"
 
 
 _NAMED: Final = (Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
@@ -209,7 +229,7 @@ _NAMED: Final = (Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_J
 
 def _nexts(read_as: Family, name: str) -> Iterator[str]:
     """What may come behind a name: the end of the turn, of the call, of JSON that was or was not begun, and text."""
-    end = read_as.markers.get(Trigger.UNCALL, ("",))[0]
+    end = _end(name)
     yield from ("", " ", "\n", f"\n{end}Then.", " x", f"}} {end}Then.", f"}}}}{end}Then.", f'"{end}"x', f"\n{{}}{end}Then.")
     yield f'"a\n"{end}Then.'
     yield f', "arguments": {{"s": "{end}"}}}}{end}Then.'

@@ -12,6 +12,7 @@ from recovery.notation import items, run
 
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, Settings, family
+from interlock.parsers.families.patterns import example
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed")
@@ -77,7 +78,7 @@ def tokenizer(texts: Sequence[str]) -> Any:
 
 def markers(name: str) -> list[str]:
     """Return the markers of a family that may be tokens."""
-    texts = [text for texts in family(name, DEFAULT_REASONING[name]).markers.values() for text in texts]
+    texts = [example(text) for texts in family(name, DEFAULT_REASONING[name]).markers.values() for text in texts]
     return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]")]
 
 

@@ -16,11 +16,11 @@ from attrs import evolve
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
+from interlock.parsers.families.patterns import ANY
 
 __all__ = ["DEFAULT_REASONING", "DISTINCT", "REASONINGS", "SYNTAXES", "family", "has_family"]
 
 _T: Final = Trigger
-_DSML: Final = "｜DSML｜"
 
 QWEN3_CODER: Final = Syntax(
     "keys",
@@ -228,28 +228,47 @@ DOTS: Final = evolve(
 )
 
 
-def _dsml(*sections: str) -> Syntax:
-    """Return the syntax of DeepSeek's markup with these section names, of which models write the first."""
+def _dsml() -> Syntax:
+    """Return the syntax of DeepSeek's markup.
+
+    Models of each version write the names of others, misspell names, leave out markers, and write ends where nothing began. So
+    any name may be a section's, and an end is no text anywhere.
+    """
+    marks = [f"{mark}{blank}" for mark in ("｜DSML｜", "|DSML|") for blank in ("", " ")]
+
+    def each(text: str) -> tuple[str, ...]:
+        return tuple(text.replace("DSML", mark) for mark in marks)
+
+    invokes, keys = each("<DSMLinvoke"), each("<DSMLparameter")
+    values_end, calls_end, sections_end = (each(f"</DSML{name}{ANY}>") for name in ("param", "inv", ""))
     return Syntax(
         "keys",
         {
-            _T.SECTION: tuple(f"<{_DSML}{section}>" for section in sections),
-            _T.INVOKE: (f"<{_DSML}invoke name=",),
-            _T.BARE: (f"<{_DSML}invoke name=",),
+            _T.ORPHAN: (*sections_end, *calls_end, *values_end),
+            _T.OVERRUN: (*sections_end, *calls_end, *invokes, *keys),
+            _T.SECTION: each(f"<DSML{ANY}>"),
+            _T.INVOKE: invokes,
+            _T.BARE: invokes,
+            _T.LONE: invokes,
             _T.KEYS: (">",),
-            _T.KEY: (f"<{_DSML}parameter name=",),
+            _T.KEY: keys,
             _T.VALUE: (">",),
-            _T.UNVALUE: (f"</{_DSML}parameter>",),
-            _T.UNCALL: (f"</{_DSML}invoke>",),
-            _T.UNSECTION: tuple(f"</{_DSML}{section}>" for section in sections),
+            _T.UNVALUE: values_end,
+            _T.UNCALL: calls_end,
+            _T.UNSECTION: sections_end,
         },
-        key=re.compile(r"""\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?(?:\s+string=["'](?P<string>true|false)["'])?\s*"""),
+        name=re.compile(r"""\s*name\s*=\s*["']?(?P<name>[\w.:/$-]+)["']?\s*/?\s*"""),
+        partial_name=re.compile(r"""[\s\w.:/$="'-]*"""),
+        key=re.compile(
+            r"""\s*name\s*=\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?"""
+            r"""(?:\s+string\s*=\s*["']?(?P<string>true|false)["']?)?\s*"""
+        ),
         lenient=True,
+        omits_ends=True,
     )
 
 
-DEEPSEEK_V32: Final = _dsml("function_calls")
-DEEPSEEK_V4: Final = _dsml("tool_calls", "toolcalls", "tool")
+DSML: Final = _dsml()
 
 KIMI_K2: Final = Syntax(
     "json",
@@ -414,8 +433,9 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "minicpm5": (MINICPM5, "qwen3"),
     "minimax_m2": (MINIMAX_M2, "minimax_m2"),
     "dots": (DOTS, "qwen3"),
-    "deepseek_v32": (DEEPSEEK_V32, "deepseek_r1"),
-    "deepseek_v4": (DEEPSEEK_V4, "deepseek_v4"),
+    "deepseek_v32": (DSML, "deepseek_r1"),
+    "deepseek_v4": (DSML, "deepseek_v4"),
+    "deepseek_v41": (DSML, "deepseek_v41"),
     "kimi_k2": (KIMI_K2, "kimi_k2"),
     "deepseek_v3": (DEEPSEEK_V3, "deepseek_r1"),
     "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),

@@ -34,7 +34,7 @@ _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
 PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {
         "messages": {"channel": ("between", "content"), "tentative": ("section", "name", "bare name")},
-        "reasoning": {"channel": ("thinking", "reasoning"), "tentative": ("thought section", "thought name")},
+        "reasoning": {"channel": ("thinking", "reasoning"), "tentative": ("thought section", "thought name", "thought bare name")},
         "after a call": {"channel": ("inside", "aside"), "tentative": ("aside section", "aside name")},
         "a call": {
             "between keys": ("body", "astray"),
@@ -48,6 +48,12 @@ PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
 
 _CALL: Final = ("outside", "body", "astray", "value", "argument", "json", "loose", "torn")
 """The main column of a picture of calls."""
+
+
+_REREAD: Final = {
+    dest.name for dest, effects in (state.rows[_T.FINISH] for state in FRAMING.states.values()) if Effect.AGAIN in effects
+}
+"""The states in which the end of a turn is read again."""
 
 
 def triggers_of(family: Family) -> frozenset[Trigger]:
@@ -74,9 +80,12 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
         # In an envelope a name is followed by a member, and only then by JSON.
         enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
         signs = {role for role, texts in family.markers.items() if state in LITERAL and family.signs.issuperset(texts)}
+        # A turn that stops ends the call of a family whose models omit its end, unless something was begun in it.
+        is_ended = family.omits_ends and Effect.END in rows[_T.UNCALL][1] and state not in _REREAD
+        ended = {_T.FINISH} if is_ended else set[Trigger]()
         for trigger in Trigger:
             dest, effects = rows[trigger]
-            if trigger in triggers - enveloped - signs and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
+            if trigger in triggers - enveloped - signs - ended and (trigger is _T.TEXT or rows[trigger] != rows[_T.TEXT]):
                 edges.append(Edge(state, trigger, dest.name, effects))
                 waiting.append(dest.name)
     return Table(name, FRAMING.initial, edges)

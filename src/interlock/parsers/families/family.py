@@ -27,8 +27,10 @@ Start: TypeAlias = Literal["thinking", "between"]
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
 """The texts of the markers of each role; of several that match at one place, the longest counts."""
 
-CALLING: Final = frozenset({Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE})
-"""The roles that begin a call."""
+CALLING: Final = frozenset(
+    {Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE, Trigger.LONE, Trigger.ORPHAN}
+)
+"""The roles that begin a call, or are of one: without tools they are text."""
 
 _NAME: Final = r"[\w.:/$-]"
 
@@ -45,6 +47,7 @@ class Syntax:
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type: `true` or `string` for a string.
         lenient: Whether an untyped value is JSON if it can be.
+        omits_ends: Whether models of the family omit the markers after the last value of a turn.
         ids: Matches the ids of calls, where the family writes them.
         needs: A marker that the vocabularies of models with an older format lack.
         dialect: The notation of literals.
@@ -56,6 +59,7 @@ class Syntax:
     partial_name: re.Pattern[str] = re.compile(rf"""\s*["']?{_NAME}*["']?\s*""")
     key: re.Pattern[str] = re.compile(r"""\s*["']?(?P<key>[^"'<>\s](?:[^<>\n]*[^"'<>\s])?)["']?\s*""")
     lenient: bool = False
+    omits_ends: bool = False
     ids: re.Pattern[str] | None = None
     needs: str = ""
     dialect: Dialect = PYTHON
@@ -107,6 +111,11 @@ class Family:
     def style(self) -> Style | None:
         """The style of arguments; None without calls."""
         return None if self.syntax is None else self.syntax.style
+
+    @property
+    def omits_ends(self) -> bool:
+        """Whether a turn that stops between values ends its call."""
+        return self.syntax is not None and self.syntax.omits_ends
 
     @property
     def dialect(self) -> Dialect:

@@ -126,16 +126,24 @@ def _reasoning() -> Iterator[_Row]:
         _Row("thinking", _T.THINK, "thinking", (_E.FORGET,)),
         _Row("thinking", _T.UNTHINK, "between", (_E.FORGET,)),
         _Row("thinking", _T.ANSWER, "between", (_E.FORGET,)),
-        *_starting("thinking", "thought "),
+        _Row("thinking", _T.ORPHAN, "thinking", (_E.FORGET,)),
+        *_starting("thinking", "thought ", _Row("thinking", _T.LONE, "thought bare name", (_E.HOLD,))),
     )
     yield from _speaking(
         "reasoning",
         _Row("reasoning", _T.UNTHINK, "between", (_E.CLOSE,)),
         _Row("reasoning", _T.ANSWER, "between", (_E.CLOSE,)),
-        *_starting("reasoning", "thought "),
+        _Row("reasoning", _T.ORPHAN, "thinking", (_E.CLOSE,)),
+        *_starting("reasoning", "thought ", _Row("reasoning", _T.LONE, "thought bare name", (_E.HOLD,))),
     )
     yield from _sectioned("thought section", "reasoning", "thought name")
     yield from _naming("thought name", "reasoning")
+    yield from _tentative(
+        "thought bare name",
+        "reasoning",
+        _Row("thought bare name", _T.WORD, "thought bare name", (_E.NOTE,)),
+        _Row("thought bare name", _T.KEYS, "body", (_E.ENLIST,)),
+    )
 
 
 def _messages() -> Iterator[_Row]:
@@ -148,12 +156,14 @@ def _messages() -> Iterator[_Row]:
         _Row("between", _T.UNTHINK, "between", (_E.FORGET,)),
         _Row("between", _T.ANSWER, "between", (_E.FORGET,)),
         _Row("between", _T.UNANSWER, "between", (_E.FORGET,)),
+        _Row("between", _T.ORPHAN, "between", (_E.FORGET,)),
         *_starting("between", "", *_bare("between")),
     )
     yield from _speaking(
         "content",
         _Row("content", _T.ANSWER, "between", (_E.CLOSE,)),
         _Row("content", _T.UNANSWER, "between", (_E.CLOSE,)),
+        _Row("content", _T.ORPHAN, "between", (_E.CLOSE,)),
         *_starting("content", "", *_bare("content")),
     )
     yield from _sectioned("section", "content", "name")
@@ -180,6 +190,7 @@ def _asides() -> Iterator[_Row]:
         _Row("inside", _T.UNTHINK, "inside", (_E.FORGET,)),
         _Row("inside", _T.ANSWER, "between", (_E.FORGET,)),
         _Row("inside", _T.UNANSWER, "inside", (_E.FORGET,)),
+        _Row("inside", _T.ORPHAN, "inside", (_E.FORGET,)),
         _Row("inside", _T.UNCALL, "inside", (_E.FORGET,)),
         _Row("inside", _T.UNSECTION, "between", (_E.FORGET,)),
         _Row("inside", _T.NEXT, "aside name", (_E.HOLD,)),
@@ -191,6 +202,7 @@ def _asides() -> Iterator[_Row]:
         "aside",
         _Row("aside", _T.ANSWER, "between", (_E.CLOSE,)),
         _Row("aside", _T.UNANSWER, "inside", (_E.CLOSE,)),
+        _Row("aside", _T.ORPHAN, "inside", (_E.CLOSE,)),
         _Row("aside", _T.UNSECTION, "between", (_E.CLOSE,)),
         _Row("aside", _T.OBJECT, "bare name", (_E.NOTE,)),
         *_starting("aside", "aside ", _invoke("aside")),
@@ -202,7 +214,13 @@ def _asides() -> Iterator[_Row]:
 def _keys() -> Iterator[_Row]:
     """Yield the rows of keys and values, and of stray text between them."""
     for state, blank, text in (("body", _E.REST, _E.STRAY), ("astray", _E.KEEP, _E.KEEP)):
-        rows = [_Row(state, _T.BLANK, state, (blank,)), _Row(state, _T.KEY, "key", (_E.HOLD,)), *_closing(state), *_ending(state)]
+        rows = [
+            _Row(state, _T.BLANK, state, (blank,)),
+            _Row(state, _T.KEY, "key", (_E.HOLD,)),
+            _Row(state, _T.ORPHAN, state, (_E.FORGET,)),
+            *_closing(state),
+            *_ending(state),
+        ]
         yield from _others(state, rows, "astray", text)
     yield from _tentative_key(
         "key",
@@ -212,6 +230,7 @@ def _keys() -> Iterator[_Row]:
     yield from _tentative_key("keyed", _Row("keyed", _T.BLANK, "keyed", (_E.HOLD,)))
     rows = [
         _Row("value", _T.UNVALUE, "body", (_E.SET,)),
+        _Row("value", _T.OVERRUN, "body", (_E.SET, _E.AGAIN)),
         *_ending("value"),
     ]
     yield from _others("value", rows, "value", _E.ADD)

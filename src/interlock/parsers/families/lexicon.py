@@ -22,7 +22,7 @@ from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.parameter_values import ESCAPED
-from interlock.parsers.families.patterns import Search, alternatives, longer_texts
+from interlock.parsers.families.patterns import Search, alternatives, longer_texts, wild
 
 __all__ = ["LITERAL", "Lexicon", "Reading", "Shape", "lexica"]
 
@@ -54,6 +54,7 @@ class Lexicon:
 
     Args:
         roles: The role of each marker.
+        wild: The markers with any word in them.
         search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
         stops: Finds anything that stops text from passing through: all that `search` finds and, in a value, which becomes a
             JSON string, every character that is escaped there.
@@ -67,6 +68,7 @@ class Lexicon:
     """
 
     roles: Mapping[str, Shape]
+    wild: Mapping[str, re.Pattern[str]]
     search: Search | None
     stops: Search
     strict: frozenset[str]
@@ -76,6 +78,14 @@ class Lexicon:
     passes_as: Effect | None
     in_string: bool
     blank: bool
+
+    def marker(self, text: str) -> str | None:
+        """Return the marker that a text is; None if it is none."""
+        return text if text in self.roles else next((marker for marker, each in self.wild.items() if each.fullmatch(text)), None)
+
+    def longest(self, text: str) -> str:
+        """Return the longest marker that a text begins with, or else the text."""
+        return next((text[:end] for end in range(len(text), 0, -1) if self.marker(text[:end]) is not None), text)
 
 
 @cache
@@ -109,6 +119,7 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
     search = _search(frozenset(roles), escapes=in_string)
     return Lexicon(
         roles,
+        wild(roles),
         search,
         _escaped(frozenset(text[0] for text in roles)) if passes_as is Effect.ADD else search or _find_nothing,
         frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),

@@ -111,6 +111,8 @@ class FamilyParser:
         effects = self._effects
         self._counter.add(())
         self._scan(self._partial, final=True)
+        if reason == "stop" and self._family.omits_ends and Effect.END in self._state.rows[Trigger.UNCALL][1]:
+            self._fire(Trigger.UNCALL, "")
         trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
         row = self._state.rows[trigger]
         while self._fire(trigger, ""):
@@ -180,17 +182,18 @@ class FamilyParser:
         while lexicon.search is not None and (match := lexicon.search(text, at)) is not None:
             marker, start = match.group(), match.start()
             undecided = match.end() == len(text) and not final
-            if final and marker not in lexicon.roles:
-                marker = next((marker[:end] for end in range(len(marker), 0, -1) if marker[:end] in lexicon.roles), marker)
+            if final:
+                marker = lexicon.longest(marker)
+            known = lexicon.marker(marker)
             if marker[0] == "\\":
                 if undecided and len(marker) == 1:
                     return None, start
                 at = match.end()
-            elif undecided and (marker in lexicon.longer or marker not in lexicon.roles):
+            elif undecided and (known is None or known in lexicon.longer):
                 return None, start
-            elif marker in lexicon.roles and (
+            elif known is not None and (
                 not self._counter.tokens
-                or (self._settings.forced and marker not in lexicon.strict)
+                or (self._settings.forced and known not in lexicon.strict)
                 or effects.specials.confirm(marker)
             ):
                 return marker, start
@@ -256,7 +259,7 @@ class FamilyParser:
 
     def _role(self, lexicon: Lexicon, marker: str) -> Trigger:
         """Return the trigger of a marker: its role, unless the text before it decides otherwise."""
-        role, effects = lexicon.roles[marker], self._effects
+        role, effects = lexicon.roles[lexicon.marker(marker) or marker], self._effects
         if role is None:
             return effects.nesting.bracket(marker)
         if role is Trigger.QUOTE:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, Protocol
 
 from attrs import define, field
 
-__all__ = ["Search", "alternatives", "longer_texts"]
+__all__ = ["ANY", "Search", "alternatives", "example", "longer_texts", "wild"]
+
+ANY: Final = "\0"
+"""Stands for any word, or none, in the text of a marker."""
+
+_WORD: Final = r"[\w\s-]{0,32}"
 
 
 class Search(Protocol):
@@ -43,8 +48,20 @@ def longer_texts(texts: Collection[str]) -> frozenset[str]:
     return frozenset(text for text in texts if any(other != text and other.startswith(text) for other in texts))
 
 
+def wild(texts: Collection[str]) -> Mapping[str, re.Pattern[str]]:
+    """Return the texts with any word in them, each as a pattern, the longest first."""
+    wilds = sorted((text for text in texts if ANY in text), key=len, reverse=True)
+    return {text: re.compile(_WORD.join(map(re.escape, text.split(ANY)))) for text in wilds}
+
+
+def example(text: str) -> str:
+    """Return a text with one word in the place of any."""
+    return text.replace(ANY, "calls")
+
+
 def _alternatives(node: _Node) -> Iterator[str]:
-    return (re.escape(letter) + _pattern(child) for letter, child in node.children.items())
+    letters = sorted(node.children, key=lambda letter: letter == ANY)
+    return ((_WORD if letter == ANY else re.escape(letter)) + _pattern(node.children[letter]) for letter in letters)
 
 
 def _pattern(node: _Node) -> str:

@@ -53,7 +53,6 @@ class Template:
     section: tuple[str, str] = ("", "")
 
 
-_D: Final = "｜DSML｜"
 _QWEN: Final = Template(
     call="<tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</tool_call>",
     pair="<parameter=%(key)s>\n%(value)s\n</parameter>\n",
@@ -77,11 +76,11 @@ _COHERE: Final = Template(
 )
 
 
-def _dsml(section: str) -> Template:
+def _dsml(section: str, mark: str = "｜DSML｜") -> Template:
     return Template(
-        call=f'<{_D}invoke name="%(name)s">\n%(arguments)s</{_D}invoke>\n',
-        pair=f'<{_D}parameter name="%(key)s" string="%(string)s">%(value)s</{_D}parameter>\n',
-        section=(f"<{_D}{section}>\n", f"</{_D}{section}>"),
+        call=f'<{mark}invoke name="%(name)s">\n%(arguments)s</{mark}invoke>\n',
+        pair=f'<{mark}parameter name="%(key)s" string="%(string)s">%(value)s</{mark}parameter>\n',
+        section=(f"<{mark}{section}>\n", f"</{mark}{section}>"),
     )
 
 
@@ -139,6 +138,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     ),
     "deepseek_v32": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls"),
+    "deepseek_v41": _dsml("calls", "｜DSML｜ "),
     "kimi_k2": Template(
         "<|tool_call_begin|>functions.%(name)s:%(index)d<|tool_call_argument_begin|>%(arguments)s<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
@@ -240,7 +240,7 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "granite": ("Here is my thought process:", "Here is my response:"),
     **dict.fromkeys(("cohere_command3", "cohere_command4"), ("<|START_THINKING|>", "<|END_THINKING|>")),
     "gemma4": ("<|channel>thought\n", "\n<channel|>"),
-    **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "kimi_k2"), ("<think>", "</think>")),
+    **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "deepseek_v41", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
 """How the families that are not listed above write reasoning: with the markers on their own lines."""
