@@ -152,7 +152,11 @@ def tagged(name: str, body: JsonObject, *said: writing.WrittenItem) -> Entry:
     return Entry(about, Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(Said(text)),)))
 
 
-FAMILIES = ("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral")
+FAMILIES = (
+    *("qwen3_coder", "hermes", "glm45", "minimax_m2", "deepseek_v32", "kimi_k2", "deepseek_v3", "mistral"),
+    *("kimi_k3", "minimax_m3", "gemma4", "lfm2"),
+)
+"""A family for each way of writing a call."""
 
 ENTRIES = {
     "answer": harmony(

@@ -205,10 +205,10 @@ def test_serve_writes_the_format_of_a_family() -> None:
 
 
 def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
-    result = run("serve", "--family", "pythonic")
+    result = run("serve", "--family", "esperanto")
     assert (result.exit_code, result.stderr.partition(",")[0]) == (
         2,
-        "interlock: --family pythonic: unknown family; choose one of qwen3_coder",
+        "interlock: --family esperanto: unknown family; choose one of qwen3_coder",
     )
 
 

@@ -163,8 +163,8 @@ def test_a_recording_of_a_family_names_it() -> None:
 
 
 def test_a_family_that_nobody_knows_is_an_error_of_the_first_line() -> None:
-    with pytest.raises(RecordingError, match="line 1: unknown tool parser 'pythonic': choose one of qwen3_coder, "):
-        read(tagged(tool_parser="pythonic"))
+    with pytest.raises(RecordingError, match="line 1: unknown tool parser 'esperanto': choose one of qwen3_coder, "):
+        read(tagged(tool_parser="esperanto"))
 
 
 def test_only_text_with_markers_has_a_family() -> None:
