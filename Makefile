@@ -179,6 +179,10 @@ bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures i
 losses: .venv-vllm/.test ## What vLLM's parsers lose beside ours, on the same inputs; writes docs/families.md
 	.venv-vllm/bin/python benchmarks/losses.py
 
+.PHONY: dsml
+dsml: .venv-vllm/.test ## DeepSeek's markup in a thousand shapes, read by vLLM's parsers and ours; writes docs/families.md
+	PYTHONPATH=tests .venv-vllm/bin/python benchmarks/dsml.py
+
 .PHONY: bench-server
 bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
 	PYTHONPATH=tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py

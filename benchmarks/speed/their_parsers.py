@@ -18,7 +18,7 @@ from interlock.parsers.families.patterns import example
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
-__all__ = ["names", "parse_pieces", "pieces_of", "read_text"]
+__all__ = ["names", "parse_pieces", "pieces_of", "read_calls", "read_text"]
 
 _PARAMETERS: Final = {"properties": {"city": {"type": "string"}}}
 _TOOLS: Final = [{"type": "function", "function": {"name": tool["name"], "parameters": _PARAMETERS}} for tool in REQUEST["tools"]]
@@ -96,6 +96,33 @@ def pieces_of(text: str) -> list[str]:
         for piece in ([part] if part in marks else [part[at : at + _LETTERS] for at in range(0, len(part), _LETTERS)])
         if piece
     ]
+
+
+def read_calls(stream: Stream, pieces: Sequence[str], tools: Sequence[Any]) -> tuple[str, list[tuple[str, str]]]:
+    """Return what vLLM's parser makes of a stream: all text, and the name and arguments of each call.
+
+    Args:
+        stream: Which parsers; what came before is not looked at.
+        pieces: The text, delta by delta.
+        tools: The tools that may be called, as Chat Completions has them.
+    """
+    request = ChatCompletionRequest.model_validate({"model": "m", "messages": [], "tools": tools})
+    tokenizer, text, calls = _tokenizer(), "", dict[int, tuple[str, str]]()
+    kind = ParserManager.get_parser(
+        tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
+    )
+    parse = kind(tokenizer, request.tools, chat_template_kwargs=_THINKING).parse_delta
+    for at, piece in enumerate(pieces):
+        ids = tokenizer.encode(piece, add_special_tokens=False)
+        delta = parse(piece, ids, request, [1], finished=at + 1 == len(pieces))
+        if delta is not None:
+            text += f"{delta.reasoning or ''}{delta.content or ''}"
+            for call in delta.tool_calls or ():
+                name, arguments = calls.get(call.index, ("", ""))
+                if call.function:
+                    name, arguments = name + (call.function.name or ""), arguments + (call.function.arguments or "")
+                calls[call.index] = name, arguments
+    return text, list(calls.values())
 
 
 def read_text(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:

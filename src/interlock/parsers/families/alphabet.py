@@ -86,7 +86,7 @@ class Trigger(StrEnum):
     UNCALL = "uncall"
     """A call ends."""
     ORPHAN = "orphan"
-    """An end marker where nothing is to end, in a family whose models write such ends."""
+    """A second beginning or an end of nothing, in a family whose models write such markers."""
     WORD = "word"
     """Text that may belong to a name, a key or an envelope."""
     BLANK = "blank"

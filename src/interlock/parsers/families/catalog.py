@@ -239,14 +239,14 @@ def _dsml() -> Syntax:
     def each(text: str) -> tuple[str, ...]:
         return tuple(text.replace("DSML", mark) for mark in marks)
 
-    invokes, keys = each("<DSMLinvoke"), each("<DSMLparameter")
+    sections, invokes, keys = each(f"<DSML{ANY}>"), each("<DSMLinvoke"), each("<DSMLparameter")
     values_end, calls_end, sections_end = (each(f"</DSML{name}{ANY}>") for name in ("param", "inv", ""))
     return Syntax(
         "keys",
         {
-            _T.ORPHAN: (*sections_end, *calls_end, *values_end),
+            _T.ORPHAN: (*sections, *sections_end, *calls_end, *values_end),
             _T.OVERRUN: (*sections_end, *calls_end, *invokes, *keys),
-            _T.SECTION: each(f"<DSML{ANY}>"),
+            _T.SECTION: sections,
             _T.INVOKE: invokes,
             _T.BARE: invokes,
             _T.LONE: invokes,

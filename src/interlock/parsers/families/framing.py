@@ -82,6 +82,7 @@ def _sectioned(state: str, channel: str, name: str) -> Iterator[_Row]:
         _Row(state, _T.INVOKE, name, (_E.HOLD,)),
         _Row(state, _T.LIST, name, (_E.HOLD,)),
         _Row(state, _T.OBJECT, name, (_E.NOTE,)),
+        _Row(state, _T.ORPHAN, state, (_E.HOLD,)),
     )
 
 
