@@ -14,6 +14,7 @@ One table declares the framing for all; a family is data: its markers and their 
     active_item         the open item, and the open call
     literals            the grammar of literals, as a table, and its notations
     literal_reader      from the text of a literal to JSON
+    response_template   a family from the template of a checkpoint
     envelope            the JSON object around a call
     parameter_values    from the text of a parameter to JSON
     special_tokens      the tokens behind the text

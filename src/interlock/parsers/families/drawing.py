@@ -34,7 +34,10 @@ _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
 PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {
         "messages": {"channel": ("between", "content"), "tentative": ("section", "name", "bare name")},
-        "reasoning": {"channel": ("thinking", "reasoning"), "tentative": ("thought section", "thought name", "thought bare name")},
+        "reasoning": {
+            "channel": ("thinking", "reasoning"),
+            "tentative": ("thought section", "thought name", "thought bare name"),
+        },
         "after a call": {"channel": ("inside", "aside"), "tentative": ("aside section", "aside name")},
         "a call": {
             "between keys": ("body", "astray"),
