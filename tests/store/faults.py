@@ -17,7 +17,7 @@ from live.redis_server import COMMAND, RedisServer
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.redis import TIMEOUT
+from interlock.serving.store.redis_client import TIMEOUT
 
 WHILE = 2.0
 """Seconds for which a fault lasts: long for a client, and short for a lease."""

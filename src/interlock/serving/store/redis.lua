@@ -1,15 +1,61 @@
 -- The operations of the store, as one script. A call is one commit: nothing else runs in Redis meanwhile.
 --
--- In front of this text stand STORED and CONVERSATION, the tables of the same names: for each state and trigger, the next state
+-- In front of this text stand PREFIX, VERSION, and the tables STORED and CONVERSATION: for each state and trigger, the next state
 -- and the effects.
--- KEYS[1] is the prefix of all keys of a tenant; its hash tag puts them into one slot of a cluster.
--- ARGV[1] is JSON. The other arguments are bytes.
+-- KEYS[1] is the beginning of all keys of a tenant; its hash tag puts them into one slot of a cluster.
+-- ARGV[1] is a map in MessagePack, as is every record below, which is a string in Redis:
+--   r:ID  a response; its body without output is b:ID, its events are the list e:ID
+--   s:LINK  the end of a chain, as one write has added it: the segment before, how many refer to this one, digests and ids of items
+--   i:ID  the items with an id: the digest of each, how many refer to it, its body
+-- c:ID is a conversation, and m:ID the list of its members, digests and ids in one string each.
 local base = KEYS[1]
-local args = cjson.decode(ARGV[1])
+local args = cmsgpack.unpack(ARGV[1])
 
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
 
 local function integer(number) return string.format('%.0f', number) end
+
+-- Removes a key that the store has not written, so that it makes no other call fail.
+local function discard(name, reason)
+    redis.log(redis.LOG_WARNING, 'Interlock removes the key ' .. name .. ', which ' .. reason .. '.')
+    redis.call('DEL', name)
+end
+
+local function require_type(name, expected)
+    local actual = redis.call('TYPE', name).ok
+    if actual ~= expected and actual ~= 'none' then discard(name, 'is a ' .. actual .. ' instead of a ' .. expected) end
+end
+
+-- Returns a record; nil if there is none.
+local function load(name)
+    local packed = redis.pcall('GET', name)
+    if not packed then return nil end
+    local valid, record = pcall(cmsgpack.unpack, packed)
+    if valid and type(record) == 'table' then return record end
+    discard(name, 'is no record')
+    return nil
+end
+
+local function save(name, record) redis.call('SET', name, cmsgpack.pack(record)) end
+
+local LAYOUT, TENANTS, ITEMS = PREFIX .. ':layout', PREFIX .. ':tenants', base .. ':count'
+local INDEXES = {':leases', ':written', ':logged'}
+require_type(LAYOUT, 'string')
+require_type(TENANTS, 'set')
+require_type(ITEMS, 'string')
+require_type(base .. ':conversations', 'set')
+for _, index in ipairs(INDEXES) do require_type(base .. index, 'zset') end
+
+local layout = redis.call('GET', LAYOUT)
+if layout and layout ~= VERSION and args.operation ~= 'layout' and args.operation ~= 'migrate' then
+    return redis.error_reply('LAYOUT ' .. layout .. ', and ' .. VERSION .. ' is needed')
+end
+
+-- Writes what `FLUSHALL` or an eviction may have removed: the layout, and the tenant in the list of all.
+local function register()
+    if not layout then redis.call('SET', LAYOUT, VERSION) end
+    redis.call('SADD', TENANTS, args.tenant)
+end
 
 -- The time in milliseconds by the clock of Redis, which all processes share; tests pass their own.
 local time = redis.call('TIME')
@@ -20,16 +66,21 @@ local function has_lapsed(till) return not (now < till and till <= now + 2 * arg
 -- Responses
 
 local FIELDS = {'state', 'tip', 'outputs', 'owner', 'epoch', 'till', 'cancelled', 'oldest', 'following', 'written'}
-local NUMBERS = {'outputs', 'epoch', 'till', 'cancelled', 'oldest', 'following', 'written'}
 
 -- Returns a response as it is stored; nil if there is none.
 local function response(name)
-    local values = redis.call('HMGET', key('r', name), unpack(FIELDS))
-    if not values[1] then return nil end
+    require_type(key('e', name), 'list')
+    local values = load(key('r', name))
+    if not values then return nil end
     local row = {}
     for index, field in ipairs(FIELDS) do row[field] = values[index] end
-    for _, field in ipairs(NUMBERS) do row[field] = tonumber(row[field]) end
     return row
+end
+
+local function save_response(name, row)
+    local values = {}
+    for index, field in ipairs(FIELDS) do values[index] = row[field] end
+    save(key('r', name), values)
 end
 
 -- Returns the state of a response after what time alone has done to it.
@@ -43,41 +94,95 @@ end
 
 local function is_final(state) return next(STORED[state]) == nil end
 
--- Items: each is stored once with a count of its references, and has an index by id.
+-- Writes an unfinished response into the index of leases. One that was written in `lost` stays lost, whatever the clock says.
+local function index_lease(name, row)
+    redis.call('ZADD', base .. ':leases', STORED[row.state].adopt and '0' or integer(row.till), name)
+end
+
+-- Items: each is stored once, with the number of its references.
+
+-- Returns where in a record of items the one with a digest begins; nil if it is not there.
+local function place_of(items, digest)
+    for place = 1, #items, 3 do
+        if items[place] == digest then return place end
+    end
+    return nil
+end
 
 local function add_item(digest, id, body)
-    local name = key('i', digest)
-    if redis.call('HINCRBY', name, 'holders', 1) == 1 then
-        redis.call('HSET', name, 'id', id, 'body', body)
-        redis.call('LPUSH', key('n', id), digest)
-        redis.call('INCR', base .. ':items')
+    local items = load(key('i', id)) or {}
+    local place = place_of(items, digest)
+    if place then
+        items[place + 1] = items[place + 1] + 1
+    else
+        for _, value in ipairs({digest, 1, body}) do items[#items + 1] = value end
+        redis.call('INCR', ITEMS)
     end
+    save(key('i', id), items)
 end
 
-local function drop_item(digest)
-    local name = key('i', digest)
-    if redis.call('HINCRBY', name, 'holders', -1) > 0 then return end
-    redis.call('LREM', key('n', redis.call('HGET', name, 'id')), 1, digest)
-    redis.call('DEL', name)
-    redis.call('DECR', base .. ':items')
+local function drop_item(digest, id)
+    local items = load(key('i', id)) or {}
+    local place = place_of(items, digest)
+    if not place then return end
+    items[place + 1] = items[place + 1] - 1
+    if items[place + 1] == 0 then
+        for _ = 1, 3 do table.remove(items, place) end
+        redis.call('DECR', ITEMS)
+    end
+    if #items == 0 then redis.call('DEL', key('i', id)) else save(key('i', id), items) end
 end
 
--- Removes a chain back to the first link that something else refers to.
+-- Returns the body of an item; nil if Redis has evicted it.
+local function body_of(digest, id)
+    local items = load(key('i', id)) or {}
+    local place = place_of(items, digest)
+    return place and items[place + 2]
+end
+
+-- Adds a reference to a segment, and returns whether it is stored.
+local function hold(link)
+    local segment = load(key('s', link))
+    if not segment then return false end
+    segment[2] = segment[2] + 1
+    save(key('s', link), segment)
+    return true
+end
+
+-- Removes a chain back to the first segment that something else refers to.
 local function drop_chain(link)
     while link ~= '' do
-        local name = key('l', link)
-        if redis.call('HINCRBY', name, 'holders', -1) > 0 then return end
-        local before, item = unpack(redis.call('HMGET', name, 'before', 'item'))
-        redis.call('DEL', name)
-        drop_item(item)
-        link = before
+        local segment = load(key('s', link))
+        if not segment then return end
+        segment[2] = segment[2] - 1
+        if segment[2] > 0 then return save(key('s', link), segment) end
+        redis.call('DEL', key('s', link))
+        for place = 1, #segment[3], 2 do drop_item(segment[3][place], segment[3][place + 1]) end
+        link = segment[1]
     end
+end
+
+-- Adds a reference to a chain, given as {link, digest, id, body} of its items after `before`, and returns its last link.
+local function add_chain(before, items)
+    local stored = #items
+    while stored > 0 and not hold(items[stored][1]) do stored = stored - 1 end
+    if stored > 0 then before = items[stored][1] elseif before ~= '' then hold(before) end
+    if stored == #items then return before end
+    local members = {}
+    for place = stored + 1, #items do
+        local _, digest, id, body = unpack(items[place])
+        add_item(digest, id, body)
+        members[#members + 1] = digest
+        members[#members + 1] = id
+    end
+    save(key('s', items[#items][1]), {before, 1, members})
+    return items[#items][1]
 end
 
 local function remove(name, row)
-    redis.call('DEL', key('r', name), key('e', name))
-    for _, index in ipairs({':leases', ':written', ':logged'}) do redis.call('ZREM', base .. index, name) end
-    drop_chain(row.tip)
+    redis.call('DEL', key('r', name), key('b', name), key('e', name))
+    for _, index in ipairs(INDEXES) do redis.call('ZREM', base .. index, name) end
+    if row then drop_chain(row.tip) end
 end
 
 local function notify(name) redis.call('PUBLISH', key('w', name), '') end
@@ -96,22 +201,27 @@ end
 -- Conversations that clients have created
 
 local function conversation(name)
+    require_type(key('c', name), 'hash')
+    require_type(key('m', name), 'list')
     local values = redis.call('HMGET', key('c', name), 'created_at', 'metadata', 'version', 'owner', 'till')
     if not values[1] then return nil end
     local created_at, metadata, version, owner, till = unpack(values)
     return {created_at = created_at, metadata = metadata, version = tonumber(version), owner = owner, till = tonumber(till)}
 end
 
--- Appends items, given as {digest, id}, whose bodies begin at ARGV[start].
-local function append_items(name, items, start)
-    for index, item in ipairs(items) do
-        add_item(item[1], item[2], ARGV[start + index - 1])
-        redis.call('RPUSH', key('m', name), item[1])
+-- Returns digest and id of a member of a conversation.
+local function split(member) return member:sub(1, 16), member:sub(17) end
+
+-- Appends items, given as {digest, id, body}.
+local function append_items(name, items)
+    for _, item in ipairs(items) do
+        add_item(unpack(item))
+        redis.call('RPUSH', key('m', name), item[1] .. item[2])
     end
 end
 
 local function remove_conversation(name)
-    for _, digest in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do drop_item(digest) end
+    for _, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do drop_item(split(member)) end
     redis.call('DEL', key('m', name), key('c', name))
     redis.call('SREM', base .. ':conversations', name)
 end
@@ -140,25 +250,37 @@ end
 
 local operations = {}
 
--- Returns the body of a response, how many of its last items are its output, and its items in reverse order.
+-- Returns the body of a response, how many of its last items are its output, and its items in reverse order; nothing if Redis has
+-- evicted a part of it.
 function operations.get()
     local row = response(args.id)
-    if is_final(state_of(row)) or not row then return false end
+    local body = redis.pcall('GET', key('b', args.id))
+    if is_final(state_of(row)) or not row or type(body) ~= 'string' then return false end
     local items = {}
     local link = row.tip
     while link ~= '' do
-        local before, item = unpack(redis.call('HMGET', key('l', link), 'before', 'item'))
-        items[#items + 1] = redis.call('HGET', key('i', item), 'body')
-        link = before
+        local segment = load(key('s', link))
+        if not segment then return false end
+        for place = #segment[3], 1, -2 do
+            local item = body_of(segment[3][place - 1], segment[3][place])
+            if not item then return false end
+            items[#items + 1] = item
+        end
+        link = segment[1]
     end
-    return {redis.call('HGET', key('r', args.id), 'body'), row.outputs, items}
+    return {body, row.outputs, items}
 end
 
--- Returns events of a response, and the position of its log.
+-- Returns events of a response, and the position of its log. A lost response is written into the indexes, from which it may have
+-- been evicted, so that somebody ends it.
 function operations.read()
     local row = response(args.id)
     local state = state_of(row)
     if is_final(state) or not row then return false end
+    if STORED[state].adopt then
+        pcall(register) -- fails if there is no memory
+        pcall(index_lease, args.id, row)
+    end
     local frames = {}
     if args.first >= row.oldest then
         local start = args.first - row.oldest
@@ -171,21 +293,22 @@ end
 function operations.find()
     local bodies = {}
     for index, id in ipairs(args.ids) do
-        local digest = redis.call('LINDEX', key('n', id), 0)
-        bodies[index] = digest and redis.call('HGET', key('i', digest), 'body') or ''
+        local items = load(key('i', id))
+        bodies[index] = items and items[#items] or ''
     end
     return bodies
 end
 
--- Returns how many links of a chain are stored. A bisection finds it, because a stored link has all links before it in the store.
+-- Returns the number of the last link of a chain that ends a segment.
 function operations.count_links()
-    local low, high = 0, #args.links
-    while low < high do
-        local middle = math.floor((low + high + 1) / 2)
-        if redis.call('EXISTS', key('l', args.links[middle])) == 1 then low = middle else high = middle - 1 end
+    for place = #args.links, 1, -1 do
+        if redis.call('EXISTS', key('s', args.links[place])) == 1 then return place end
     end
-    return low
+    return 0
 end
+
+-- Returns all tenants.
+function operations.tenants() return redis.call('SMEMBERS', TENANTS) end
 
 -- Returns the responses whose lease has ended, or dates from before the clock was set back far.
 function operations.lost()
@@ -195,7 +318,9 @@ function operations.lost()
     for _, name in ipairs(early) do names[#names + 1] = name end
     local lost = {}
     for _, name in ipairs(names) do
-        if STORED[state_of(response(name))].adopt and #lost < args.limit then lost[#lost + 1] = name end
+        local row = response(name)
+        if not row then redis.call('ZREM', leases, name) end
+        if STORED[state_of(row)].adopt and #lost < args.limit then lost[#lost + 1] = name end
     end
     return lost
 end
@@ -209,10 +334,11 @@ function operations.sweep()
     return {expire(args.limit), names}
 end
 
--- Returns the state of each response of a tenant, the leases, and the numbers of events, conversations and items.
+-- Returns the states of some responses of a tenant, their leases, and the numbers of events, and of all conversations and items.
 function operations.info()
     local states, leases, events = {}, {}, 0
-    for _, name in ipairs(redis.call('ZRANGE', base .. ':written', 0, -1)) do
+    local names = redis.call('ZRANGE', base .. ':written', args.start, args.start + args.limit - 1)
+    for _, name in ipairs(names) do
         local row = response(name)
         local state = state_of(row)
         if not is_final(state) then
@@ -221,53 +347,53 @@ function operations.info()
         end
         if STORED[state].lapse then leases[#leases + 1] = {name, row.owner, row.epoch} end
     end
-    return {states, leases, events, redis.call('SCARD', base .. ':conversations'), redis.call('GET', base .. ':items') or '0'}
+    return {#names, states, leases, events, redis.call('SCARD', base .. ':conversations'), redis.call('GET', ITEMS) or '0'}
 end
 
 function operations.conversation_items()
     if not conversation(args.id) then return false end
     local bodies = {}
-    for index, digest in ipairs(redis.call('LRANGE', key('m', args.id), 0, -1)) do
-        bodies[index] = redis.call('HGET', key('i', digest), 'body')
+    for _, member in ipairs(redis.call('LRANGE', key('m', args.id), 0, -1)) do
+        bodies[#bodies + 1] = body_of(split(member))
     end
     return bodies
 end
 
 -- Returns a conversation after an edge of it was fired, unless `trigger` is empty: false if there is no such conversation or item,
 -- 'held' if there is no such edge.
--- ARGV: the metadata, the bodies of the items.
 function operations.conversation()
     local name = args.id
     local row = conversation(name)
-    if args.trigger == 'create' and row then -- the new conversation replaces the one with its id
+    if args.trigger == 'create' then -- the new conversation replaces the one with its id
         remove_conversation(name)
         row = nil
     end
     if not row and args.trigger ~= 'create' then return false end
     if args.trigger == '' then return {row.created_at, row.metadata, row.version} end
 
-    local place, digest -- of the item to remove
+    local place, removed -- the member to remove
     if args.item ~= '' then
-        for index, each in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
-            if not digest and redis.call('HGET', key('i', each), 'id') == args.item then place, digest = index - 1, each end
+        for index, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
+            if not removed and member:sub(17) == args.item then place, removed = index - 1, member end
         end
-        if not digest then return false end
+        if not removed then return false end
     end
 
     local legal = fire(name, row, args.trigger, args.owner, {
         keep = function()
-            redis.call('HSET', key('c', name), 'created_at', args.created_at, 'metadata', ARGV[2], 'version', args.version,
+            register()
+            redis.call('HSET', key('c', name), 'created_at', args.created_at, 'metadata', args.metadata, 'version', args.version,
                 'owner', '', 'till', 0)
             redis.call('SADD', base .. ':conversations', name)
-            append_items(name, args.items, 3)
+            append_items(name, args.items)
         end,
-        describe = function() redis.call('HSET', key('c', name), 'metadata', ARGV[2]) end,
+        describe = function() redis.call('HSET', key('c', name), 'metadata', args.metadata) end,
         write = function()
-            append_items(name, args.items, 3)
-            if digest then
+            append_items(name, args.items)
+            if removed then
                 redis.call('LSET', key('m', name), place, '')
                 redis.call('LREM', key('m', name), 1, '')
-                drop_item(digest)
+                drop_item(split(removed))
             end
         end,
         remove = function() remove_conversation(name) end,
@@ -278,7 +404,6 @@ function operations.conversation()
 end
 
 -- Fires an edge of a response. Every refusal comes before the first write.
--- ARGV: the body, the bodies of the items of `args.links`, those of `args.added`, the events.
 function operations.write()
     local name = args.id
     local row = response(name)
@@ -301,39 +426,27 @@ function operations.write()
         local target = conversation(args.conversation)
         if not target or target.version ~= args.version then return {'changed'} end
     end
-    if effects.keep and args.stored_link ~= '' and redis.call('EXISTS', key('l', args.stored_link)) == 0 then return {'retry'} end
+    if effects.keep and args.stored_link ~= '' and not load(key('s', args.stored_link)) then return {'retry'} end
 
-    local start = 3 -- of the next arguments
+    register()
+    if state == 'absent' then redis.call('DEL', key('e', name)) end -- of a response that has been evicted without its events
     row.state = edge[1]
     if effects.keep then
         local tip = row.tip
-        local link = args.stored_link
-        for index, entry in ipairs(args.links) do
-            local digest, item, id = unpack(entry)
-            if redis.call('EXISTS', key('l', digest)) == 0 then
-                add_item(item, id, ARGV[start + index - 1])
-                redis.call('HSET', key('l', digest), 'before', link, 'item', item, 'holders', 0)
-                if link ~= '' then redis.call('HINCRBY', key('l', link), 'holders', 1) end
-            end
-            link = digest
-        end
-        if link ~= '' then redis.call('HINCRBY', key('l', link), 'holders', 1) end
-        row.tip, row.outputs, row.written = link, args.outputs, now
-        redis.call('HSET', key('r', name), 'body', ARGV[2])
+        row.tip, row.outputs, row.written = add_chain(args.stored_link, args.items), args.outputs, now
+        redis.call('SET', key('b', name), args.body)
         drop_chain(tip)
     end
-    start = start + #args.links
     if joined then
         fire(args.conversation, conversation(args.conversation), 'join', name, {
-            write = function() append_items(args.conversation, args.added, start) end,
+            write = function() append_items(args.conversation, args.added) end,
         })
     end
-    start = start + #args.added
     if effects.take then row.owner, row.epoch = args.owner, row.epoch + 1 end
     if effects.take or effects.extend then row.till, row.written = now + args.lease, now end
     if effects.log then
-        for index = start, #ARGV do redis.call('RPUSH', key('e', name), ARGV[index]) end
-        row.following = row.following + #ARGV - start + 1
+        for _, frame in ipairs(args.frames) do redis.call('RPUSH', key('e', name), frame) end
+        row.following = row.following + #args.frames
     end
     if effects.flag then row.cancelled = 1 end
     if effects.release then row.owner = '' end
@@ -345,13 +458,10 @@ function operations.write()
     if effects.remove then
         remove(name, row)
     else
-        redis.call('HSET', key('r', name), 'state', row.state, 'tip', row.tip, 'outputs', row.outputs, 'owner', row.owner,
-            'epoch', row.epoch, 'till', integer(row.till), 'cancelled', row.cancelled, 'oldest', integer(row.oldest),
-            'following', integer(row.following), 'written', integer(row.written))
+        save_response(name, row)
         redis.call('ZADD', base .. ':written', integer(row.written), name)
         if STORED[row.state].append then
-            -- A response that was written in `lost` stays lost, whatever the clock says.
-            redis.call('ZADD', base .. ':leases', STORED[row.state].adopt and '0' or integer(row.till), name)
+            index_lease(name, row)
         else
             redis.call('ZREM', base .. ':leases', name)
         end
@@ -364,6 +474,45 @@ function operations.write()
     if effects.wake then notify(name) end
     if effects.keep then expire(4) end -- each stored response makes room by removing a few expired ones
     return {'ok', row.epoch, row.cancelled}
+end
+
+-- Layouts
+
+-- Returns the version of the layout; nothing for an empty server.
+function operations.layout() return layout end
+
+local function binary(hex) return (hex:gsub('..', function(byte) return string.char(tonumber(byte, 16)) end)) end
+
+-- Migrates a response or a conversation of layout 1, which had hashes r:ID, l:LINK and i:DIGEST, and lists n:ID of digests, all in
+-- hexadecimal.
+function operations.migrate()
+    local old, members = key('r', args.id), key('m', args.id)
+    if redis.call('TYPE', old).ok == 'hash' then
+        local row, items = {}, {}
+        for index, field in ipairs(FIELDS) do
+            local value = redis.call('HGET', old, field)
+            row[field] = (field == 'state' or field == 'tip' or field == 'owner') and value or tonumber(value)
+        end
+        local link = row.tip
+        while link ~= '' do
+            local before, item = unpack(redis.call('HMGET', key('l', link), 'before', 'item'))
+            local id, body = unpack(redis.call('HMGET', key('i', item), 'id', 'body'))
+            table.insert(items, 1, {binary(link), binary(item), id, body})
+            link = before
+        end
+        row.tip = add_chain('', items)
+        redis.call('SET', key('b', args.id), redis.call('HGET', old, 'body'))
+        redis.call('DEL', old)
+        save_response(args.id, row)
+    else
+        for place, digest in ipairs(redis.call('LRANGE', members, 0, -1)) do
+            if redis.call('TYPE', key('i', digest)).ok == 'hash' then
+                local id, body = unpack(redis.call('HMGET', key('i', digest), 'id', 'body'))
+                add_item(binary(digest), id, body)
+                redis.call('LSET', members, place - 1, binary(digest) .. id)
+            end
+        end
+    end
 end
 
 return operations[args.operation]()

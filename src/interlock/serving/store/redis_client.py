@@ -1,0 +1,265 @@
+"""Connections to Redis: some that send many calls in one round trip, and one that listens for notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2b, sha1
+from struct import pack
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+import redis.asyncio as redis
+from attrs import define, field
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from interlock.events.json import clean
+from interlock.serving.store.interface import LEASE, SHARED, Key, Notifications, StoreDown
+
+__all__ = ["PREFIX", "TIMEOUT", "Disconnected", "Listener", "RedisClient", "as_text", "key_prefix"]
+
+logger = logging.getLogger(__name__)
+
+Call: TypeAlias = tuple[tuple[Any, ...], "asyncio.Future[Any]"]  # a command and its future reply
+
+PREFIX: Final = "interlock"  # of all keys
+TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
+BATCH: Final = 64  # the most calls in one round trip
+
+ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages: a connection without any channel cannot listen
+RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
+STRING: Final = 0xDB  # the type of a string in MessagePack whose length has 32 bits
+SILENCE: Final = 10.0  # seconds for which the listener waits for a message before it asks again
+
+
+class Disconnected(StoreDown):
+    """The connection was lost, or could not be made. Redis may or may not have carried out the call."""
+
+
+@define(eq=False)
+class RedisClient:
+    """Runs a script in Redis. Calls that arrive while all connections are busy are sent together in one round trip.
+
+    Each method raises `StoreDown` if the server cannot be used now.
+    """
+
+    url: str
+    script: str
+    ttl: float | None
+    logs: float | None
+    clock: Callable[[], float] | None
+    max_connections: int
+    _client: redis.Redis | None = field(default=None, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _calls: deque[Call] = field(factory=deque[Call], init=False)
+    _senders: set[asyncio.Task[None]] = field(factory=set["asyncio.Task[None]"], init=False)
+    _has_checked_policy: bool = field(default=False, init=False)
+
+    @property
+    def redacted_url(self) -> str:
+        """The URL without the password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    @property
+    def client(self) -> Any:  # noqa: ANN401 - the methods of the class have no complete types
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+            settings |= {"max_connections": self.max_connections, "retry": Retry(NoBackoff(), 0)}
+            self._client, self._loop = cast("Any", redis.Redis).from_url(self.url, **settings), loop
+            self._calls, self._senders = deque(), set()
+        return self._client
+
+    async def run(
+        self, operation: str, tenant: str = SHARED, arguments: dict[str, object] | None = None, *, repeatable: bool = True
+    ) -> Any:  # noqa: ANN401 - any value of Redis
+        """Run an operation of the script on the keys of a tenant, and return its result.
+
+        Running a `repeatable` operation twice has the same effect.
+        """
+        now = -1 if self.clock is None else _milliseconds(self.clock())
+        times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
+        texts = {name: clean(value) for name, value in (arguments or {}).items() if isinstance(value, str)}
+        packed = msgspec.msgpack.encode({"operation": operation, "tenant": tenant, **times, **(arguments or {}), **texts})
+        digest = sha1(self.script.encode(), usedforsecurity=False).hexdigest()
+        return await self.execute("EVALSHA", digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
+
+    async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
+        """Send a command, and return its reply. A `repeatable` one is sent again if the connection was lost."""
+        try:
+            return await self._enqueue(command)
+        except Disconnected:
+            if not repeatable:
+                raise
+            return await self._enqueue(command)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._senders)
+            await client.aclose()
+
+    async def _enqueue(self, command: tuple[object, ...]) -> Any:  # noqa: ANN401 - any value of Redis
+        client = self.client
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls.append((command, reply))
+        if len(self._senders) < self.max_connections - 1:  # the listener needs one
+            task = asyncio.create_task(self._send_all(client, self._calls))
+            self._senders.add(task)
+            task.add_done_callback(self._senders.discard)
+        return await reply
+
+    async def _send_all(self, client: Any, calls: deque[Call]) -> None:  # noqa: ANN401 - of a class without types
+        """Send calls on one connection until none waits."""
+        while calls:
+            batch = [calls.popleft() for _ in range(min(BATCH, len(calls)))]
+            try:
+                replies = await self._send(client, [command for command, _ in batch])
+            except (RedisError, OSError) as error:
+                with suppress(RedisError, OSError):
+                    await client.connection_pool.disconnect(inuse_connections=False)  # the others are lost too
+                replies = [error] * len(batch)
+            for (_, future), reply in zip(batch, replies, strict=True):
+                if future.done():  # the caller was cancelled
+                    continue
+                if isinstance(reply, Exception):
+                    future.set_exception(self._store_down(reply))
+                else:
+                    future.set_result(reply)
+
+    async def _send(self, client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - likewise
+        """Return the reply to each command, which may be an error."""
+        if not self._has_checked_policy:
+            await self._check_policy(client)
+        replies = await _execute(client, commands)
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:  # the server is new, or has restarted
+            _, *repeated = await _execute(client, [("SCRIPT LOAD", self.script), *(commands[index] for index in unknown)])
+            for index, reply in zip(unknown, repeated, strict=True):
+                replies[index] = reply
+        return replies
+
+    async def _check_policy(self, client: Any) -> None:  # noqa: ANN401 - likewise
+        """Warn if the server may evict keys."""
+        [memory] = await _execute(client, [("INFO", "memory")])
+        self._has_checked_policy = True
+        policy = "noeviction" if isinstance(memory, ResponseError) else memory.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            logger.warning(
+                "%s has the maxmemory-policy %s, and may lose stored responses; set it to noeviction", self.redacted_url, policy
+            )
+
+    def _store_down(self, error: Exception) -> StoreDown:
+        message = str(error)
+        if message.startswith("LAYOUT "):
+            return StoreDown(f"{self.redacted_url} has the layout {message[7:]}: see `interlock store migrate`.")
+        kind = Disconnected if isinstance(error, (RedisConnectionError, OSError)) else StoreDown
+        return kind(f"{self.redacted_url} cannot be used: {message}.")
+
+
+@define(eq=False)
+class Listener:
+    """Receives the notifications of all subscriptions of a process on one connection."""
+
+    redis: RedisClient
+    notifications: Notifications
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def start(self) -> None:
+        """Adjust the channels to the subscriptions soon, on a connection of the running event loop."""
+        if self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop():
+            self._changed = asyncio.Event()
+            self._task = asyncio.create_task(self._listen())
+        self.update()
+
+    def update(self) -> None:
+        """Adjust the channels soon, if the listener runs."""
+        self._changed.set()
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the running task is still the listener; the client may swallow a cancellation."""
+        return self._task is asyncio.current_task()
+
+    async def _listen(self) -> None:
+        while self._is_current:
+            try:
+                async with self.redis.client.pubsub() as pubsub:
+                    await pubsub.subscribe(ALIVE)
+                    await self._receive(pubsub)
+            except Exception as error:  # noqa: BLE001 - the client raises many kinds when its connection is closed
+                logger.info("the connection for notifications was lost: %r", error)
+                await asyncio.sleep(RECONNECT if self._is_current else 0)
+
+    async def _receive(self, pubsub: Any) -> None:  # noqa: ANN401 - of a class without types
+        """Receive messages on one connection until it is lost, and follow the subscriptions."""
+        channels: dict[bytes, Key] = {}
+        message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
+        change = asyncio.create_task(self._changed.wait())
+        self._changed.set()
+        try:
+            while self._is_current:
+                await asyncio.wait({message, change}, return_when=asyncio.FIRST_COMPLETED)
+                if change.done():
+                    self._changed.clear()
+                    await self._subscribe(pubsub, channels)
+                    change = asyncio.create_task(self._changed.wait())
+                if message.done():
+                    key = channels.get(message.result()["channel"]) if message.result() else None
+                    if key is not None:  # the confirmation of a new channel counts: there may be changes from before it
+                        self.notifications.notify([key])
+                    message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
+        finally:
+            message.cancel()
+            change.cancel()
+            await asyncio.gather(message, change, return_exceptions=True)
+
+    async def _subscribe(self, pubsub: Any, channels: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
+        """Subscribe to the channels of all subscriptions, and to no others."""
+        wanted = {f"{key_prefix(tenant)}:w:{name}".encode(): (tenant, name) for tenant, name in self.notifications.responses()}
+        added, removed = wanted.keys() - channels.keys(), channels.keys() - wanted.keys()
+        channels.clear()
+        channels.update(wanted)
+        if added:
+            await pubsub.subscribe(*added)
+        if removed:
+            await pubsub.unsubscribe(*removed)
+
+
+def key_prefix(tenant: str) -> str:
+    """Return the beginning of all keys of a tenant: a digest of its name, in the braces of a hash tag for clusters."""
+    return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
+
+
+async def _execute(client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - of a class without types
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*command)
+    replies: list[Any] = await pipeline.execute(raise_on_error=False)
+    return replies
+
+
+def as_text(value: bytes) -> msgspec.Raw:
+    """Return bytes as a string of MessagePack, because the Lua of Redis does not read its binary type."""
+    return msgspec.Raw(pack(">BI", STRING, len(value)) + value)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return 0 if seconds is None else round(seconds * 1000)

@@ -1,0 +1,464 @@
+"""The store in Redis after keys were removed or damaged, connections were closed, or the server was used by others."""
+
+import asyncio
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+import redis
+from live.redis_server import needs_redis
+
+from interlock.serving.store import (
+    LEASE,
+    Addition,
+    Conversation,
+    LeaseLost,
+    StoreDown,
+    StoredResponse,
+)
+from interlock.serving.store import redis_client as module
+from interlock.serving.store.redis import RedisStore
+from interlock.serving.store.redis_client import key_prefix
+
+pytestmark = needs_redis
+
+PREFIX = key_prefix("")
+LAYOUT_1 = Path(__file__).parent / "layout_1.aof"
+"""A server of release 0.1.0 as Redis' append-only file: commands that fill it again."""
+
+
+def stored(number, *items, output=()):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
+
+
+def message(number):
+    return {"id": f"msg_{number}", "type": "message", "content": f"Text {number}"}
+
+
+class Scene:
+    """A store with a clock of its own, and a plain client of its server."""
+
+    def __init__(self, url):
+        self.now = 1_700_000_000.0
+        self.plain = redis.Redis.from_url(url)
+        self.store = RedisStore(url, ttl=3600, clock=lambda: self.now)
+
+    def run(self, scenario):
+        async def main():
+            try:
+                return await scenario(self.store)
+            finally:
+                await self.store.close()
+
+        return asyncio.run(main())
+
+
+@pytest.fixture
+def scene(redis_url):
+    return Scene(redis_url)
+
+
+def test_responses_of_lost_owners_are_found_after_the_server_was_emptied(scene) -> None:
+    async def scenario(store):
+        early = await store.enqueue("one", stored(1), "a")
+        scene.plain.flushall()
+        with pytest.raises(LeaseLost):
+            await store.renew(early)
+        await store.enqueue("one", stored(2), "a")
+        scene.now += LEASE
+        return [*await store.lost(10)], scene.plain.get("interlock:layout")
+
+    assert scene.run(scenario) == ([("one", "resp_2")], b"2")
+
+
+def test_the_next_write_repairs_the_indexes_that_were_evicted(scene) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("one", stored(1), "a")
+        scene.plain.delete("interlock:tenants", f"{key_prefix('one')}:leases", f"{key_prefix('one')}:written")
+        await store.renew(lease)
+        scene.now += LEASE
+        lost = [*await store.lost(10)]
+        scene.now += 3600
+        return lost, (await store.sweep()).expired
+
+    assert scene.run(scenario) == ([("one", "resp_1")], 1)
+
+
+def test_a_read_repairs_the_index_of_a_response_whose_owner_is_lost_even_without_memory(scene) -> None:
+    async def scenario(store):
+        await store.enqueue("one", stored(1), "a")
+        scene.now += LEASE
+        scene.plain.delete("interlock:tenants", f"{key_prefix('one')}:leases")
+        lost = [[*await store.lost(10)]]
+        scene.plain.config_set("maxmemory", 1)
+        states = [(await store.read("one", "resp_1", 0, 10)).state]
+        scene.plain.config_set("maxmemory", 0)
+        states.append((await store.read("one", "resp_1", 0, 10)).state)
+        return lost, states, [*await store.lost(10)]
+
+    assert scene.run(scenario) == ([[]], ["lost", "lost"], [("one", "resp_1")])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "interlock:layout",
+        "interlock:tenants",
+        *(f"{PREFIX}:{name}" for name in ("leases", "written", "logged", "conversations", "count")),
+        *(f"{PREFIX}:{kind}:resp_1" for kind in "rbe"),
+        *(f"{PREFIX}:{kind}:conv_1" for kind in "cm"),
+        f"{PREFIX}:i:msg_1",
+        "the segment",
+    ],
+)
+def test_a_key_of_a_wrong_type_stops_nothing_else(scene, name) -> None:
+    async def scenario(store):
+        conversation = Conversation("conv_1", 0, {})
+        await store.create_conversation("", conversation, [message(1)])
+        lease = await store.enqueue("", stored(1, message(1)), "a")
+        await store.append(lease, 0, [b"one"])
+        key = next(scene.plain.scan_iter(f"{PREFIX}:s:*")) if name == "the segment" else name
+        is_string = scene.plain.type(key) in {b"string", b"none"}
+        scene.plain.delete(key)
+        if is_string:
+            scene.plain.rpush(key, "something")
+        else:
+            scene.plain.set(key, "something")
+
+        other = await store.enqueue("", stored(2, message(1), message(2)), "b")
+        await store.append(other, 0, [b"one"])
+        await store.create_conversation("", Conversation("conv_2", 0, {}), [message(1)])
+        await store.finish(other, 1, [b"two"], stored(2, message(1)), Addition("conv_2", 0, (message(3),)))
+        await store.put("", stored(3, message(1), message(2), output=[message(4)]))
+        log = await store.read("", "resp_2", 0, 10)
+        results = [await store.get("", f"resp_{number}") for number in (2, 3)]
+        await store.lost(10)
+        await store.info()
+        await store.get("", "resp_1")
+        await store.read("", "resp_1", 0, 10)
+        await store.conversation("", "conv_1")
+        await store.put("", stored(4, message(1)))
+        await store.create_conversation("", conversation, [message(1)])
+        for response_id in ("resp_1", "resp_2"):
+            await store.delete("", response_id)
+        results.append(await store.conversation_items("", "conv_1"))
+        results.append(await store.conversation_items("", "conv_2"))
+        scene.now += 3600
+        await store.sweep()
+        return results, log.frames
+
+    results = [stored(2, message(1)), stored(3, message(1), message(2), output=[message(4)]), (message(1),)]
+    assert scene.run(scenario) == ([*results, (message(1), message(3))], (b"one", b"two"))
+
+
+def test_a_record_that_is_damaged_counts_as_none(scene) -> None:
+    async def scenario(store):
+        await store.put("", stored(1, message(1)))
+        scene.plain.set(f"{PREFIX}:r:resp_1", "something")
+        found = await store.get("", "resp_1")
+        await store.put("", stored(1, message(1)))
+        return found, await store.get("", "resp_1")
+
+    assert scene.run(scenario) == (None, stored(1, message(1)))
+
+
+@pytest.mark.parametrize("kind", "rbsi")
+def test_a_response_of_which_a_part_was_evicted_is_gone_and_expires(scene, kind) -> None:
+    async def scenario(store):
+        await store.put("", stored(1, message(1)))
+        [key] = scene.plain.scan_iter(f"{PREFIX}:{kind}:*")
+        scene.plain.delete(key)
+        response = await store.get("", "resp_1")
+        scene.now += 3600
+        return response, (await store.sweep()).expired, (await store.info()).responses
+
+    assert scene.run(scenario) == (None, 1, {})
+
+
+def test_events_of_an_evicted_response_are_not_those_of_a_new_one(scene) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"old"])
+        scene.plain.delete(f"{PREFIX}:r:resp_1")
+        lost = [*await store.lost(10)]
+        lease = await store.enqueue("", stored(1), "b")
+        await store.append(lease, 0, [b"new"])
+        return lost, (await store.read("", "resp_1", 0, 10)).frames
+
+    assert scene.run(scenario) == ([], (b"new",))
+
+
+def test_names_of_responses_that_are_gone_do_not_hide_lost_ones(scene) -> None:
+    async def scenario(store):
+        for number in range(4):
+            await store.enqueue("", stored(number), "a")
+        for number in range(3):
+            scene.plain.delete(f"{PREFIX}:r:resp_{number}")
+        scene.now += LEASE
+        await store.lost(2)
+        await store.lost(2)
+        return [*await store.lost(2)]
+
+    assert scene.run(scenario) == [("", "resp_3")]
+
+
+def test_a_newer_layout_is_noticed_by_a_running_process(scene) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        scene.plain.set("interlock:layout", 3)
+        for call in (store.get("", "resp_1"), store.put("", stored(2)), store.lost(1), store.info()):
+            with pytest.raises(StoreDown, match="has the layout 3, and 2 is needed: see `interlock store migrate`"):
+                await call
+
+    scene.run(scenario)
+
+
+def test_reading_creates_nothing(scene) -> None:
+    async def scenario(store):
+        await store.info()
+        await store.get("", "resp_1")
+        await store.migrate()
+        await store.lost(1)
+        await store.sweep()
+
+    scene.run(scenario)
+    assert scene.plain.keys("*") == []
+
+
+@pytest.mark.parametrize(("policy", "warnings"), [("allkeys-lru", 1), ("noeviction", 0)])
+def test_a_server_that_may_evict_keys_is_warned_about_once(scene, caplog, policy, warnings) -> None:
+    caplog.set_level(logging.WARNING)
+    scene.plain.config_set("maxmemory-policy", policy)
+
+    async def scenario(store):
+        await store.put("", stored(1))
+        await store.get("", "resp_1")
+
+    try:
+        scene.run(scenario)
+    finally:
+        scene.plain.config_set("maxmemory-policy", "noeviction")
+    assert len(caplog.messages) == warnings
+    assert all("has the maxmemory-policy allkeys-lru, and may lose stored responses" in text for text in caplog.messages)
+
+
+def test_a_user_who_may_not_ask_for_the_policy_can_use_the_store(scene, redis_url) -> None:
+    scene.plain.acl_setuser("me", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all", "-info"])
+    store = RedisStore(redis_url.replace("//", "//me:secret@"))
+
+    async def scenario(store):
+        await store.put("", stored(1))
+        return await store.get("", "resp_1")
+
+    scene.store = store
+    assert scene.run(scenario) == stored(1)
+
+
+def test_a_script_that_the_server_has_forgotten_is_loaded_again(scene) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        scene.plain.script_flush()
+        await asyncio.gather(*(store.put("", stored(number)) for number in range(2, 100)))
+        return (await store.info()).responses
+
+    assert scene.run(scenario) == {"ended": 99}
+
+
+def test_calls_made_at_once_are_sent_in_few_round_trips_on_few_connections(monkeypatch, scene, redis_url) -> None:
+    sizes = []
+    execute = module._execute
+
+    async def counted(client, commands):
+        sizes.append(len(commands))
+        return await execute(client, commands)
+
+    monkeypatch.setattr(module, "_execute", counted)
+    scene.store = RedisStore(redis_url, max_connections=3)
+
+    async def scenario(store):
+        await store.put("", stored("first"))
+        sizes.clear()
+        before = scene.plain.info("stats")["total_connections_received"]
+        await asyncio.gather(*(store.put("", stored(number, message(number))) for number in range(400)))
+        connections = scene.plain.info("stats")["total_connections_received"] - before
+        return len(sizes), sum(sizes), connections, (await store.info()).responses
+
+    trips, calls, connections, responses = scene.run(scenario)
+    assert (calls, responses) == (400, {"ended": 401})
+    assert trips <= 10
+    assert connections <= 1
+
+
+def test_a_caller_that_is_cancelled_and_one_that_fails_leave_the_others_of_their_batch_alone(scene) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        lease = await store.enqueue("", stored(2), "a")
+        calls = [store.put("", stored(number)) for number in range(3, 20)]
+        tasks = [asyncio.create_task(call) for call in (*calls, store.append(lease, 5, [b"gap"]))]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        return [type(result).__name__ for result in results], (await store.info()).responses["ended"]
+
+    names, ended = scene.run(scenario)
+    assert names == ["CancelledError", *["NoneType"] * 16, "SequenceError"]
+    assert ended == 18
+
+
+def test_a_listener_whose_connection_is_closed_connects_again(scene) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        with store.subscribe("", "resp_1") as subscription:
+            for number in range(5):
+                scene.plain.client_kill_filter(_type="pubsub")
+                with store.subscribe("", f"resp_{number}"):  # changes the channels at the worst moment
+                    await asyncio.sleep(0)
+                while not scene.plain.pubsub_numsub(f"{PREFIX}:w:resp_1")[0][1]:
+                    await asyncio.sleep(0.01)
+                await subscription.wait(0)
+                await subscription.wait(0.2)
+                await store.append(lease, number, [b"event"])
+                await asyncio.wait_for(subscription.wait(60), 30)
+
+    scene.run(scenario)
+
+
+def channels(scene):
+    return sorted(name for name in scene.plain.pubsub_channels() if name != b"interlock:alive")
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_a_subscriber_that_fails_leaves_no_channel_behind(scene) -> None:
+    async def scenario(store):
+        with store.subscribe("", "resp_1"):
+            with pytest.raises(ValueError, match="wrong"), store.subscribe("", "resp_2"):
+                await until(lambda: len(channels(scene)) == 2)
+                raise ValueError("wrong")
+            await until(lambda: channels(scene) == [f"{PREFIX}:w:resp_1".encode()])
+
+    scene.run(scenario)
+
+
+def test_a_subscription_that_ends_after_the_store_is_closed_starts_no_listener(scene) -> None:
+    async def scenario(store):
+        with store.subscribe("", "resp_1"):
+            await until(lambda: channels(scene))
+            await store.close()
+        await asyncio.sleep(0.1)
+        return len(asyncio.all_tasks()), scene.plain.client_list(_type="pubsub")
+
+    assert scene.run(scenario) == (1, [])
+
+
+def test_a_store_listens_in_a_second_event_loop_too(scene) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        with store.subscribe("", "resp_1") as subscription:
+            await until(lambda: channels(scene))
+            await subscription.wait(0.2)
+            await store.append(lease, 0, [b"one"])
+            await asyncio.wait_for(subscription.wait(60), 30)
+        await store.delete("", "resp_1")
+
+    scene.run(scenario)
+    scene.run(scenario)
+
+
+def test_ids_that_are_no_valid_text_are_stored(scene) -> None:
+    odd = {"id": "msg_\ud83d", "type": "message"}
+
+    async def scenario(store):
+        await store.put("", StoredResponse({"id": "resp_1", "output": []}, (odd,)))
+        return dict(await store.find("", ["msg_\ud83d"])), await store.get("", "resp_\ud83d")
+
+    assert scene.run(scenario) == ({"msg_\ufffd": {"id": "msg_\ufffd", "type": "message"}}, None)
+
+
+def test_a_short_response_takes_at_most_twice_its_json(scene) -> None:
+    settings = {
+        "object": "response",
+        "status": "completed",
+        "metadata": {},
+        "padding": "x" * 720,
+    }  # a body of 860 bytes, as usual
+
+    def response(number):
+        content = [{"type": "output_text", "text": "Hello there, world.", "annotations": [], "logprobs": []}]
+        answer = {"id": f"msg_{number:032}", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        question = {"id": f"msg_q{number:031}", "type": "message", "role": "user", "status": "completed", "content": "Hi there"}
+        return StoredResponse({"id": f"resp_{number:032}", **settings, "output": [answer]}, (question,))
+
+    size = sum(len(module.msgspec.json.encode(each)) for each in (response(0).response, response(0).items[0]))
+
+    async def scenario(store):
+        await store.put("", response(0))
+        before = scene.plain.info("memory")["used_memory"]
+        await asyncio.gather(*(store.put("", response(number)) for number in range(1, 2001)))
+        return (scene.plain.info("memory")["used_memory"] - before) / 2000
+
+    assert scene.run(scenario) <= 2 * size
+
+
+class Migration:
+    """The store of layout 1, as it was filled before."""
+
+    def __init__(self, url):
+        with socket.create_connection(
+            ("127.0.0.1", redis.Redis.from_url(url).connection_pool.connection_kwargs["port"])
+        ) as server:
+            server.sendall(LAYOUT_1.read_bytes() + b"QUIT\r\n")
+            while server.recv(4096):
+                pass
+
+
+def test_a_store_of_the_first_release_is_migrated(scene, redis_url) -> None:
+    Migration(redis_url)
+    scene.now += 60
+
+    def turn(number):
+        response = {"id": f"resp_{number}", "status": "completed", "output": [message(2 * number + 1)]}
+        return StoredResponse(response, tuple(message(each) for each in range(2 * number + 1)))
+
+    async def scenario(store):
+        with pytest.raises(StoreDown, match="has the layout 1, and 2 is needed"):
+            await store.get("", "resp_1")
+        versions = [await store.migrate(), await store.migrate()]
+        info = await store.info()
+        counts = info.version, dict(info.responses), info.conversations, info.items, info.events
+        responses = [await store.get("", f"resp_{number}") for number in range(3)]
+        other = await store.get("other", "resp_0")
+        conversation = await store.conversation("", "conv_1"), await store.conversation_items("", "conv_1")
+        ended = await store.read("", "resp_ended", 0, 10)
+        lost = [*await store.lost(10)]
+        old = [
+            key
+            for kind in ("i:*", "l:*", "n:*")
+            for key in scene.plain.scan_iter(f"*:{kind}")
+            if scene.plain.type(key) != b"string"
+        ]
+        names = ("resp_0", "resp_1", "resp_2", "resp_ended", "resp_lost")
+        await store.put("", turn(3))
+        for name in (*names, "resp_3"):
+            await store.delete("", name)
+        await store.delete("other", "resp_0")
+        await store.delete_conversation("", "conv_1")
+        return versions, counts, responses, other, conversation, ended, lost, old
+
+    versions, counts, responses, other, conversation, ended, lost, old = scene.run(scenario)
+    assert versions == [1, 2]
+    assert counts == (2, {"ended": 5, "lost": 1}, 1, 11, 4)
+    assert responses == [turn(number) for number in range(3)]
+    assert other == turn(0)
+    members = (message(0), message(1), message("only"), message(1))
+    assert conversation == (Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), members)
+    assert (ended.frames, ended.state) == ((b"one", b"two", b"three"), "ended")
+    assert (lost, old) == ([("", "resp_lost")], [])
+    assert sorted(scene.plain.keys("*")) == sorted(
+        [b"interlock:layout", b"interlock:tenants", *(f"{key_prefix(tenant)}:count".encode() for tenant in ("", "other"))]
+    )
