@@ -160,7 +160,7 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
-test-store: .venv/.dev ## Server processes with one store, and every fault; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
+test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
 	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance
@@ -192,8 +192,8 @@ bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time
 	$(BIN)/python benchmarks/bench_alone.py
 
 .PHONY: bench-store
-bench-store: .venv/.dev ## What a store costs for each event and response, alone and 32 at a time; figures in docs/performance/stores.md
-	$(BIN)/python benchmarks/bench_store.py
+bench-store: .venv/.dev ## What a store costs, alone, 32 at a time and with many clients; figures in docs/performance/stores.md
+	PYTHONPATH=tests $(BIN)/python benchmarks/bench_store.py
 	$(BIN)/python benchmarks/write_docs.py
 
 .PHONY: bench-docs

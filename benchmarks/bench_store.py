@@ -1,30 +1,31 @@
-"""`make bench-store`: what a store costs, for each event and each response, alone and 32 at a time, and for a token of a stream.
+"""`make bench-store`: what a store costs, for each event and response, for a token of a stream, and with many clients at once.
 
-    python benchmarks/bench_store.py
+    PYTHONPATH=tests python benchmarks/bench_store.py
 
 Each figure of events and responses is wall time of one process that waits for each answer, divided by how many there were: what
-a server adds to a response. Those of streams are in `store_stream`. Redis is a server of our own on this machine; without
-`redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into docs/performance/stores.md by
-`make bench-docs`.
+a server adds to a response. Those of streams are in `store_stream`; the clients are in tests/store/loads.py. Redis is a server of
+our own on this machine; without `redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into
+docs/performance/stores.md by `make bench-docs`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Final
 
+from live.redis_server import COMMAND
 from speed.report import machine
+from store.fleet import fleet_of
+from store.kinds import redis_server
+from store.loads import ask_at_once, first_events, stream_at_once
 from store_stream import streamed
 
 from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_store
@@ -37,14 +38,18 @@ EVENTS: Final = 2_048
 BATCH: Final = 32
 RESPONSES: Final = 512
 ROUNDS: Final = 3
+FOREGROUND: Final = 400
+STREAMED: Final = 200
+FIRST_ROUNDS: Final = 20
 
 
 def main() -> None:
     """Measure each store, and write the figures."""
-    figures: dict[str, dict[str, dict[str, float]]] = {"stores": {}, "streams": {}}
+    figures: dict[str, dict[str, dict[str, float]]] = {"stores": {}, "streams": {}, "loads": {}}
     for name, url in stores():
         figures["stores"][name] = asyncio.run(measured(url))
         figures["streams"][name] = asyncio.run(streamed(url))
+        figures["loads"][name] = loaded(url)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
@@ -56,30 +61,32 @@ def stores() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         yield "`sqlite:PATH`", f"sqlite:{folder}/normal.db"
         yield "`sqlite:PATH?synchronous=full`", f"sqlite:{folder}/full.db?synchronous=full"
-    if shutil.which("redis-server") is None:
+    if COMMAND is None:
         print("without Redis: there is no redis-server", file=sys.stderr)
         return
     for level in ("everysec", "always"):
-        with redis_server(level) as url:
-            yield f"Redis, `appendfsync {level}`", url
+        with redis_server(appendfsync=level) as server:
+            yield f"Redis, `appendfsync {level}`", server.url
 
 
-@contextmanager
-def redis_server(level: str) -> Iterator[str]:
-    """Run a server that writes what it is told to a file."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        settings = ["--port", f"{port}", "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--appendfsync", level]
-        command = [f"{shutil.which('redis-server')}", *settings]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603 - the server that is installed
-            while True:
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                time.sleep(0.02)
-            yield f"redis://127.0.0.1:{port}/0"
-            process.kill()
+def loaded(url: str) -> dict[str, float]:
+    """Return the figures of a server process with many clients at once, in milliseconds."""
+    with fleet_of(1, Random(1), store=url) as fleet:  # noqa: S311 - repeats its choices
+        urls = [server.url for server in fleet.servers]
+        asyncio.run(ask_at_once(urls, 24))  # a process is slower at first
+        begun = time.perf_counter()
+        asyncio.run(ask_at_once(urls, FOREGROUND))
+        seconds = time.perf_counter() - begun
+        first = sorted(asyncio.run(first_events(urls, 24, FIRST_ROUNDS)))
+        streams = asyncio.run(stream_at_once(urls, STREAMED))
+        readers = sorted(reader.seconds for both, _ in streams for reader in both)
+    figures = {
+        f"{FOREGROUND} responses at once, and their `GET`": seconds,
+        "first event of 24 at once, median": median(first),
+        "first event of 24 at once, p99": first[len(first) * 99 // 100],
+        f"first event of {STREAMED} at once with two readers each, p99": readers[len(readers) * 99 // 100],
+    }
+    return {name: round(1000 * value, 1) for name, value in figures.items()}
 
 
 async def measured(url: str) -> dict[str, float]:

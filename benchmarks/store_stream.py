@@ -13,14 +13,15 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from functools import partial
 from statistics import median
 from time import process_time
-from typing import Any, Final
+from typing import Final
 
 from attrs import define, field
-from speed.ours import begin, harmony
+from speed.ours import begin, chunk_of, harmony
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
-from interlock.fsm.deltas import Delta, Finish, Start
+from interlock.fsm.deltas import Delta, Finish, Start, Usage
 from interlock.fsm.processes.turns import TurnTrigger
+from interlock.parsers import Parser
 from interlock.serving.requests.identity import random_id
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
@@ -52,7 +53,7 @@ class Streamed(Run[bytes]):
     """
 
     store: ResponseStore | None
-    _read: Any = field(factory=harmony, init=False)
+    _parser: Parser = field(factory=harmony, init=False)
 
     @property
     def stored(self) -> StoredResponse:
@@ -69,11 +70,11 @@ class Streamed(Run[bytes]):
 
     def _generate(self) -> Activity:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            yield self._read.read(HEAD)
+            yield self._parser.feed(chunk_of(HEAD))
             for step in BODY:
                 await asyncio.sleep(PACE)
-                yield self._read.read(step)
-            yield self._read.end("stop")
+                yield self._parser.feed(chunk_of(step))
+            yield self._parser.end("stop", Usage())
 
         return Activity(steps(), lambda: TurnTrigger.ANSWER)
 
@@ -81,7 +82,7 @@ class Streamed(Run[bytes]):
         raise NotImplementedError
 
     def _abort_turn(self) -> Sequence[Delta]:
-        return self._read.end("abort")
+        return self._parser.end("abort", Usage())
 
     async def _settle(self) -> None:
         if self.store is not None:
@@ -120,8 +121,9 @@ async def _foreground(store: ResponseStore | None) -> None:
 
 def _ended() -> StoredResponse:
     """Return a response that has ended."""
-    run, reader = Streamed(begin(), None), harmony()
-    deltas = [Start(), *(delta for each in (HEAD, *BODY) for delta in reader.read(each)), *reader.end("stop"), Finish()]
+    run, parser = Streamed(begin(), None), harmony()
+    deltas = [delta for each in (HEAD, *BODY) for delta in parser.feed(chunk_of(each))]
+    deltas = [Start(), *deltas, *parser.end("stop", Usage()), Finish()]
     run.driver.feed(deltas)
     return run.stored
 

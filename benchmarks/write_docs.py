@@ -52,7 +52,8 @@ def _stores(match: re.Match[str]) -> str:
         return match[0]
     names = [*next(iter(measured.values()))]
     rows = [_cells(name, *(short(figures[each]) for each in names)) for name, figures in measured.items()]
-    lines = [f"µs for each, on {_machine(run['machine'])}:", "", *_head("store", *names), *rows]
+    unit = "Milliseconds" if match[2] == "loads" else "µs for each"
+    lines = [f"{unit}, on {_machine(run['machine'])}:", "", *_head("store", *names), *rows]
     return "\n".join([match[1], *lines, "", match[3]])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 from attrs import field, frozen
-from live.redis_server import COMMAND, RedisServer
+from store.kinds import redis_server
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
@@ -204,15 +204,6 @@ def scene_of(store, fault):
         except StoreUnusable as unfit:
             pytest.skip(str(unfit))
         yield scene
-
-
-@contextmanager
-def redis_server(environment=None):
-    """A real redis-server that answers when a write is on the disk."""
-    if COMMAND is None:
-        pytest.skip("there is no redis-server")
-    with closing(RedisServer("--appendonly", "yes", "--appendfsync", "always", environment=environment)) as server:
-        yield server
 
 
 @contextmanager

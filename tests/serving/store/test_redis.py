@@ -24,7 +24,7 @@ from interlock.serving.store import (
     StoredResponse,
     open_store,
 )
-from interlock.serving.store.redis import SCRIPT, VERSION, RedisStore
+from interlock.serving.store.redis import SCRIPT, RedisStore
 from interlock.serving.store.redis_client import Disconnected, RedisClient, key_prefix
 
 pytestmark = needs_redis

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,16 @@ class Scene:
 @pytest.fixture
 def scene(redis_url):
     return Scene(redis_url)
+
+
+def channels(scene):
+    return sorted(name for name in scene.plain.pubsub_channels() if name != b"interlock:alive")
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.01)
 
 
 def test_responses_of_lost_owners_are_found_after_the_server_was_emptied(scene) -> None:
@@ -314,8 +325,7 @@ def test_a_listener_whose_connection_is_closed_connects_again(scene) -> None:
                 scene.plain.client_kill_filter(_type="pubsub")
                 with store.subscribe("", f"resp_{number}"):  # changes the channels at the worst moment
                     await asyncio.sleep(0)
-                while not scene.plain.pubsub_numsub(f"{PREFIX}:w:resp_1")[0][1]:
-                    await asyncio.sleep(0.01)
+                await until(lambda: scene.plain.pubsub_numsub(f"{PREFIX}:w:resp_1")[0][1])
                 await subscription.wait(0)
                 await subscription.wait(0.2)
                 await store.append(lease, number, [b"event"])
@@ -324,22 +334,12 @@ def test_a_listener_whose_connection_is_closed_connects_again(scene) -> None:
     scene.run(scenario)
 
 
-def channels(scene):
-    return sorted(name for name in scene.plain.pubsub_channels() if name != b"interlock:alive")
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def test_a_subscriber_that_fails_leaves_no_channel_behind(scene) -> None:
     async def scenario(store):
         with store.subscribe("", "resp_1"):
-            with pytest.raises(ValueError, match="wrong"), store.subscribe("", "resp_2"):
+            with suppress(ValueError), store.subscribe("", "resp_2"):
                 await until(lambda: len(channels(scene)) == 2)
-                raise ValueError("wrong")
+                raise ValueError
             await until(lambda: channels(scene) == [f"{PREFIX}:w:resp_1".encode()])
 
     scene.run(scenario)
