@@ -47,9 +47,9 @@ def main() -> None:
     """Measure each store, and write the figures."""
     figures: dict[str, dict[str, dict[str, float]]] = {"stores": {}, "streams": {}, "loads": {}}
     for name, url in stores():
+        figures["loads"][name] = loaded(url)  # first, because the others leave unfinished responses
         figures["stores"][name] = asyncio.run(measured(url))
         figures["streams"][name] = asyncio.run(streamed(url))
-        figures["loads"][name] = loaded(url)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
     print(json.dumps(figures, indent=1))

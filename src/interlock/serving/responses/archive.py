@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from threading import Lock
 from typing import Final, cast
 
 from attrs import define, field, frozen
@@ -43,6 +44,9 @@ POLL_SECONDS: Final = 1.0  # after which a reader reads again without a notifica
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
 """The beginnings of events that have another name in OpenAI's dialect."""
+
+_RESUMING: Final = Lock()
+"""Held by each thread that resumes a driver: msgspec 0.22 crashes if two of them convert to a type for the first time."""
 
 PROBE: Final = "x" * 2**18
 """Written to a store that was down: a full disk can be read, and still takes a few bytes."""
@@ -262,7 +266,8 @@ def _resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseD
         response_id=stored.id,
         created_at=cast("int", response["created_at"]),
     )
-    driver.resume(frames)
+    with _RESUMING:
+        driver.resume(frames)
     return driver
 
 
