@@ -18,11 +18,17 @@ from live.injection import ask
 from live.wire import bodies, without_chance
 from openai import OpenAI
 
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Start
+from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.identity import random_id
+from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
-from interlock.serving.store import MemoryStore, StoreDown, StoreError, StoreFull
+from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
 
 REQUEST = {"model": "staged", "input": "Hi", "background": True}
 STREAM = {"stream": "true"}
@@ -363,4 +369,28 @@ for thread in threads:
 
 def test_the_first_readers_of_a_process_may_come_at_once() -> None:
     """Eight threads that convert to a type for the first time make msgspec 0.22 crash."""
-    subprocess.run([sys.executable, "-c", FIRST_READERS], check=True)
+    subprocess.run([sys.executable, "-c", FIRST_READERS], check=True)  # noqa: S603 - our own code
+
+
+def test_a_lost_response_that_cannot_be_ended_does_not_keep_the_next_from_its_end() -> None:
+    now = 0.0
+    store = MemoryStore(clock=lambda: now)
+
+    def queued(number, **fields):
+        return StoredResponse({"id": f"resp_{number}", "status": "queued", "output": [], **fields}, ())
+
+    async def scenario():
+        nonlocal now
+        await store.enqueue("", queued(1), "a")  # without the fields of a response
+        settings = response_settings({"model": "any"})
+        driver = ResponseDriver(settings, writer=SseWriter(), ids=random_id, clock=lambda: 0, response_id="resp_2")
+        frames = driver.feed([Start()])
+        lease = await store.enqueue("", StoredResponse({**driver.response, "status": "queued"}, ()), "a")
+        await store.append(lease, 0, frames)
+        now = LEASE
+        with store.subscribe("", "resp_2") as subscription:
+            async with Archive(store).maintained(), asyncio.timeout(30):
+                while (await store.get("", "resp_2")).response["status"] != "failed":
+                    await subscription.wait(1)
+
+    asyncio.run(scenario())

@@ -160,7 +160,7 @@ class Archive:
                     await self._probe()
                     self._outage = None
                 for tenant, response_id in await self.store.lost(ADOPTED_PER_ROUND):
-                    await adopt(self.store, tenant, response_id, self.name)
+                    await self._end(tenant, response_id)
                 if rounds % SWEEP_EVERY == 0:
                     await self.store.sweep()
             except StoreDown as error:
@@ -169,9 +169,18 @@ class Archive:
             except BaseException as error:
                 if not is_fault(error):
                     raise
-                logger.exception("responses whose server was lost could not be ended")
+                logger.exception("the store could not be maintained")
             rounds += 1
             await asyncio.sleep(MAINTENANCE_SECONDS)
+
+    async def _end(self, tenant: str, response_id: str) -> None:
+        """End a response whose owner is lost; one that cannot be ended does not keep the others from it."""
+        try:
+            await adopt(self.store, tenant, response_id, self.name)
+        except BaseException as error:
+            if isinstance(error, StoreDown) or not is_fault(error):
+                raise
+            logger.exception("%s: its server was lost, and it could not be ended", response_id)
 
     async def _probe(self) -> None:
         """Store and delete a response, after deleting that of an earlier probe."""
