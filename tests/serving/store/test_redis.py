@@ -365,7 +365,7 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
     run_script = RedisClient.run
     losing = []
 
-    async def lost(calls, name, tenant, arguments, **options):
+    async def lost(calls, name, tenant="", arguments=None, **options):
         reply = await run_script(calls, name, tenant, arguments, **options)
         if name == "write" and losing.pop():
             raise Disconnected("The answer did not come.")
@@ -374,15 +374,22 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
     monkeypatch.setattr(RedisClient, "run", lost)
 
     async def scenario(store):
-        losing.extend([False, True] * 4)
+        await store.create_conversation("", Conversation("conv_1", 0, {}))
+        losing.extend([False, True] * 6)
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
-        await store.finish(lease, 1, [b"two"], stored(1))
+        await store.finish(lease, 1, [b"two"], stored(1), Addition("conv_1", 0, (message(1),)))
         await store.put("", stored(2))
-        losing.extend([True])
+        await store.put("", stored(3), Addition("conv_1", 1, (message(2),)))
+        losing.pop()
+        with pytest.raises(Conflict):
+            await store.put("", stored(4), Addition("conv_1", 1, (message(3),)))
+        losing.append(True)
         with pytest.raises(StoreDown):
             await store.delete("", "resp_2")
         log = await store.read("", "resp_1", 0, 10)
-        return lease.epoch, log.frames, log.state, await store.get("", "resp_2")
+        present = [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3, 4)]
+        return lease.epoch, log.frames, log.state, present, await store.conversation_items("", "conv_1"), losing
 
-    assert run(RedisStore(redis_url), scenario) == (1, (b"one", b"two"), "ended", None)
+    expected = 1, (b"one", b"two"), "ended", [True, False, True, False], (message(1), message(2)), []
+    assert run(RedisStore(redis_url), scenario) == expected

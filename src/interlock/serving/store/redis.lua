@@ -424,7 +424,7 @@ function operations.write()
     if effects.log and args.first ~= row.following then return {'sequence', integer(row.following)} end
     if joined then
         local target = conversation(args.conversation)
-        if not target or target.version ~= args.version then return {'changed'} end
+        if not target or target.version ~= args.version then return {'changed', state} end
     end
     if effects.keep and args.stored_link ~= '' and not load(key('s', args.stored_link)) then return {'retry'} end
 

@@ -248,7 +248,7 @@ class RedisStore(ResponseStore):
         try:
             reply = await self._run_write(tenant, response_id, edit, chunks, links, count)
         except Disconnected:
-            if edit.addition is not None or edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
+            if edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
                 raise  # a second refusal would not tell whether the edit was made
             reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
             if _was_made(edit, reply):
@@ -260,7 +260,7 @@ class RedisStore(ResponseStore):
                 return EditResult(int(epoch), bool(cancelled))
             case [b"sequence", expected]:
                 raise SequenceError(int(expected), edit.first)
-            case [b"changed"]:
+            case [b"changed", _]:
                 raise Conflict(f"The conversation '{_target(edit)}' has changed meanwhile.")
             case _:
                 refuse(edit, reply[1].decode())
@@ -310,6 +310,8 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
             return int(expected) == edit.first + len(edit.frames)
         case [b"refused", b"ended", epoch, _]:
             return edit.trigger is StoredTrigger.FINISH and int(epoch) == edit.epoch
+        case [b"changed", b"ended"]:  # the response joined its conversation in the same commit
+            return edit.trigger is StoredTrigger.PUT
         case [b"refused", b"queued", _, owner]:
             return edit.trigger is StoredTrigger.ENQUEUE and owner.decode() == edit.owner
         case _:
