@@ -12,6 +12,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+import redis
 from attrs import field, frozen
 from store.kinds import redis_server
 
@@ -168,6 +169,19 @@ def redis_stopped(_folder):
 
 
 @contextmanager
+def redis_connections_closed(_folder):
+    """A Redis that closes all connections again and again, as a proxy in front of it may."""
+    with redis_server() as server, closing(redis.Redis.from_url(server.url)) as client:
+
+        def close(_fleet):
+            for _ in range(20):
+                client.client_kill_filter(skipme=True)
+                time.sleep(WHILE / 20)
+
+        yield Scene(server.url, close)
+
+
+@contextmanager
 def redis_clock_of_processes_jumps(folder):
     with faked_clock(folder) as (environment, jump), redis_server() as redis:
         yield Scene(redis.url, jump, environment=environment)
@@ -189,6 +203,7 @@ FAULTS = {
     ("redis", "a process is killed"): redis_process_killed,
     ("redis", "the store is killed"): redis_killed,
     ("redis", "the store is stopped"): redis_stopped,
+    ("redis", "its connections are closed"): redis_connections_closed,
     ("redis", "the clock jumps"): redis_clock_of_processes_jumps,
     ("redis", "the clock of Redis jumps"): redis_clock_of_redis_jumps,
 }

@@ -6,7 +6,7 @@ A store handles neither requests nor HTTP.
     chain      the stored form of a response
     opening    a store by its URL
     sql/       in memory, in a file of SQLite, or in Postgres
-    redis      in Redis or Valkey
+    redis      in Redis or Valkey, with its connections in redis_client
 """
 
 from typing import TYPE_CHECKING

@@ -72,6 +72,10 @@ local function response(name)
     require_type(key('e', name), 'list')
     local values = load(key('r', name))
     if not values then return nil end
+    if #values ~= #FIELDS or not STORED[values[1]] then
+        discard(key('r', name), 'is no response')
+        return nil
+    end
     local row = {}
     for index, field in ipairs(FIELDS) do row[field] = values[index] end
     return row

@@ -9,6 +9,7 @@ may not have been carried out. Repeatable calls are made again; for the others t
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,13 +206,21 @@ class RedisStore(ResponseStore):
             prefix = key_prefix(tenant)
             names: list[bytes] = await self._redis.execute("ZRANGE", f"{prefix}:written", 0, -1)
             names += await self._redis.execute("SMEMBERS", f"{prefix}:conversations")
-            for name in names:
-                await self._redis.run("migrate", tenant, {"id": name.decode()})
+            for start in range(0, len(names), PAGE):
+                page = (name.decode() for name in names[start : start + PAGE])
+                await asyncio.gather(*(self._redis.run("migrate", tenant, {"id": name}) for name in page))
             await self._redis.execute("DEL", f"{prefix}:items")
-            for kind, pattern in (("hash", "i:*"), ("hash", "l:*"), ("list", "n:*")):
-                async for key in self._redis.client.scan_iter(f"{prefix}:{pattern}", count=1000, _type=kind):
-                    await self._redis.execute("DEL", key)
+            for pattern, kind in (("i:*", "hash"), ("l:*", "hash"), ("n:*", "list")):
+                await self._delete(f"{prefix}:{pattern}", kind)
         await self._redis.execute("SET", f"{PREFIX}:layout", VERSION)
+
+    async def _delete(self, pattern: str, kind: str) -> None:
+        """Delete the keys of a type whose names match a pattern."""
+        cursor = -1
+        while cursor:
+            cursor, keys = await self._redis.execute("SCAN", max(cursor, 0), "MATCH", pattern, "COUNT", 1000, "TYPE", kind)
+            if keys:
+                await self._redis.execute("DEL", *keys)
 
     async def close(self) -> None:
         """Close the connections. The next use connects again."""

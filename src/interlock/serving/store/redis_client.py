@@ -56,11 +56,15 @@ class RedisClient:
     logs: float | None
     clock: Callable[[], float] | None
     max_connections: int
+    _digest: str = field(init=False)  # of the script, which is its name in Redis
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: deque[Call] = field(factory=deque[Call], init=False)
     _senders: set[asyncio.Task[None]] = field(factory=set["asyncio.Task[None]"], init=False)
     _has_checked_policy: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._digest = sha1(self.script.encode(), usedforsecurity=False).hexdigest()
 
     @property
     def redacted_url(self) -> str:
@@ -90,8 +94,7 @@ class RedisClient:
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
         texts = {name: clean(value) for name, value in (arguments or {}).items() if isinstance(value, str)}
         packed = msgspec.msgpack.encode({"operation": operation, "tenant": tenant, **times, **(arguments or {}), **texts})
-        digest = sha1(self.script.encode(), usedforsecurity=False).hexdigest()
-        return await self.execute("EVALSHA", digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
+        return await self.execute("EVALSHA", self._digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
 
     async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
         """Send a command, and return its reply. A `repeatable` one is sent again if the connection was lost."""
@@ -124,7 +127,7 @@ class RedisClient:
             batch = [calls.popleft() for _ in range(min(BATCH, len(calls)))]
             try:
                 replies = await self._send(client, [command for command, _ in batch])
-            except (RedisError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
                 with suppress(RedisError, OSError):
                     await client.connection_pool.disconnect(inuse_connections=False)  # the others are lost too
                 replies = [error] * len(batch)
@@ -132,7 +135,7 @@ class RedisClient:
                 if future.done():  # the caller was cancelled
                     continue
                 if isinstance(reply, Exception):
-                    future.set_exception(self._store_down(reply))
+                    future.set_exception(self._store_down(reply) if isinstance(reply, (RedisError, OSError)) else reply)
                 else:
                     future.set_result(reply)
 
