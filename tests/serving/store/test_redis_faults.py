@@ -3,13 +3,19 @@
 import asyncio
 import logging
 import socket
-from contextlib import suppress
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
-from live.redis_server import needs_redis
+from live.engines import ANSWER, Gate, StagedEngine, steps
+from live.redis_server import RedisServer, needs_redis
 
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 from interlock.serving.store import (
     LEASE,
     Addition,
@@ -17,6 +23,7 @@ from interlock.serving.store import (
     LeaseLost,
     StoreDown,
     StoredResponse,
+    open_store,
 )
 from interlock.serving.store import redis_client as module
 from interlock.serving.store.redis import RedisStore
@@ -499,3 +506,51 @@ def test_a_store_of_the_first_release_is_migrated(scene, redis_url) -> None:
     assert sorted(scene.plain.keys("*")) == sorted(
         [b"interlock:layout", b"interlock:tenants", *(f"{key_prefix(tenant)}:count".encode() for tenant in ("", "other"))]
     )
+
+
+@pytest.fixture
+def own_server():
+    """A durable server, which a test may stop."""
+    with closing(RedisServer("--appendonly", "yes", "--appendfsync", "always")) as server:
+        yield server
+
+
+def kill(server):
+    server.kill()
+    return server.start
+
+
+def fill_memory(server):
+    plain = redis.Redis.from_url(server.url)
+    plain.config_set("maxmemory", 1)
+    return lambda: plain.config_set("maxmemory", 0)
+
+
+@pytest.mark.parametrize("strike", [kill, fill_memory])
+def test_a_response_during_which_the_server_fails_says_that_it_is_not_stored_and_later_ones_are(own_server, strike) -> None:
+    gate = Gate()
+    body = {"model": "staged", "input": "Hi"}
+
+    def ask():
+        return client.post("/responses", json=body)
+
+    application = create_app(StagedEngine([gate, *steps(ANSWER)]), store=open_store(own_server.url))
+    with (
+        ServerThread(application) as url,
+        httpx.Client(base_url=f"{url}/v1", timeout=60) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        first = threads.submit(ask)
+        gate.reached.wait(30)
+        mend = strike(own_server)
+        gate.open()
+        unstored = first.result().json()
+        assert (unstored["status"], unstored["store"]) == ("completed", False)
+        assert ask().status_code == 503
+        mend()
+        deadline = time.monotonic() + 60
+        while (answer := ask()).status_code == 503 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert answer.json()["store"] is True
+        assert client.get(f"/responses/{answer.json()['id']}").json() == answer.json()
+        assert client.get(f"/responses/{unstored['id']}").status_code == 404
