@@ -312,6 +312,42 @@ def test_calls_made_at_once_are_sent_in_few_round_trips_on_few_connections(monke
     assert connections <= 1
 
 
+@pytest.mark.parametrize("connections", [2, 3])
+def test_calls_that_come_while_others_end_are_sent(scene, redis_url, connections) -> None:
+    scene.store = RedisStore(redis_url, max_connections=connections)
+
+    async def scenario(store):
+        async def ask(task):
+            for number in range(100):
+                await store.get("", "resp_1")
+                for _ in range(task * number % 4):
+                    await asyncio.sleep(0)
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(ask(task) for task in range(8)))
+
+    scene.run(scenario)
+
+
+def test_large_calls_are_spread_over_the_connections(monkeypatch, scene) -> None:
+    sizes = []
+    execute = module._execute
+
+    async def counted(client, commands):
+        sizes.append(len(commands))
+        return await execute(client, commands)
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"x"])
+        leases = [await store.enqueue("", stored(number), "a") for number in range(2, 6)]
+        monkeypatch.setattr(module, "_execute", counted)
+        await asyncio.gather(*(store.append(each, 0, [b"x" * module.BATCH_SIZE]) for each in leases))
+
+    scene.run(scenario)
+    assert sizes == [1, 1, 1, 1]
+
+
 def test_a_caller_that_is_cancelled_and_one_that_fails_leave_the_others_of_their_batch_alone(scene) -> None:
     async def scenario(store):
         await store.put("", stored(1))

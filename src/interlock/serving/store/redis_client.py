@@ -32,6 +32,8 @@ Call: TypeAlias = tuple[tuple[Any, ...], "asyncio.Future[Any]"]  # a command and
 PREFIX: Final = "interlock"  # of all keys
 TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
 BATCH: Final = 64  # the most calls in one round trip
+BATCH_SIZE: Final = 2**14
+"""Bytes after which a round trip takes no more calls: as many as Redis reads at once and writes to its file together."""
 
 ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages: a connection without any channel cannot listen
 RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
@@ -116,28 +118,32 @@ class RedisClient:
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.append((command, reply))
         if len(self._senders) < self.max_connections - 1:  # the listener needs one
-            task = asyncio.create_task(self._send_all(client, self._calls))
-            self._senders.add(task)
-            task.add_done_callback(self._senders.discard)
+            self._senders.add(asyncio.create_task(self._send_all(client, self._calls)))
         return await reply
 
     async def _send_all(self, client: Any, calls: deque[Call]) -> None:  # noqa: ANN401 - of a class without types
         """Send calls on one connection until none waits."""
-        while calls:
-            batch = [calls.popleft() for _ in range(min(BATCH, len(calls)))]
-            try:
-                replies = await self._send(client, [command for command, _ in batch])
-            except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
-                with suppress(RedisError, OSError):
-                    await client.connection_pool.disconnect(inuse_connections=False)  # the others are lost too
-                replies = [error] * len(batch)
-            for (_, future), reply in zip(batch, replies, strict=True):
-                if future.done():  # the caller was cancelled
-                    continue
-                if isinstance(reply, Exception):
-                    future.set_exception(self._store_down(reply) if isinstance(reply, (RedisError, OSError)) else reply)
-                else:
-                    future.set_result(reply)
+        try:
+            while calls:
+                await self._send_batch(client, _next_batch(calls))
+        finally:  # at once, so that the next call starts another sender
+            self._senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _send_batch(self, client: Any, batch: Sequence[Call]) -> None:  # noqa: ANN401 - likewise
+        """Send calls in one round trip, and set their replies."""
+        try:
+            replies = await self._send(client, [command for command, _ in batch])
+        except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
+            with suppress(RedisError, OSError):
+                await client.connection_pool.disconnect(inuse_connections=False)  # the others are lost too
+            replies = [error] * len(batch)
+        for (_, future), reply in zip(batch, replies, strict=True):
+            if future.done():  # the caller was cancelled
+                continue
+            if isinstance(reply, Exception):
+                future.set_exception(self._store_down(reply) if isinstance(reply, (RedisError, OSError)) else reply)
+            else:
+                future.set_result(reply)
 
     async def _send(self, client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - likewise
         """Return the reply to each command, which may be an error."""
@@ -249,6 +255,17 @@ class Listener:
 def key_prefix(tenant: str) -> str:
     """Return the beginning of all keys of a tenant: a digest of its name, in the braces of a hash tag for clusters."""
     return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
+
+
+def _next_batch(calls: deque[Call]) -> list[Call]:
+    """Remove and return the calls for one round trip."""
+    batch: list[Call] = []
+    size = 0
+    while calls and len(batch) < BATCH and size < BATCH_SIZE:
+        batch.append(calls.popleft())
+        command, _ = batch[-1]
+        size += sum(len(part) for part in command if isinstance(part, bytes))
+    return batch
 
 
 async def _execute(client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - of a class without types
