@@ -331,7 +331,8 @@ def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
 
 def test_the_script_contains_the_tables(redis_url) -> None:
     assert redis_url
-    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, renew = {'running', {'extend'}}" in SCRIPT
+    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, " in SCRIPT
+    assert "adopt = {'running', {'take', 'wake'}}" in SCRIPT
     assert "expired = {}" in SCRIPT
 
 
