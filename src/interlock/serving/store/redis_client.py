@@ -131,6 +131,7 @@ class RedisClient:
 
     async def _send_batch(self, client: Any, batch: Sequence[Call]) -> None:  # noqa: ANN401 - likewise
         """Send calls in one round trip, and set their replies."""
+        replies: list[Any]
         try:
             replies = await self._send(client, [command for command, _ in batch])
         except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
