@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from live.postgres_server import needs_postgres
 from live.redis_server import needs_redis
 
 from interlock.serving.store import (
@@ -47,13 +48,24 @@ def a_redis_store(url):
     return lambda clock: RedisStore(url, ttl=3600, clock=clock)
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=needs_redis)])
+def a_postgres_store(url):
+    from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
+
+    return lambda clock: PostgresStore(url, ttl=3600, clock=clock, calendar=clock)
+
+
+SHARED = [pytest.param("postgres", marks=needs_postgres), pytest.param("redis", marks=needs_redis)]
+
+
+@pytest.fixture(params=["memory", "sqlite", *SHARED])
 def opened(request, tmp_path):
     match request.param:
         case "memory":
             return Opened(a_memory_store)
         case "sqlite":
             return Opened(a_sqlite_store(tmp_path))
+        case "postgres":
+            return Opened(a_postgres_store(request.getfixturevalue("postgres_url")))
         case _:
             return Opened(a_redis_store(request.getfixturevalue("redis_url")))
 

@@ -37,7 +37,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("mongodb://me:secret@db", "mongodb://…@db names no store; a store is memory:, sqlite:PATH, redis://HOST"),
+        ("mongodb://me:secret@db", "mongodb://…@db names no store; a store is memory:, sqlite:PATH, postgresql://HOST"),
         ("store.db", "store.db names no store"),
         ("memory:store.db", "memory: takes no path."),
         ("sqlite:", "sqlite: needs the path of a file, such as sqlite:responses.db"),
@@ -53,6 +53,8 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
             )
             for value in ("1", "0", "-5", "2.5", "many", "", "²", "9" * 5000)
         ),
+        ("postgresql:store", "postgresql: needs a server, such as postgresql://127.0.0.1/interlock."),
+        ("postgres://db?ttl=soon", "postgres: cannot take ttl=soon."),
         ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )
@@ -62,13 +64,22 @@ def test_a_url_that_names_no_store_is_refused(url, message) -> None:
     assert str(refused.value).startswith(message)
 
 
-@pytest.mark.parametrize("url", ["sqlite:store.db", "memory:"])
-def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url) -> None:
-    for name in [name for name in sys.modules if name.startswith("interlock.serving.store.sql.sqlite")]:
+@pytest.mark.parametrize(
+    ("url", "package", "command"),
+    [
+        ("sqlite:store.db", "apsw", "pip install apsw"),
+        ("memory:", "apsw", "pip install apsw"),
+        ("postgresql://db/interlock", "psycopg", "pip install 'psycopg[binary]'"),
+    ],
+)
+def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url, package, command) -> None:
+    modules = tuple(f"interlock.serving.store.{module}" for module in ("sql.sqlite", "sql.postgres"))
+    for name in [name for name in sys.modules if name.startswith((*modules, f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "apsw", None)
-    with pytest.raises(StoreUnusable, match=r"This store needs apsw: pip install apsw"):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(StoreUnusable) as refused:
         open_store(url)
+    assert str(refused.value) == f"This store needs {package}: {command}"
 
 
 WITHOUT_APSW = """

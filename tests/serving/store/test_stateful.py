@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from live.postgres_server import needs_postgres
 from live.redis_server import needs_redis
 from live.store_model import TTL, Model, ModelConversation
 
@@ -263,3 +264,15 @@ def test_the_store_in_redis_matches_the_model(redis_server) -> None:
             return RedisStore(redis_server.url, ttl=TTL, clock=clock)
 
     run_state_machine_as_test(InRedis, settings=LIMITS)
+
+
+@needs_postgres
+def test_the_store_in_postgres_matches_the_model(postgres_server) -> None:
+    class InPostgres(StoreMachine):
+        def open(self, clock):
+            from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
+
+            postgres_server.clear()
+            return PostgresStore(postgres_server.url, ttl=TTL, clock=clock, calendar=clock)
+
+    run_state_machine_as_test(InPostgres, settings=LIMITS)

@@ -1,4 +1,4 @@
-"""Opens the store that a URL names: `memory:`, `sqlite:PATH`, `redis://…`."""
+"""Opens the store that a URL names: `memory:`, `sqlite:PATH`, `postgresql://…`, `redis://…`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Final, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from interlock.serving.store.interface import ResponseStore, StoreUnusable
 
@@ -24,10 +24,10 @@ MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
 def open_store(url: str = IN_MEMORY) -> ResponseStore:
     """Create the store that a URL names. It opens files and connections on first use.
 
-    The URL is `memory:`, `sqlite:PATH`, or `redis://`, `rediss://` or `valkey://` with host, port and database. Parameters follow
-    a `?`: `ttl` and `logs` (how long responses, and the events of ended ones, are stored: `30d`, `12h`, `900` seconds, or `never`
-    removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for memory `max_bytes` and `max_responses`,
-    for Redis `max_connections` (2 or more).
+    The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
+    port and database. Parameters follow a `?`: `ttl` and `logs` (how long responses, and the events of ended ones, are stored:
+    `30d`, `12h`, `900` seconds, or `never` removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for
+    memory `max_bytes` and `max_responses`, for Redis `max_connections` (2 or more), and for Postgres those of libpq.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
@@ -47,6 +47,15 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
             durations = dict.fromkeys(("ttl", "logs", "busy"), _duration)
             parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
             return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, **parameters)
+        case "postgresql" | "postgres":
+            if not place.startswith("//"):
+                raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
+            names = {"ttl", "logs"}
+            pairs = parse_qsl(query, keep_blank_values=True)
+            own, others = (urlencode([pair for pair in pairs if (pair[0] in names) is ours]) for ours in (True, False))
+            parameters = _parameters(scheme, own, dict.fromkeys(names, _duration))
+            url = f"{scheme}:{place}{'?' if others else ''}{others}"
+            return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, **parameters)
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
@@ -56,18 +65,18 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
         case _:
             redacted = re.sub(r"//[^@/]*@", "//…@", url)
             raise StoreUnusable(
-                f"{redacted} names no store; a store is memory:, sqlite:PATH, redis://HOST, rediss:// or valkey://."
+                f"{redacted} names no store; a store is memory:, sqlite:PATH, postgresql://HOST, redis://HOST, rediss:// or valkey://."
             )
 
 
-def _store_class(module: str, name: str, package: str) -> Callable[..., ResponseStore]:
-    """Import the class of a store, which needs a package."""
+def _store_class(module: str, name: str, package: str, install: str = "") -> Callable[..., ResponseStore]:
+    """Import the class of a store, which needs a package; pip may know it by another name."""
     try:
         return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{module}"), name))
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise StoreUnusable(f"This store needs {package}: pip install {package}") from error
+        raise StoreUnusable(f"This store needs {package}: pip install {install or package}") from error
 
 
 def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], object]]) -> dict[str, object]:

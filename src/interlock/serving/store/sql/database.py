@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
+from random import uniform
 from threading import Thread
+from time import sleep
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
 
 from interlock.serving.store.interface import Key, StoreDown, StoreError
 
-__all__ = ["Connection", "Database", "DatabaseThread", "Failure"]
+__all__ = ["Connection", "Contention", "Database", "DatabaseThread", "Failure"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -24,7 +26,12 @@ T = TypeVar("T")
 Values: TypeAlias = Sequence[object]
 
 BATCH: Final = 256  # the most jobs in one transaction
-ATTEMPTS: Final = 4  # of a transaction that other processes are in the way of, or whose connection is lost before its commit
+ATTEMPTS: Final = 12  # of a transaction that other processes are in the way of, or whose connection is lost before its commit
+BACKOFF: Final = 0.005  # seconds, and more after each of them
+
+
+class Contention(Exception):  # noqa: N818 - it has happened, and passes
+    """Another transaction is in the way of this one, which is made again."""
 
 
 class Connection(ABC):
@@ -77,9 +84,13 @@ class Connection(ABC):
     def layout(self) -> int | None:
         """Return the version of the layout; None for an empty database. Raises `StoreDown` for a database of another program."""
 
+    def begin_migration(self) -> None:
+        """Begin a transaction in which no other process changes the layout."""
+        self.begin(write=True)
+
     @abstractmethod
     def mark(self) -> None:
-        """Mark an empty database as one of this program."""
+        """Mark a database as one of this program."""
 
 
 @frozen
@@ -226,6 +237,8 @@ class DatabaseThread(Generic[T]):
             failure = self._recover(error)
             was_lost = failure is not None and failure.lost and not self._committing
             if failure is not None and attempts > 1 and (failure.passing or (was_lost and attempts == ATTEMPTS)):
+                if failure.passing:
+                    sleep(BACKOFF * uniform(1, ATTEMPTS + 1 - attempts))  # noqa: S311 - a pause
                 self._run_batch(jobs, attempts - 1)
             elif len(jobs) > 1 and not (failure is not None and (failure.lost or failure.common)):
                 for job in jobs:  # one by one, so that the failing job does not fail the others
@@ -268,6 +281,8 @@ class DatabaseThread(Generic[T]):
     def _recover(self, error: Exception) -> Failure | None:
         """Roll back the transaction, or close the connection if it is lost."""
         failure = self.database.failure(error)
+        if isinstance(error, Contention):
+            failure = Failure(StoreDown(f"{self.name} is locked by another process."), passing=True)
         if self._connection is not None:
             if failure is not None and failure.lost:
                 self._close()

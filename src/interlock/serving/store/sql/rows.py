@@ -27,7 +27,7 @@ from interlock.serving.store.interface import (
     StoredResponse,
     refuse,
 )
-from interlock.serving.store.sql.database import Connection
+from interlock.serving.store.sql.database import Connection, Contention
 
 __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
 
@@ -86,11 +86,11 @@ class Items:
     def drop(self, item: Seq) -> None:
         """Remove an item unless something refers to it."""
         in_use = "SELECT EXISTS (SELECT 1 FROM link WHERE item = ?1) OR EXISTS (SELECT 1 FROM member WHERE item = ?1)"
-        if not self.connection.value(in_use, (item,)):
+        if self._lock("item", item) and not self.connection.value(in_use, (item,)):
             self.connection.execute("DELETE FROM item WHERE seq = ?", (item,))
 
     def add_chain(self, tenant: str, chunks: Sequence[Chunk]) -> bytes | None:
-        """Store a chain, and return the digest of its last link; None if it is empty."""
+        """Store a chain, and return the digest of its last link, or None if it is empty."""
         digests = links_of(tenant, chunks)
         count = self._count_links(digests)
         self.add(tenant, chunks[count:])
@@ -105,24 +105,41 @@ class Items:
         return digests[-1] if digests else None
 
     def _count_links(self, digests: Sequence[bytes]) -> int:
-        """Return how many links of a chain are stored, and keep others from removing them."""
-        query = f"SELECT seq FROM link WHERE digest = ?{self.connection.share}"  # noqa: S608 - constants
-        low, high = 0, len(digests)  # a bisection: each stored link has all links before it in the store
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.connection.value(query, (digests[middle - 1],)) is None:
-                high = middle - 1
-            else:
-                low = middle
-        return low
+        """Return how many links of a chain are stored, and keep others from removing the last of them."""
+        query = "SELECT seq FROM link WHERE digest = ?"
+        while True:
+            low, high = 0, len(digests)  # a bisection: each stored link has all links before it in the store
+            while low < high:
+                middle = (low + high + 1) // 2
+                if self.connection.value(query, (digests[middle - 1],)) is None:
+                    high = middle - 1
+                else:
+                    low = middle
+            share = self.connection.share
+            if not low or not share or self.connection.value(f"{query}{share}", (digests[low - 1],)) is not None:
+                return low
 
     def drop_chain(self, link: Seq | None) -> None:
         """Remove a chain back to the first link that something else refers to."""
         in_use = "SELECT EXISTS (SELECT 1 FROM link WHERE before = ?1) OR EXISTS (SELECT 1 FROM response WHERE tip = ?1)"
-        while link is not None and not self.connection.value(in_use, (link,)):
-            before, item = self.connection.rows("DELETE FROM link WHERE seq = ? RETURNING before, item", (link,))[0]
+        while link is not None and self._lock("link", link) and not self.connection.value(in_use, (link,)):
+            link, item = self.connection.rows("DELETE FROM link WHERE seq = ? RETURNING before, item", (link,))[0]
             self.drop(item)
-            link = before
+
+    def _lock(self, table: Literal["item", "link"], seq: Seq) -> bool:
+        """Keep others from referring to a row; return whether it is still there.
+
+        Raises:
+            Contention: Another transaction uses the row. Waiting for it would be a deadlock if it waits for this one.
+        """
+        if not self.connection.lock:
+            return True
+        query = f"SELECT seq FROM {table} WHERE seq = ?"  # noqa: S608 - constants
+        if self.connection.value(f"{query}{self.connection.lock} SKIP LOCKED", (seq,)) is not None:
+            return True
+        if self.connection.value(query, (seq,)) is not None:
+            raise Contention
+        return False
 
     def chain(self, link: Seq | None) -> list[bytes]:
         """Return the items of a chain as JSON, in order."""
@@ -185,6 +202,8 @@ class Responses:
 
     def lock(self, keys: Sequence[Key]) -> None:
         """Lock responses, in the order that prevents deadlocks."""
+        size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
+        keys = [*keys, *[keys[0]] * (size - len(keys))]
         marks = ", ".join("(?, ?)" for _ in keys)
         where = f"(tenant, id) IN ({marks}) ORDER BY seq{self.tx.connection.lock}"
         rows = self.rows(where, *(name for key in keys for name in key))
@@ -309,7 +328,9 @@ class Responses:
         """Remove up to `limit` expired responses, and return how many."""
         if self.tx.ttl is None:
             return 0
-        rows = self.rows(f"written <= ? ORDER BY written LIMIT ?{self.tx.connection.lock}", self.tx.today - self.tx.ttl, limit)
+        lock = self.tx.connection.lock
+        where = f"written <= ? ORDER BY written LIMIT ?{lock}{lock and ' SKIP LOCKED'}"
+        rows = self.rows(where, self.tx.today - self.tx.ttl, limit)
         for row in rows:
             self.remove(row)
             self.tx.changed.append((row.tenant, row.id))

@@ -85,7 +85,7 @@ def prepare(connection: Connection, *, create: bool) -> None:
 
 def migrate(connection: Connection) -> int:
     """Migrate an older layout in one transaction, and return its version. Raises `StoreDown` for a newer one."""
-    connection.begin(write=True)
+    connection.begin_migration()
     try:
         version = connection.layout() or 0
         _refuse_newer(version)

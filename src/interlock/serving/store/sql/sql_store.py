@@ -45,14 +45,15 @@ class SqlStore(ResponseStore):
     Args:
         ttl: Seconds from the last write about a response until it expires; None for never.
         logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time for leases in seconds, the same for all processes, which only a restart of the host resets.
-        calendar: Returns the time for expiry in seconds since the epoch.
+        clock: Returns the time for leases in seconds; None for the clock of the database, or else for one of the host that all
+            processes share and only a restart resets.
+        calendar: Returns the time for expiry in seconds since the epoch; None for the clock of the database, or else of the host.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
     logs: float | None = field(default=None, kw_only=True)
-    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
-    calendar: Callable[[], float] = field(default=time.time, kw_only=True)
+    clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    calendar: Callable[[], float] | None = field(default=None, kw_only=True)
     _notifications: Notifications = field(factory=Notifications, init=False)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
@@ -123,6 +124,12 @@ class SqlStore(ResponseStore):
         size = self._size(tx.connection)
         kind = self._kind(tx.connection)
         return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
+
+    def _transaction(self, connection: Connection, now: float | None = None) -> Transaction:
+        """Return a transaction that has begun at the time `now` of the database, if it has a clock."""
+        host = (time.monotonic, time.time) if now is None else (lambda: now, lambda: now)
+        clock, calendar = self.clock or host[0], self.calendar or host[1]
+        return Transaction(connection, clock(), calendar(), self.ttl)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
         """Run work until it has nothing left to do; return the sum of what it has done."""
@@ -199,12 +206,7 @@ class SharedSqlStore(SqlStore):
         return tx
 
     def _begin(self, connection: Connection, *, write: bool) -> Transaction:
-        return Transaction(connection, *self._times(connection.begin(write=write)), self.ttl)
-
-    def _times(self, now: float | None) -> tuple[float, float]:
-        """Return the time for leases and the time for expiry; `now` is that of the database."""
-        del now
-        return self.clock(), self.calendar()
+        return self._transaction(connection, connection.begin(write=write))
 
     def _commit(self, tx: Transaction) -> Callable[[], None]:
         tx.connection.commit()

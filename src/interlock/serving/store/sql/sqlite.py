@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -237,7 +238,7 @@ class SqliteStore(SharedSqlStore):
         if version == self._version:
             return
         self._version = version
-        responses = Responses(Transaction(connection, *self._times(None), self.ttl))
+        responses = Responses(self._transaction(connection))
         rows = {key: responses.row(*key) for key in self._notifications.responses()}
         self._notifications.notify(key for key, row in rows.items() if key not in self._rows or self._rows[key] != row)
         self._rows = rows
@@ -265,7 +266,7 @@ class MemoryStore(SqlStore):
     _empty_pages: int = field(init=False)  # of the tables without rows, which do not count
 
     def __attrs_post_init__(self) -> None:
-        self.calendar = self.clock
+        self.clock = self.calendar = self.clock or time.monotonic
         self._connection = connection = SqliteConnection(":memory:")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -295,7 +296,7 @@ class MemoryStore(SqlStore):
     def _run(self, work: Callable[[Transaction], R], before_commit: Callable[[], None]) -> R:
         """Run work in a transaction, in the thread of the caller. Any exception rolls it back."""
         connection = self._connection
-        tx = self._transaction()
+        tx = self._transaction(self._connection)
         tx.use = self._use
         try:
             connection.begin(write=False)
@@ -308,9 +309,6 @@ class MemoryStore(SqlStore):
             connection.roll_back()
         self._notifications.notify(tx.changed)
         return result
-
-    def _transaction(self) -> Transaction:
-        return Transaction(self._connection, self.clock(), self.calendar(), self.ttl)
 
     def _kind(self, connection: Connection) -> str:
         del connection
@@ -344,7 +342,7 @@ class MemoryStore(SqlStore):
 
     def _make_room(self) -> None:
         """Evict until the rest is within the bounds, and free the pages beyond `max_bytes`."""
-        tx = self._transaction()
+        tx = self._transaction(self._connection)
         max_pages = self.max_bytes // PAGE + self._empty_pages
         while True:
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]

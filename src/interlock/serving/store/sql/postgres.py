@@ -1,0 +1,249 @@
+"""The store in Postgres, which the processes of several hosts can share. It needs the package `psycopg`.
+
+Each process has three connections: one writes, one reads, and one listens for the changes of the others. Writes that arrive
+while a transaction is under way are committed together, which is why a pool of connections would only slow them down. An
+acknowledged write is as durable as Postgres makes it (`synchronous_commit`, `synchronous_standby_names`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
+from itertools import count
+from typing import Any, ClassVar, Final, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from attrs import define, field, frozen
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.string import StrDumper
+
+from interlock.serving.store.interface import Key, StoreDown, Subscription
+from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
+from interlock.serving.store.sql.rows import Transaction
+from interlock.serving.store.sql.sql_store import SharedSqlStore
+
+__all__ = ["PostgresStore"]
+
+SCHEMA: Final = "interlock"
+CHANNEL: Final = "interlock"
+TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
+LOCK_WAIT: Final = 4  # seconds to wait for a transaction of another process
+RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
+LISTEN: Final = 0.2  # seconds for which the listener waits for a notification before it looks for other work
+
+SETTINGS: Final = {
+    "connect_timeout": "5",
+    "application_name": "interlock",
+    # A server that has vanished without a word is noticed by these.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+OPTIONS: Final = {
+    "search_path": SCHEMA,
+    "lock_timeout": f"{LOCK_WAIT}s",
+    "idle_in_transaction_session_timeout": "10s",  # a process that is stopped must not keep its locks
+}
+
+PASSING: Final = (psycopg.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure)
+"""Errors of transactions that others were in the way of: nothing that a store writes violates a constraint by itself."""
+
+LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
+"""Errors after which a connection is not used again."""
+
+
+class _TextDumper(StrDumper):
+    """Writes text, which cannot contain a null character in Postgres."""
+
+    def dump(self, obj: str) -> Any:  # noqa: ANN401 - a buffer
+        return super().dump(obj.replace("\0", "\ufffd"))
+
+
+@cache
+def _numbered(statement: str) -> bytes:
+    """Return a statement with `$1`, `$2` for its values."""
+    numbers = count(1)
+    return re.sub(r"\?(\d*)", lambda mark: f"${mark[1] or next(numbers)}", statement).encode()
+
+
+@define(eq=False)
+class PostgresConnection(Connection):
+    """A connection to a server."""
+
+    connection: psycopg.Connection[tuple[Any, ...]]
+    types: ClassVar[Mapping[str, str]] = {
+        "seq": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "int": "BIGINT",
+        "float": "DOUBLE PRECISION",
+        "bytes": "BYTEA",
+        "clustered": "",
+    }
+
+    def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return self._execute(statement, values).fetchall()
+
+    def execute(self, statement: str, values: Values = ()) -> None:
+        self._execute(statement, values)
+
+    def begin(self, *, write: bool) -> float:
+        mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        self.lock, self.share = (" FOR UPDATE", " FOR KEY SHARE") if write else ("", "")
+        self.execute(f"BEGIN{mode}")
+        return float(self.value("SELECT extract(epoch FROM now())::float8"))
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if not self.connection.closed and self.connection.info.transaction_status:
+            self.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def layout(self) -> int | None:
+        if self.value("SELECT to_regclass('interlock.layout')") is None:
+            return None
+        return int(self.value("SELECT version FROM layout"))
+
+    def mark(self) -> None:
+        """Do nothing: the schema has its name."""
+
+    def begin_migration(self) -> None:
+        super().begin_migration()
+        self.execute(f"SELECT pg_advisory_xact_lock(hashtext('{SCHEMA}'))")
+        self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+
+    def _execute(self, statement: str, values: Values) -> psycopg.Cursor[tuple[Any, ...]]:
+        return psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
+
+
+@frozen
+class PostgresServer(Database):
+    """A server, or several of which one can be written; see `PostgresStore`."""
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """The URL without user and password."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    def connect(self) -> PostgresConnection:
+        own = cast("dict[str, str]", conninfo_to_dict(self.url))
+        options = " ".join(f"-c {name}={value}" for name, value in OPTIONS.items())
+        settings = {**SETTINGS, **own, "options": f"{options} {own.get('options', '')}"}
+        connection = psycopg.connect(make_conninfo(**settings), autocommit=True)
+        connection.adapters.register_dumper(str, _TextDumper)
+        return PostgresConnection(connection)
+
+    def failure(self, error: Exception) -> Failure | None:
+        match error:
+            case StoreDown():  # of the layout
+                return Failure(error, lost=True)
+            case errors.LockNotAvailable():
+                return Failure(StoreDown(f"{self.name} is locked by another process."))
+            case errors.ReadOnlySqlTransaction():  # perhaps another server has taken over
+                return Failure(StoreDown(f"{self.name} cannot be written: it is read-only."), lost=True)
+            case errors.DiskFull():
+                return Failure(StoreDown(f"{self.name} cannot grow: its disk is full."))
+            case psycopg.Error():
+                down = StoreDown(f"{self.name} cannot be used: {str(error).partition(chr(10))[0]}.")
+                passing = isinstance(error, PASSING)
+                return Failure(down, passing=passing, lost=not passing and isinstance(error, LOST))
+            case _:
+                return None
+
+
+@define(eq=False)
+class PostgresStore(SharedSqlStore):
+    """Stores responses in the schema `interlock` of a database.
+
+    Args:
+        url: `postgresql://` with hosts, database, user and parameters, as libpq reads it.
+    """
+
+    url: str
+    _listener: DatabaseThread[Transaction] = field(init=False)
+    _payloads: dict[str, Key] = field(factory=dict[str, Key], init=False)
+    """The responses that have subscriptions, by what a notification says of them."""
+    _pid: int = field(default=0, init=False)  # of the server's process for the writer
+
+    def __attrs_post_init__(self) -> None:
+        """Create the threads, which start on first use."""
+        self._database = database = PostgresServer(self.url)
+        parts = database.name, database
+        self._writer = DatabaseThread(*parts, self._open, self._begin_writing, self._commit, timeout=TIMEOUT)
+        self._reader = DatabaseThread(*parts, self._open, self._begin_reading, self._commit, timeout=TIMEOUT)
+        self._listener = DatabaseThread(
+            *parts, self._listen, self._begin_reading, self._commit, self._receive, lambda: 0.0, TIMEOUT
+        )
+
+    @contextmanager
+    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
+        key = tenant, response_id
+        self._payloads[_payload(key)] = key
+        try:
+            with self._notifications.subscribe(key) as subscription:
+                self._listener.poll_soon()
+                yield subscription
+        finally:
+            if key not in self._notifications.responses():
+                self._payloads.pop(_payload(key), None)
+
+    async def close(self) -> None:
+        """Close the connections. The next use opens them again."""
+        await self._listener.stop()
+        await super().close()
+
+    def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
+        self._pid = cast("PostgresConnection", connection).connection.info.backend_pid
+        return super()._begin_writing(connection, keys)
+
+    def _commit(self, tx: Transaction) -> Callable[[], None]:
+        if tx.changed:
+            payloads = " ".join({_payload(key) for key in tx.changed})
+            tx.connection.execute(f"SELECT pg_notify('{CHANNEL}', ?)", (payloads,))
+        return super()._commit(tx)
+
+    def _listen(self) -> Connection:
+        """Open a connection for the notifications of other processes."""
+        try:
+            connection = self._database.connect()
+            connection.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error:
+            time.sleep(RECONNECT)
+            raise
+        self._notifications.notify(self._notifications.responses())  # there may be changes from before it
+        return connection
+
+    def _receive(self, connection: Connection) -> None:
+        """Notify the subscribers of responses that another process has changed."""
+        for message in cast("PostgresConnection", connection).connection.notifies(timeout=LISTEN):
+            if message.pid != self._pid:
+                keys = (self._payloads.get(payload) for payload in message.payload.split())
+                self._notifications.notify(key for key in keys if key is not None)
+
+    def _kind(self, connection: Connection) -> str:
+        return f"PostgreSQL {connection.value('SHOW server_version').split()[0]}"
+
+    def _size(self, connection: Connection) -> int:
+        size = "sum(pg_total_relation_size(oid))::int8"
+        tables = f"relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r'"
+        return int(connection.value(f"SELECT {size} FROM pg_class WHERE {tables}"))  # noqa: S608 - constants
+
+    async def _free_space(self) -> None:
+        """Leave it to autovacuum."""
+
+
+def _payload(key: Key) -> str:
+    """Return what a notification says of a response: 16 characters, so that those of a whole batch fit into one."""
+    return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -1,0 +1,382 @@
+"""The store in Postgres is shared by hosts, keeps what was acknowledged, and recovers when the server does."""
+
+import asyncio
+import signal
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from live.postgres_server import PostgresServer, needs_postgres
+
+from interlock.serving.store import (
+    LEASE,
+    Addition,
+    Conflict,
+    Conversation,
+    Lease,
+    LeaseLost,
+    SequenceError,
+    StoreDown,
+    StoredResponse,
+    open_store,
+)
+from interlock.serving.store.sql import sql_schema
+
+pytestmark = needs_postgres
+
+
+def stored(number, *items, output=()):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
+
+
+def message(number, text="Hello"):
+    return {"id": f"msg_{number}", "type": "message", "content": text}
+
+
+def run(store, scenario):
+    async def main():
+        try:
+            return await scenario(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def own_server():
+    """A server that a test may kill."""
+    with closing(PostgresServer()) as server:
+        yield server
+
+
+def disconnect_all(server):
+    server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'interlock'")
+
+
+def test_acknowledged_writes_survive_a_killed_server_and_the_store_recovers_by_itself(own_server) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"one"])
+        own_server.kill()
+        with pytest.raises(StoreDown, match=rf"postgresql://127.0.0.1:{own_server.port}/postgres cannot be used: "):
+            await store.append(lease, 1, [b"two"])
+        for ask in (store.lost(1), store.info(), store.migrate()):
+            with pytest.raises(StoreDown):
+                await ask
+        own_server.start()
+        await store.append(lease, 1, [b"two"])
+        log = await store.read("", "resp_1", 0, 10)
+        return log.frames, log.state
+
+    assert run(open_store(own_server.url), scenario) == ((b"one", b"two"), "running")
+
+
+def test_a_closed_connection_is_opened_again_without_an_error(postgres_server, postgres_url) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        for number in range(3):
+            disconnect_all(postgres_server)
+            await store.append(lease, number, [b"event"])
+            disconnect_all(postgres_server)
+            log = await store.read("", "resp_1", 0, 10)
+        return len(log.frames)
+
+    assert run(open_store(postgres_url), scenario) == 3
+
+
+def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_twice(
+    monkeypatch, postgres_server, postgres_url
+) -> None:
+    from interlock.serving.store.sql.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
+
+    commit = PostgresConnection.commit
+    losing = []
+
+    def lost(connection):
+        commit(connection)
+        if losing:
+            losing.pop()
+            disconnect_all(postgres_server)
+            connection.execute("SELECT 1")
+
+    monkeypatch.setattr(PostgresConnection, "commit", lost)
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        losing.append(True)
+        with pytest.raises(StoreDown):
+            await store.append(lease, 0, [b"one"])
+        with pytest.raises(SequenceError) as refused:
+            await store.append(lease, 0, [b"one"])
+        return refused.value.expected, (await store.read("", "resp_1", 0, 10)).frames
+
+    assert run(open_store(postgres_url), scenario) == (1, (b"one",))
+
+
+def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(monkeypatch, own_server) -> None:
+    monkeypatch.setattr("interlock.serving.store.sql.postgres.TIMEOUT", 0.5)
+
+    async def scenario(store):
+        await store.put("", stored(0))
+        own_server.signal(signal.SIGSTOP)
+        for number in (1, 2):  # the second one is abandoned before it is begun
+            with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
+                await store.put("", stored(number))
+        own_server.signal(signal.SIGCONT)
+        await store.put("", stored(3))
+        return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+
+    assert run(open_store(own_server.url), scenario) == [True, False, True]
+
+
+def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connection_was_lost(postgres_server, postgres_url) -> None:
+    async def scenario(store):
+        other = open_store(postgres_url)
+        lease = await store.enqueue("", stored(1), "a")
+        with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
+            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await quiet.wait(60)
+            await other.append(lease, 0, [b"one"])
+            await asyncio.wait_for(watch.wait(60), 30)
+            disconnect_all(postgres_server)
+            await asyncio.wait_for(watch.wait(60), 30)  # something may have come while nobody listened
+            await other.append(lease, 1, [b"two"])
+            await asyncio.wait_for(watch.wait(60), 30)
+            log = await store.read("", "resp_1", 0, 10)
+        await other.close()
+        return log.frames
+
+    assert run(open_store(postgres_url), scenario) == (b"one", b"two")
+
+
+def test_two_processes_that_share_items_and_links_lose_none_of_them(postgres_url) -> None:
+    """Both add and remove the same chains at once: each transaction sees the other's rows come and go."""
+    prefix = [message(number) for number in range(5)]
+
+    async def work(store, name):
+        for turn in range(40):
+            response_id = f"{name}_{turn % 3}"
+            await store.put("", stored(response_id, *prefix[: 1 + turn % 5], message("last", f"{turn % 7}")))
+            read = await store.get("", f"resp_{response_id}")
+            assert len(read.items) == 2 + turn % 5
+            if turn % 2:
+                await store.delete("", f"resp_{response_id}")
+
+    async def scenario(store):
+        stores = [store, *(open_store(postgres_url) for _ in range(2))]
+        await asyncio.gather(*(work(each, name) for name, each in enumerate(stores)))
+        for name, _ in [key async for key in each_response(store)]:
+            await store.delete("", name)
+        info = await store.info()
+        for each in stores[1:]:
+            await each.close()
+        return info.responses, info.items
+
+    async def each_response(store):
+        async for tenant, name in store.responses():
+            yield name, tenant
+
+    assert run(open_store(postgres_url), scenario) == ({}, 0)
+
+
+def test_of_two_processes_that_adopt_or_create_at_once_one_succeeds(postgres_url) -> None:
+    async def scenario(store):
+        other = open_store(postgres_url)
+        now = 1000.0
+        for each in (store, other):
+            each.clock = lambda: now
+        outcomes = []
+        for number in range(10):
+            created = await asyncio.gather(
+                store.enqueue("", stored(number), "a"), other.enqueue("", stored(number), "b"), return_exceptions=True
+            )
+            now += LEASE
+            adopted = await asyncio.gather(store.adopt("", f"resp_{number}", "c"), other.adopt("", f"resp_{number}", "d"))
+            outcomes.append((sorted(type(each).__name__ for each in created), [lease.epoch for lease in adopted if lease]))
+        await other.close()
+        return outcomes
+
+    assert run(open_store(postgres_url), scenario) == [(["Conflict", "Lease"], [2])] * 10
+
+
+def test_a_row_that_another_transaction_keeps_is_down_and_the_others_are_not(monkeypatch, postgres_url) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - likewise
+
+    monkeypatch.setitem(postgres.OPTIONS, "lock_timeout", "200ms")
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        other = await store.enqueue("", stored(2), "a")
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute("SELECT 1 FROM interlock.response WHERE id = 'resp_1' FOR UPDATE")
+            results = await asyncio.gather(
+                store.append(lease, 0, [b"one"]), store.append(other, 0, [b"one"]), return_exceptions=True
+            )
+        await store.append(lease, 0, [b"one"])
+        return [str(result) for result in results]
+
+    (locked, appended) = run(open_store(postgres_url), scenario)
+    assert locked.endswith("is locked by another process.")
+    assert appended == "False"
+
+
+def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(postgres_server, postgres_url) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        postgres_server.query("ALTER SYSTEM SET default_transaction_read_only = on")
+        postgres_server.query("SELECT pg_reload_conf()")
+        try:
+            while True:
+                try:
+                    await store.put("", stored(2))
+                except StoreDown as error:
+                    refused = str(error)
+                    break
+            present = await store.get("", "resp_1") is not None
+        finally:
+            postgres_server.query("ALTER SYSTEM RESET default_transaction_read_only")
+            postgres_server.query("SELECT pg_reload_conf()")
+        for _ in range(100):
+            try:
+                await store.put("", stored(3))
+            except StoreDown:
+                await asyncio.sleep(0.05)
+            else:
+                break
+        return refused.partition(" ")[2], present, await store.get("", "resp_3") is not None
+
+    assert run(open_store(postgres_url), scenario) == ("cannot be written: it is read-only.", True, True)
+
+
+def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
+    strange = {"id": "msg_\0x", "type": "message", "content": "a\0b"}
+
+    async def scenario(store):
+        await store.put("ten\0ant", stored("\0", strange))
+        return (
+            await store.get("ten\0ant", "resp_\0") == stored("\0", strange),
+            dict(await store.find("ten\0ant", ["msg_\0x"])) == {"msg_\0x": strange},
+        )
+
+    assert run(open_store(postgres_url), scenario) == (True, True)
+
+
+def test_refusals_raise_the_errors_of_the_other_stores(postgres_url) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        found = []
+        for error, attempt in (
+            (SequenceError, store.append(lease, 5, [b"one"])),
+            (Conflict, store.put("", stored(1))),
+            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", 0, ()))),
+            (LeaseLost, store.renew(Lease("", "resp_1", "b", 1))),
+        ):
+            with pytest.raises(error) as refused:
+                await attempt
+            found.append(str(refused.value))
+        return found
+
+    assert run(open_store(postgres_url), scenario) == [
+        "The next event has the number 0, not 5.",
+        "There is a response with that id already; it is queued.",
+        "The conversation 'conv_1' has changed meanwhile.",
+        "The lease of 'b' is over: the response is queued.",
+    ]
+
+
+def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(postgres_url) -> None:
+    class Strange:
+        """What no JSON is made of."""
+
+    async def scenario(store):
+        await store.put("", stored(0))
+        results = await asyncio.gather(
+            store.put("", stored(1)),
+            store.put("", StoredResponse({"id": "resp_2", "output": [], "no": Strange()}, ())),
+            store.put("", stored(3)),
+            return_exceptions=True,
+        )
+        present = [await store.get("", f"resp_{number}") is not None for number in range(4)]
+        return [type(result).__name__ for result in results], present
+
+    assert run(open_store(postgres_url), scenario) == (["NoneType", "TypeError", "NoneType"], [True, True, False, True])
+
+
+def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
+    async def scenario(store):
+        stores = [store, *(open_store(postgres_url) for _ in range(7))]
+        await asyncio.gather(*(each.put("", stored(number)) for number, each in enumerate(stores)))
+        info = await store.info()
+        for each in stores[1:]:
+            await each.close()
+        return info.responses, info.kind.partition(" ")[0], info.size > 0
+
+    assert run(open_store(postgres_url), scenario) == ({"ended": 8}, "PostgreSQL", True)
+
+
+def test_a_layout_of_a_newer_release_is_refused(postgres_server, postgres_url) -> None:
+    run(open_store(postgres_url), lambda store: store.put("", stored(1)))
+    postgres_server.query(f"UPDATE interlock.layout SET version = {sql_schema.VERSION + 1}")  # noqa: S608 - a number
+
+    async def scenario(store):
+        for ask in (store.get("", "resp_1"), store.put("", stored(2)), store.migrate()):
+            with pytest.raises(StoreDown, match="of a newer release of Interlock"):
+                await ask
+
+    run(open_store(postgres_url), scenario)
+
+
+def test_a_password_is_shown_nowhere(postgres_url) -> None:
+    store = open_store(postgres_url.replace("interlock@", "interlock:secret@").replace("/postgres", "/missing"))
+
+    async def scenario(store):
+        with pytest.raises(StoreDown, match="/missing cannot be used") as refused:
+            await store.get("", "resp_1")
+        return str(refused.value)
+
+    assert "secret" not in run(store, scenario)
+
+
+def test_a_url_names_the_server_and_the_parameters() -> None:
+    store = open_store("postgresql://me@a,b/data?ttl=1h&target_session_attrs=read-write&logs=never&sslmode=require")
+    assert (store.url, store.ttl, store.logs) == (
+        "postgresql://me@a,b/data?target_session_attrs=read-write&sslmode=require",
+        3600,
+        None,
+    )
+
+
+def test_expired_responses_and_logs_are_swept(postgres_url) -> None:
+    store = open_store(f"{postgres_url}?ttl=1h&logs=1m")
+    now = 1000.0
+    store.clock = store.calendar = lambda: now
+
+    async def scenario(store):
+        nonlocal now
+        lease = await store.enqueue("", stored(1), "a")
+        await store.finish(lease, 0, [b"one", b"two"], stored(1))
+        await store.create_conversation("", Conversation("conv_1", 0, {}), [message(1)])
+        now += 60
+        trimmed = await store.sweep()
+        log = await store.read("", "resp_1", 0, 10)
+        now += 3600
+        expired = await store.sweep()
+        return (trimmed.expired, trimmed.trimmed, log.oldest), (expired.expired, expired.trimmed), (await store.info()).responses
+
+    assert run(store, scenario) == ((0, 1, 2), (1, 0), {})
+
+
+def test_a_store_is_opened_again_after_it_was_closed_and_in_another_event_loop(postgres_url) -> None:
+    store = open_store(postgres_url)
+    run(store, lambda store: store.put("", stored(1)))
+    assert run(store, lambda store: store.get("", "resp_1")) == stored(1)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("interlock: ")] == []
+
+
+def test_the_server_of_the_tests_is_not_reachable_from_elsewhere(postgres_server) -> None:
+    assert postgres_server.query("SHOW listen_addresses") == [("127.0.0.1",)]
+    assert Path(postgres_server.folder).stat().st_mode & 0o077 == 0
