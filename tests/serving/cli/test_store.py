@@ -65,7 +65,7 @@ def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
     assert call("sweep", "--store", url) == (0, "deleted 0 expired responses and 0 event logs\n")
     assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 expired responses and 0 event logs\n")
     monkeypatch.setenv("INTERLOCK_STORE", url)
-    assert call("migrate") == (0, "layout 1 is up to date\n")
+    assert call("migrate") == (0, "layout 2 is up to date\n")
 
 
 def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """The store in SQLite shares a file between processes, keeps acknowledged writes, and recovers when the file does."""
 
 import asyncio
+import gzip
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.serving.store import StoreDown, StoredResponse, StoreUnusable
+from interlock.serving.store import Conversation, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.sql import sql_schema as layout
 from interlock.serving.store.sql.sqlite import SqliteStore, loses_commits
 
@@ -304,6 +305,44 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
         error
         == f"The store has the layout {layout.VERSION + 1}, of a newer release of Interlock; {layout.VERSION} is known here."
     )
+
+
+def test_a_file_of_0_1_0_is_migrated_and_holds_what_it_held(path) -> None:
+    """`layouts/sqlite_1.db.gz` was made by 0.1.0."""
+    Path(path).write_bytes(gzip.decompress((Path(__file__).parent / "layouts" / "sqlite_1.db.gz").read_bytes()))
+
+    async def scenario(store):
+        with pytest.raises(StoreDown, match="The store has the layout 1, and 2 is needed: run `interlock store migrate`"):
+            await store.get("", "resp_1")
+        before = await store.migrate()
+        responses = [await store.get(*key) async for key in store.responses()]
+        texts = [[item["content"] for item in response.conversation] for response in responses]
+        logs = [await store.read(*key, 0, 10) async for key in store.responses()]
+        items = await store.conversation_items("one", "conv_1")
+        conversation = await store.conversation("one", "conv_1")
+        info = await store.info()
+        await store.put("", stored(5, *responses[1].conversation, message(9)))
+        return (
+            before,
+            [(response.id, response.response["status"]) for response in responses],
+            texts,
+            [(log.state, log.cancelled, b"".join(log.frames).count(b"event:")) for log in logs],
+            (conversation, [item["content"] for item in items]),
+            (info.version, info.responses, info.conversations, info.items, info.events),
+            len((await store.get("", "resp_5")).items),
+        )
+
+    assert run((SqliteStore(path), scenario)) == [
+        (
+            1,
+            [("resp_1", "completed"), ("resp_2", "completed"), ("resp_3", "completed"), ("resp_4", "queued")],
+            [["Why?", "Because."], ["Why?", "Because.", "How?", "So."], ["When?", "Now."], ["Why?"]],
+            [("ended", False, 0), ("ended", False, 0), ("ended", False, 3), ("lost", True, 1)],
+            (Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), ["Because."]),
+            (2, {"ended": 3, "lost": 1}, 1, 8, 4),
+            5,
+        )
+    ]
 
 
 def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> None:

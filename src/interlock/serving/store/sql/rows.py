@@ -12,7 +12,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffec
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, links_of, pack, put_together, unpack
 from interlock.serving.store.interface import (
     LEASE,
     Addition,
@@ -301,7 +301,7 @@ class Responses:
         key = row.tenant, row.id
         if _E.KEEP in effects and edit.stored is not None:
             insert = "INSERT INTO body VALUES (?, ?) ON CONFLICT (response) DO UPDATE SET json = excluded.json"
-            connection.execute(insert, (new.seq, body_of(edit.stored)))
+            connection.execute(insert, (new.seq, compress(body_of(edit.stored))))
             Items(connection).drop_chain(row.tip)
             self.tx.locked.pop(key, None)  # its tip is not known here
         elif key in self.tx.locked:

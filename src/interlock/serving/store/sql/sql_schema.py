@@ -64,6 +64,8 @@ LAYOUTS: Final[Mapping[int, tuple[str, ...]]] = {
         """,
         "CREATE INDEX member_by_item ON member (item)",
     ),
+    # The bodies of new responses are compressed, which the software of layout 1 cannot read.
+    2: (),
 }
 """The statements that migrate each layout to the next version; the first starts with an empty database."""
 
