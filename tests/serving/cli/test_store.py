@@ -56,7 +56,16 @@ def test_what_is_in_a_store_is_counted(url) -> None:
     ]
 
 
+def test_a_store_that_does_not_exist_is_not_created(url) -> None:
+    path = url.partition(":")[2]
+    for command in (["info"], ["sweep"], ["migrate"], ["export", "resp_1"]):
+        code, output = call(*command, "--store", url)
+        assert (code, output.split()) == (2, f"interlock: {path} does not exist.".split())
+        assert not Path(path).exists()
+
+
 def test_an_empty_store_has_none(url) -> None:
+    fill(url, lambda store: store.get("", "resp_1"))
     assert call("info", "--store", url)[1].splitlines()[1:] == ["responses: none", "conversations: 0, items: 0, events: 0"]
 
 
@@ -101,4 +110,13 @@ def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:
     code, output = call("info", "--store", "mongodb://db")
     assert (code, output.startswith("interlock: mongodb://db names no store")) == (2, True)
     code, output = call("info", "--store", f"sqlite:{tmp_path / 'none' / 'store.db'}")
-    assert (code, "unable to open database file" in output) == (2, True)
+    assert (code, output.split()[-3:]) == (2, ["does", "not", "exist."])
+
+
+def test_a_store_is_copied_to_another(url, tmp_path) -> None:
+    fill(url, lambda store: store.put("", ended(1)))
+    copy = f"sqlite:{tmp_path / 'copy.db'}"
+    assert call("copy", url, copy) == (0, "copied 1 responses and 0 conversations\n")
+    assert call("copy", url, copy) == (0, "copied 0 responses and 0 conversations; 1 responses were there already\n")
+    assert call("export", "resp_1", "--body", "--store", copy) == (0, '{"id":"resp_1","output":[]}\n')
+    assert call("copy", f"{url}.missing", copy)[0] == 2

@@ -20,11 +20,14 @@ R = TypeVar("R")
 Url = Annotated[
     str,
     typer.Option(
-        "--store", envvar="INTERLOCK_STORE", metavar="URL", help="The store: sqlite:PATH, redis://HOST or valkey://HOST."
+        "--store",
+        envvar="INTERLOCK_STORE",
+        metavar="URL",
+        help="The store: sqlite:PATH, postgresql://HOST/DATABASE, redis://HOST or valkey://HOST.",
     ),
 ]
 
-store = typer.Typer(help="Inspect, clean up, migrate and export a store.", no_args_is_help=True)
+store = typer.Typer(help="Inspect, clean up, migrate, copy and export a store.", no_args_is_help=True)
 
 
 @store.command(epilog="\b\nExamples:\n  interlock store info --store sqlite:responses.db")
@@ -55,6 +58,22 @@ def migrate(url: Url) -> None:
 
     before, after = _run(url, update)
     typer.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
+
+
+@store.command(epilog="\b\nExamples:\n  interlock store copy sqlite:responses.db postgresql://127.0.0.1/interlock")
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of the store to read.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The URL of the store to write.")],
+) -> None:
+    """Copy everything from one store to another; stop the servers of both first."""
+    from interlock.serving.store.copying import Copied, copy_store
+
+    async def copy_to(store: ResponseStore) -> Copied:
+        return await _with(target, lambda new: copy_store(store, new), create=True)
+
+    copied = _run(source, copy_to)
+    rest = f"; {copied.skipped} responses were there already" if copied.skipped else ""
+    typer.echo(f"copied {copied.responses} responses and {copied.conversations} conversations{rest}")
 
 
 @store.command(
@@ -106,16 +125,19 @@ async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes 
 
 def _run(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
     """Open a store, await the work on it, and close it; end the command if the store cannot be used."""
-    from interlock.serving.store import StoreError, open_store
-
-    async def run() -> R:
-        store = open_store(url)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
+    from interlock.serving.store import StoreError
 
     try:
-        return asyncio.run(run())
+        return asyncio.run(_with(url, work))
     except StoreError as error:
         fail(str(error))
+
+
+async def _with(url: str, work: Callable[[ResponseStore], Awaitable[R]], *, create: bool = False) -> R:
+    from interlock.serving.store import open_store
+
+    store = open_store(url, create=create)
+    try:
+        return await work(store)
+    finally:
+        await store.close()

@@ -5,6 +5,7 @@ A store handles neither requests nor HTTP.
     interface     the methods of a store, their values and errors, and subscriptions
     chain         the stored form of a response
     opening       a store by its URL
+    copying       the copy of a store
     sql/          in memory, in a file of SQLite, or in Postgres
     redis         in Redis or Valkey
     redis_client  the connections to Redis

@@ -329,6 +329,10 @@ class ResponseStore(ABC):
         result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
         return None if result is None else Lease(tenant, response_id, owner, result.epoch)
 
+    async def trim(self, tenant: str, response_id: str) -> bool:
+        """Remove the events of a response that has ended; return whether there is one."""
+        return await self._write(tenant, response_id, Edit(_T.TRIM)) is not None
+
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return up to `limit` events from the number `first` on (none after `put`), or None if there is no such response."""

@@ -21,8 +21,8 @@ TTL: Final = 30 * 86_400.0
 MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
 
 
-def open_store(url: str = IN_MEMORY) -> ResponseStore:
-    """Create the store that a URL names. It opens files and connections on first use.
+def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
+    """Return the store that a URL names. It opens files and connections on first use, and without `create` makes no new store.
 
     The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
     port and database. Parameters follow a `?`: `ttl` and `logs` (how long responses, and the events of ended ones, are stored:
@@ -46,7 +46,7 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
             durations = dict.fromkeys(("ttl", "logs", "busy"), _duration)
             parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
-            return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, **parameters)
+            return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
         case "postgresql" | "postgres":
             if not place.startswith("//"):
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
@@ -55,7 +55,7 @@ def open_store(url: str = IN_MEMORY) -> ResponseStore:
             own, others = (urlencode([pair for pair in pairs if (pair[0] in names) is ours]) for ours in (True, False))
             parameters = _parameters(scheme, own, dict.fromkeys(names, _duration))
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
-            return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, **parameters)
+            return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")

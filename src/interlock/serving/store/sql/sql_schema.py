@@ -77,7 +77,7 @@ def prepare(connection: Connection, *, create: bool) -> None:
     version = connection.layout()
     if version is None:
         if not create:
-            raise StoreDown("There is no store.")
+            raise StoreDown("The database has no store.")
         migrate(connection)
     elif version < VERSION:
         raise StoreDown(f"The store has the layout {version}, and {VERSION} is needed: run `interlock store migrate`.")

@@ -1,0 +1,93 @@
+"""A copy of a store, of any kind to any kind, has everything that the store had."""
+
+import asyncio
+
+import pytest
+from live.postgres_server import needs_postgres
+from live.redis_server import needs_redis
+
+from interlock.serving.store import LEASE, Conversation, MemoryStore, StoredResponse, open_store
+from interlock.serving.store.copying import Copied, copy_store
+
+KINDS = [
+    ("sqlite", "memory"),
+    pytest.param("sqlite", "postgres", marks=needs_postgres),
+    pytest.param("postgres", "sqlite", marks=needs_postgres),
+    pytest.param("sqlite", "redis", marks=needs_redis),
+    pytest.param("redis", "sqlite", marks=needs_redis),
+]
+QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
+ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
+CONVERSATION = Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 3)
+FRAMES = [b"event: %d\n\n" % number for number in range(600)]
+
+
+def response(number, *output, **fields):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output], **fields}, (QUESTION,))
+
+
+def opened(kind, request, name):
+    match kind:
+        case "memory":
+            return MemoryStore()
+        case "sqlite":
+            return open_store(f"sqlite:{request.getfixturevalue('tmp_path')}/{name}.db")
+        case _:
+            return open_store(request.getfixturevalue(f"{kind}_url"))
+
+
+async def contents(store):
+    """Return everything that a store shows of what it has."""
+    responses = {}
+    async for key in store.responses():
+        log = await store.read(*key, 0, 1000)
+        shown = log.frames, log.oldest, log.following, "running" if log.state == "queued" else log.state, log.cancelled
+        responses[key] = await store.get(*key), shown
+    conversations = {
+        key: (await store.conversation(*key), await store.conversation_items(*key)) async for key in store.conversations()
+    }
+    return responses, conversations
+
+
+@pytest.mark.parametrize(("source", "target"), KINDS)
+def test_everything_is_copied(request, source, target) -> None:
+    async def scenario():
+        old, new = opened(source, request, "old"), opened(target, request, "new")
+        await old.put("", response(1, ANSWER))
+        await old.put("two", response(1))
+        for number, count in ((2, 600), (3, 256), (4, 1)):
+            lease = await old.enqueue("", response(number, status="queued"), "a")
+            await old.finish(lease, 0, FRAMES[:count], response(number, ANSWER, status="completed"))
+        await old.trim("", "resp_3")
+        for number, count in ((5, 300), (6, 256), (7, 0)):
+            lease = await old.enqueue("", response(number, status="queued"), "a")
+            await old.append(lease, 0, FRAMES[:count])
+        await old.cancel("", "resp_5")
+        await old.create_conversation("two", CONVERSATION, [QUESTION, ANSWER])
+        await old.create_conversation("", CONVERSATION)
+
+        copied = [await copy_store(old, new) for _ in range(2)]
+        before, after = await contents(old), await contents(new)
+        leases = {lease.owner for lease in (await new.info()).leases}
+        await old.close()
+        await new.close()
+        return copied, before, after, leases
+
+    copied, before, after, leases = asyncio.run(scenario())
+    assert copied == [Copied(8, 2, 0), Copied(0, 2, 8)]
+    assert after == before
+    assert leases == {"copy"}
+
+
+def test_a_response_that_was_in_progress_is_ended_by_another_server() -> None:
+    now = 1000.0
+
+    async def scenario():
+        nonlocal now
+        old, new = MemoryStore(), MemoryStore(clock=lambda: now)
+        await old.enqueue("", response(1), "a")
+        await copy_store(old, new)
+        now += LEASE
+        return [*await new.lost(1)]
+
+    assert asyncio.run(scenario()) == [("", "resp_1")]
