@@ -39,6 +39,8 @@ class Connection(ABC):
 
     types: ClassVar[Mapping[str, str]]
     """What the database has for the names in braces in `sql_schema`."""
+    rows_at_once: ClassVar[int] = 1
+    """The most rows that one statement inserts."""
     lock: str = ""
     """Ends a SELECT of rows that the transaction changes, so that other processes wait for it."""
     share: str = ""
