@@ -3,9 +3,9 @@
     PYTHONPATH=tests python benchmarks/bench_store.py
 
 Each figure of events and responses is wall time of one process that waits for each answer, divided by how many there were: what
-a server adds to a response. Those of streams are in `store_stream`; the clients are in tests/store/loads.py. Redis is a server of
-our own on this machine; without `redis-server` it is left out. Figures go to benchmarks/out/store.json, and from there into
-docs/performance/stores.md by `make bench-docs`.
+a server adds to a response. Those of streams are in `store_stream`; the clients are in tests/store/loads.py. Redis and Postgres
+are servers of our own on this machine; without their programs they are left out. Figures go to benchmarks/out/store.json, and
+from there into docs/performance/stores.md by `make bench-docs`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from random import Random
 from statistics import median
 from typing import Final
 
+from live.postgres_server import BINARIES
 from live.redis_server import COMMAND
 from speed.report import machine
 from store.fleet import fleet_of
-from store.kinds import redis_server
+from store.kinds import postgres_server, redis_server
 from store.loads import ask_at_once, first_events, stream_at_once
 from store_stream import streamed
 
@@ -61,6 +62,11 @@ def stores() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         yield "`sqlite:PATH`", f"sqlite:{folder}/normal.db"
         yield "`sqlite:PATH?synchronous=full`", f"sqlite:{folder}/full.db?synchronous=full"
+    if BINARIES is None:
+        print("without Postgres: there is no postgres", file=sys.stderr)
+    else:
+        with postgres_server("fsync=on") as postgres:
+            yield "Postgres", postgres.url
     if COMMAND is None:
         print("without Redis: there is no redis-server", file=sys.stderr)
         return

@@ -80,6 +80,7 @@ NAV: Nav = [
             {"Design": "design.md"},
             {"The life of a request": "request.md"},
             {"Lifecycles": "lifecycles.md"},
+            {"How stores work": "store-design.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Proof": "proof.md"},
         ]

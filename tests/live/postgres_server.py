@@ -18,7 +18,7 @@ def _binaries():
     """Return the folder of the server's programs: that of the newest release, where Debian keeps several."""
     command = shutil.which("postgres")
     if command is not None:
-        return Path(command).parent
+        return Path(command).resolve().parent
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
     return folders[-1] if folders else None
 
@@ -38,26 +38,28 @@ class PostgresServer:
 
     Args:
         settings: More of its configuration.
-        standby_of: The server of which this one is a replica; it becomes one of its synchronous standbys.
+        primary: The server of which this one is a replica.
+        environment: What the environment of its processes has beside ours.
+        prefix: What its command begins with; it runs as root then.
     """
 
-    def __init__(self, *settings, standby_of=None, environment=None):
+    def __init__(self, *settings, primary=None, environment=None, prefix=()):
+        self.prefix = prefix
         self.folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-", dir="/tmp"))
         if UNPRIVILEGED:
             shutil.chown(self.folder, "postgres", "postgres")
         self.data = self.folder / "data"
         self.settings = settings
-        self.environment = environment
+        self.environment = {**os.environ, **(environment or {})}
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        if standby_of is None:
-            self.run("initdb", "-D", self.data, "-U", "interlock", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
-        else:
-            source = f"host=127.0.0.1 port={standby_of.port} user=interlock application_name=standby"
-            self.run("pg_basebackup", "-D", self.data, "-R", "-X", "stream", "-c", "fast", "-d", source)
         self.process = None
-        self.start()
+        if primary is None:
+            self.run("initdb", "-D", self.data, "-U", "interlock", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
+            self.start()
+        else:
+            self.replicate(primary)
 
     @property
     def url(self):
@@ -69,10 +71,18 @@ class PostgresServer:
     def start(self):
         settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
         pairs = [*(f"{name}={value}" for name, value in settings.items()), *self.settings]
-        arguments = [BINARIES / "postgres", "-D", self.data, *(word for pair in pairs for word in ("-c", pair))]
+        user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups") if self.prefix else ()
+        arguments = [
+            *self.prefix,
+            *user,
+            BINARIES / "postgres",
+            "-D",
+            self.data,
+            *(word for pair in pairs for word in ("-c", pair)),
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603 - likewise
-                arguments, stdout=log, stderr=log, cwd="/", env=self.environment, **UNPRIVILEGED
+                arguments, stdout=log, stderr=log, cwd="/", env=self.environment, **({} if self.prefix else UNPRIVILEGED)
             )
         for _ in range(500):
             if self.process.poll() is not None:  # processes of the one that was killed are still there
@@ -95,6 +105,10 @@ class PostgresServer:
         """Remove what the stores have written."""
         self.query("DROP SCHEMA IF EXISTS interlock CASCADE")
 
+    def disconnect_all(self):
+        """Close the connections of all stores."""
+        self.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'interlock'")
+
     def signal(self, number):
         """Send a signal to all processes of the server."""
         pid = self.process.pid
@@ -107,6 +121,13 @@ class PostgresServer:
     def kill(self):
         self.signal(signal.SIGKILL)
         self.process.wait()
+
+    def replicate(self, primary):
+        """Become a replica of a server, and forget all else."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        source = f"host=127.0.0.1 port={primary.port} user=interlock application_name=standby"
+        self.run("pg_basebackup", "-D", self.data, "-R", "-X", "stream", "-c", "fast", "-d", source)
+        self.start()
 
     def promote(self):
         """Make a standby the primary."""

@@ -14,7 +14,7 @@ import apsw
 import pytest
 import redis
 from attrs import field, frozen
-from store.kinds import redis_server
+from store.kinds import postgres_server, redis_server
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
@@ -59,14 +59,132 @@ def kill_one(fleet):
 
 
 @contextmanager
+def postgres_process_killed(_folder):
+    with postgres_server() as server:
+        yield Scene(server.url, kill_one, LOST)
+
+
+@contextmanager
+def postgres_killed(_folder):
+    with postgres_server() as server:
+
+        def kill(_fleet):
+            server.kill()
+            time.sleep(WHILE)
+            server.start()
+
+        yield Scene(server.url, kill)
+
+
+@contextmanager
+def postgres_stopped(_folder):
+    """A server that does not answer, and then does what it was asked."""
+    with postgres_server() as server:
+
+        def stop(_fleet):
+            server.signal(signal.SIGSTOP)
+            time.sleep(LONG)
+            server.signal(signal.SIGCONT)
+
+        yield Scene(server.url, stop)
+
+
+@contextmanager
+def postgres_connections_closed(_folder):
+    with postgres_server() as server:
+
+        def close(_fleet):
+            for _ in range(20):
+                server.disconnect_all()
+                time.sleep(WHILE / 20)
+
+        yield Scene(server.url, close)
+
+
+@contextmanager
+def postgres_locked(_folder):
+    """A program that keeps a table locked for longer than anybody waits for it."""
+    with postgres_server() as server:
+
+        def lock(_fleet):
+            server.query(f"BEGIN; LOCK TABLE interlock.response IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({LONG})")
+
+        yield Scene(server.url, lock)
+
+
+@contextmanager
+def postgres_read_only(_folder):
+    """Transactions that may only read, as services make them when a disk is nearly full."""
+    with postgres_server() as server:
+
+        def forbid(_fleet):
+            for setting in ("on", "off"):
+                server.query(f"ALTER SYSTEM SET default_transaction_read_only = {setting}")
+                server.query("SELECT pg_reload_conf()")
+                time.sleep(WHILE)
+
+        yield Scene(server.url, forbid)
+
+
+@contextmanager
+def postgres_disk_full(folder):
+    """Tables on a small disk of their own, which only the server sees as one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a server a disk of its own")
+    Path(folder).chmod(0o755)
+    with small_disk(folder, "64m") as (prefix, path), postgres_server(prefix=prefix) as server:
+        shutil.chown(path, "postgres", "postgres")
+        server.query(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        server.query("ALTER ROLE interlock SET default_tablespace = small")
+
+        yield Scene(server.url, lambda _fleet: fill_disk(path))
+
+
+@contextmanager
+def postgres_failover(_folder):
+    """A primary that dies, and a replica that takes over with everything that was acknowledged; then it gets a replica too."""
+    synchronous = "synchronous_standby_names=*"
+    with postgres_server(synchronous) as first, postgres_server(synchronous, primary=first) as second:
+        servers = [first, second]
+
+        def fail_over(_fleet):
+            primary, standby = servers
+            primary.kill()
+            standby.promote()
+            primary.replicate(standby)
+            servers.reverse()
+            time.sleep(WHILE)
+
+        hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        yield Scene(f"postgresql://interlock@{hosts}/postgres?target_session_attrs=read-write", fail_over)
+
+
+@contextmanager
+def postgres_clock_of_processes_jumps(folder):
+    with faked_clock(folder) as (environment, jump), postgres_server() as server:
+        yield Scene(server.url, jump, environment=environment)
+
+
+@contextmanager
+def postgres_clock_of_postgres_jumps(folder):
+    """By its clock all leases are over at once: whoever looks first ends the response."""
+    Path(folder).chmod(0o755)
+    with faked_clock(folder) as (environment, jump), postgres_server(environment=environment) as server:
+        yield Scene(server.url, jump, LOST)
+
+
+@contextmanager
 def sqlite_process_killed(folder):
     yield Scene(f"sqlite:{folder}/store.db", kill_one, LOST)
 
 
 @contextmanager
-def sqlite_disk_full(folder):
-    """A small disk of its own, which only the servers see as one: nothing else is in its way, and it goes with them."""
-    mount = f"mount -t tmpfs -o size=64m tmpfs {folder} && echo mounted && exec sleep infinity"
+def small_disk(folder, size):
+    """Mount a disk on a folder, for commands that begin with the prefix: nothing else is in its way, and it goes with them.
+
+    Yield the prefix, and the path by which the folder is seen from here.
+    """
+    mount = f"mount -t tmpfs -o size={size} tmpfs {folder} && echo mounted && exec sleep infinity"
     users = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     with subprocess.Popen(  # noqa: S603 - commands of the system
         ["/usr/bin/env", "unshare", *users, "--mount", "sh", "-c", mount], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -75,21 +193,27 @@ def sqlite_disk_full(folder):
             line = holder.stdout.readline()
             if line != b"mounted\n":
                 pytest.skip(f"a disk to be filled cannot be mounted here: {line.decode().strip()}")
-            ballast = Path(f"/proc/{holder.pid}/root{folder}/ballast")
-
-            def fill(_fleet):
-                with ballast.open("wb", buffering=0) as file:
-                    while shutil.disk_usage(ballast.parent).free:
-                        with suppress(OSError):
-                            file.write(bytes(2**16))
-                time.sleep(WHILE)
-                ballast.unlink()
-
             entered = (("--user", "--preserve-credentials") if users else ()) + ("--mount",)
-            prefix = ("nsenter", f"--target={holder.pid}", *entered, "--")
-            yield Scene(f"sqlite:{folder}/store.db", fill, prefix=prefix)
+            yield ("nsenter", f"--target={holder.pid}", *entered, "--"), Path(f"/proc/{holder.pid}/root{folder}")
         finally:
             holder.kill()
+
+
+def fill_disk(path):
+    """Leave no room on a disk for a while."""
+    ballast = path / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        while shutil.disk_usage(path).free:
+            with suppress(OSError):
+                file.write(bytes(2**16))
+    time.sleep(WHILE)
+    ballast.unlink()
+
+
+@contextmanager
+def sqlite_disk_full(folder):
+    with small_disk(folder, "64m") as (prefix, path):
+        yield Scene(f"sqlite:{folder}/store.db", lambda _fleet: fill_disk(path), prefix=prefix)
 
 
 @contextmanager
@@ -195,6 +319,16 @@ def redis_clock_of_redis_jumps(folder):
 
 
 FAULTS = {
+    ("postgres", "a process is killed"): postgres_process_killed,
+    ("postgres", "the store is killed"): postgres_killed,
+    ("postgres", "the store is stopped"): postgres_stopped,
+    ("postgres", "its connections are closed"): postgres_connections_closed,
+    ("postgres", "a table is locked"): postgres_locked,
+    ("postgres", "transactions only read"): postgres_read_only,
+    ("postgres", "the disk is full"): postgres_disk_full,
+    ("postgres", "a replica takes over"): postgres_failover,
+    ("postgres", "the clock jumps"): postgres_clock_of_processes_jumps,
+    ("postgres", "the clock of Postgres jumps"): postgres_clock_of_postgres_jumps,
     ("sqlite", "a process is killed"): sqlite_process_killed,
     ("sqlite", "the disk is full"): sqlite_disk_full,
     ("sqlite", "the file is read-only"): sqlite_read_only,

@@ -3,6 +3,7 @@
 from contextlib import closing, contextmanager
 
 import pytest
+from live.postgres_server import BINARIES, PostgresServer
 from live.redis_server import COMMAND, RedisServer
 
 
@@ -12,6 +13,15 @@ def redis_server(environment=None, appendfsync="always"):
     if COMMAND is None:
         pytest.skip("there is no redis-server")
     with closing(RedisServer("--appendonly", "yes", "--appendfsync", appendfsync, environment=environment)) as server:
+        yield server
+
+
+@contextmanager
+def postgres_server(*settings, **others):
+    """A real server of Postgres."""
+    if BINARIES is None:
+        pytest.skip("there is no postgres")
+    with closing(PostgresServer(*settings, **others)) as server:
         yield server
 
 
@@ -26,12 +36,18 @@ def sqlite(folder):
 
 
 @contextmanager
+def postgres(_folder):
+    with postgres_server() as server:
+        yield server.url
+
+
+@contextmanager
 def redis(_folder):
     with redis_server() as server:
         yield server.url
 
 
-KINDS = {"memory": memory, "sqlite": sqlite, "redis": redis}
+KINDS = {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}
 """Each makes a store ready, and yields its URL."""
 
 SHARED = KINDS.keys() - {"memory"}

@@ -51,10 +51,6 @@ def own_server():
         yield server
 
 
-def disconnect_all(server):
-    server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'interlock'")
-
-
 def test_acknowledged_writes_survive_a_killed_server_and_the_store_recovers_by_itself(own_server) -> None:
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
@@ -77,9 +73,9 @@ def test_a_closed_connection_is_opened_again_without_an_error(postgres_server, p
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
         for number in range(3):
-            disconnect_all(postgres_server)
+            postgres_server.disconnect_all()
             await store.append(lease, number, [b"event"])
-            disconnect_all(postgres_server)
+            postgres_server.disconnect_all()
             log = await store.read("", "resp_1", 0, 10)
         return len(log.frames)
 
@@ -98,7 +94,7 @@ def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_t
         commit(connection)
         if losing:
             losing.pop()
-            disconnect_all(postgres_server)
+            postgres_server.disconnect_all()
             connection.execute("SELECT 1")
 
     monkeypatch.setattr(PostgresConnection, "commit", lost)
@@ -140,7 +136,7 @@ def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connectio
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])
             await asyncio.wait_for(watch.wait(60), 30)
-            disconnect_all(postgres_server)
+            postgres_server.disconnect_all()
             await asyncio.wait_for(watch.wait(60), 30)  # something may have come while nobody listened
             await other.append(lease, 1, [b"two"])
             await asyncio.wait_for(watch.wait(60), 30)

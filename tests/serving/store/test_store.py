@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 from interlock.serving.store import Conversation, MemoryStore, StoredResponse, StoreFull
+from interlock.serving.store.chain import put_together
 
 
 def stored(number, *items, text=""):
@@ -224,3 +225,9 @@ def test_an_item_is_found_as_long_as_one_response_has_it() -> None:
     assert find(store, "msg_in", "msg_out_1", "msg_out_2") == {"msg_in": SHARED, "msg_out_1": stored(1).output[0]}
     asyncio.run(store.delete("", "resp_1"))
     assert find(store, "msg_in") == {}
+
+
+def test_a_body_that_was_compressed_in_layout_2_can_always_be_read() -> None:
+    packed = bytes.fromhex("48a84ab971fcab46ca268638f209d67c811a29d802181128b500df3922ce")
+    body = {"id": "resp_1", "object": "response", "status": "completed", "store": True, "tool_choice": "auto", "output": []}
+    assert put_together(packed, (), 0) == StoredResponse(body, ())

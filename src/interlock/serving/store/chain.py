@@ -27,48 +27,16 @@ _BLANK: Final = b" "  # begins JSON that orjson cannot write or read, such as in
 _COMPRESSED: Final = b"H"  # begins a compressed body, because of the size of its window
 _WINDOW: Final = 12  # of 4 KiB, as the power of two
 _MEMORY: Final = 5  # of the compressor, as zlib counts it
-_TYPICAL: Final = orjson.dumps(
-    {
-        "frequency_penalty": 0.0,
-        "instructions": None,
-        "max_output_tokens": None,
-        "max_tool_calls": None,
-        "metadata": {},
-        "model": "",
-        "parallel_tool_calls": True,
-        "presence_penalty": 0.0,
-        "previous_response_id": "resp_",
-        "prompt_cache_key": None,
-        "reasoning": {"effort": None, "summary": None},
-        "safety_identifier": None,
-        "service_tier": "default",
-        "store": True,
-        "temperature": 1.0,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
-        "tools": [{"type": "function", "name": "", "description": "", "strict": True}],
-        "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
-        "top_logprobs": 0,
-        "top_p": 1.0,
-        "truncation": "disabled",
-        "user": None,
-        "id": "resp_",
-        "object": "response",
-        "created_at": 17,
-        "status": "completed",
-        "completed_at": 17,
-        "error": None,
-        "incomplete_details": None,
-        "background": False,
-        "output": [],
-        "usage": {
-            "input_tokens": 1,
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": 1,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": 1,
-        },
-    }
+_TYPICAL: Final = (
+    b'{"parallel_tool_calls":true,"previous_response_id":"resp_","tools":[{"type":"function","name":"","description":"","strict":true,'
+    b'"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false}}],"user":null,"id":"resp_","object":'
+    b'"response","created_at":17,"status":"completed","completed_at":17,"error":null,"incomplete_details":null,"background":false,'
+    b'"frequency_penalty":0.0,"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"metadata":{},"model":"","parallel_'
+    b'tool_calls":true,"presence_penalty":0.0,"previous_response_id":null,"prompt_cache_key":null,"reasoning":{"effort":null,"summary":'
+    b'null},"safety_identifier":null,"service_tier":"default","store":true,"temperature":1.0,"text":{"format":{"type":"text"}},"tool_'
+    b'choice":"auto","tools":[],"top_logprobs":0,"top_p":1.0,"truncation":"disabled","user":null,"output":[],"usage":{"input_tokens":'
+    b'1,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":1,"output_tokens_details":{"reasoning_tokens":'
+    b'0},"total_tokens":1}}'
 )
 """What the compressor knows of a body before it reads one. It belongs to the layout of the stores."""
 

@@ -10,7 +10,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from random import uniform
 from threading import Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
@@ -39,6 +39,8 @@ class Connection(ABC):
 
     types: ClassVar[Mapping[str, str]]
     """What the database has for the names in braces in `sql_schema`."""
+    answered: float = 0.0
+    """The time of the last answer by the monotonic clock, if the database can be out of reach."""
     rows_at_once: ClassVar[int] = 1
     """The most rows that one statement inserts."""
     lock: str = ""
@@ -152,7 +154,7 @@ class DatabaseThread(Generic[T]):
         commit: Commits a transaction, and returns what to call after that.
         poll: Called with the connection after `interval()` seconds without a job.
         interval: Returns None if there is nothing to poll for.
-        timeout: Seconds after which a job that is not done raises `StoreDown`; None if the database has limits of its own.
+        timeout: Seconds after which a database that does not answer is down; None if it has limits of its own.
     """
 
     name: str
@@ -169,6 +171,7 @@ class DatabaseThread(Generic[T]):
     _thread: Thread | None = field(default=None, init=False)
     _connection: Connection | None = field(default=None, init=False)
     _committing: bool = field(default=False, init=False)
+    _begun: float = field(default=0.0, init=False)  # the time of the last attempt to run a batch
 
     async def run(self, work: Callable[[T], R], key: Key | None = None) -> R:
         """Run `work` on a transaction, and return its result once it is committed; `key` is the response that it changes.
@@ -183,11 +186,11 @@ class DatabaseThread(Generic[T]):
         self._start()
         self._queue.put(job)
         result = asyncio.wrap_future(job.result)
-        done, _ = await asyncio.wait([result], timeout=self.timeout)
-        if not done:
-            job.abandoned = True
-            result.add_done_callback(lambda done: done.exception())
-            raise StoreDown(f"{self.name} does not answer.")
+        while not (await asyncio.wait([result], timeout=self.timeout))[0]:
+            if self._is_stuck():
+                job.abandoned = True
+                result.add_done_callback(lambda done: done.exception())
+                raise StoreDown(f"{self.name} does not answer.")
         return result.result()
 
     def poll_soon(self) -> None:
@@ -201,6 +204,12 @@ class DatabaseThread(Generic[T]):
         if thread is not None:
             self._queue.put("stop")
             await asyncio.to_thread(thread.join, self.timeout)
+
+    def _is_stuck(self) -> bool:
+        """Return whether the database has not answered for `timeout` seconds, rather than be busy with many jobs."""
+        connection = self._connection
+        last = max(self._begun, 0.0 if connection is None else connection.answered)
+        return self.timeout is not None and monotonic() - last > self.timeout
 
     def _start(self) -> None:
         if self._thread is None:
@@ -233,6 +242,7 @@ class DatabaseThread(Generic[T]):
 
     def _run_batch(self, jobs: Sequence[Job[T, Any]], attempts: int = ATTEMPTS) -> None:
         jobs = [job for job in jobs if not job.abandoned]
+        self._begun = monotonic()
         try:
             outcomes, notify = self._commit(self._open_connection(), jobs)
         except Exception as error:  # noqa: BLE001 - any error is passed on to the callers

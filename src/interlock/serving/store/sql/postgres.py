@@ -123,7 +123,9 @@ class PostgresConnection(Connection):
         self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
     def _execute(self, statement: str, values: Values) -> psycopg.Cursor[tuple[Any, ...]]:
-        return psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
+        cursor = psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
+        self.answered = time.monotonic()
+        return cursor
 
 
 @frozen
