@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from time import process_time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import attrs
 import orjson
 import typer
 
-from interlock.fsm.diagram import RENDERERS, Format, Graph, draw, key_of
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
+    from interlock.fsm.diagram import Graph
     from interlock.fsm.proof import Coverage, Proof
     from interlock.fsm.proof.process_walks import Walk
 
@@ -90,12 +90,16 @@ def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: boo
 def diagram(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="What to draw; without it, list the kinds.")] = None,
     *,
-    form: Annotated[Format, typer.Option("--format", help="The format of the diagram.")] = "mermaid",
+    form: Annotated[
+        Literal["mermaid", "dot", "svg", "json", "table"], typer.Option("--format", help="The format of the diagram.")
+    ] = "mermaid",
 ) -> None:
     """Draw a lifecycle, as a diagram or as a table.
 
     KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
     """
+    from interlock.fsm.diagram import RENDERERS
+
     graphs = {**stream_graphs(), **process_graphs()}
     if kind is None:
         for graph in graphs.values():
@@ -110,6 +114,7 @@ def diagram(
 @cache
 def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles and of the framing of harmony, by name."""
+    from interlock.fsm.diagram import draw, key_of
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
     from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
 
@@ -120,6 +125,7 @@ def stream_graphs() -> Mapping[str, Graph]:
 @cache
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes, by name."""
+    from interlock.fsm.diagram import draw, key_of
     from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
     from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
     from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger

@@ -190,7 +190,7 @@ class EventStream:
                     yield await self.read()
                     return
                 _require_stream(response)
-                chunks = response.aiter_bytes()
+                chunks = _chunks(response)
                 chunk: bytes | None = b""
                 while chunk is not None:
                     chunk = await self._next(chunks, is_first=is_first)
@@ -212,7 +212,7 @@ class EventStream:
         """Return the whole body of an open call."""
         response = self._response
         assert response is not None  # noqa: S101 - the caller has opened it
-        chunks, parts, size = response.aiter_bytes(), list[bytes](), 0
+        chunks, parts, size = _chunks(response), list[bytes](), 0
         while (chunk := await self._next(chunks, is_first=True)) is not None:
             parts.append(chunk)
             size += len(chunk)
@@ -268,6 +268,11 @@ class EventStream:
             raise error
         logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
         await asyncio.sleep(wait)
+
+
+def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    """Return the bytes of a body, decoded if the server compresses although it should not."""
+    return response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
