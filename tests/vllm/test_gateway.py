@@ -151,7 +151,7 @@ PARSED_TURNS = pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.nam
 
 
 @PARSED_SERVER
-@PARSED_TURNS
+@pytest.mark.parametrize("turn", [turn for turn in PARSED if turn.status != "failed"], ids=lambda turn: turn.name)
 def test_tokens_are_read_whatever_parsers_the_server_has(server, turn):
     with gateway(server, "vllm", "hermes") as url:
         check(url, "qwen3", turn)
