@@ -13,7 +13,7 @@ The hot path is more text of the only item in the queue, if its text passes thro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias, cast
@@ -325,7 +325,7 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
             return (as_text(reasoning), as_text(content), ""), as_sequence(calls)
     except AttributeError:
         pass
-    get = partial(_get, delta) if not isinstance(delta, Mapping) else cast("Mapping[str, object]", delta).get
+    get = _getter(delta)
     reasoning = get("reasoning") or get("reasoning_content")
     content, refusal, function = get("content"), get("refusal"), get("function_call")
     fragments = as_sequence(get("tool_calls"))
@@ -337,6 +337,11 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     if not (fragments or is_list or any(texts)):
         _require_delta(delta)
     return texts, fragments
+
+
+def _getter(delta: object) -> Callable[[str], object]:
+    """Return what gets a field of an object or mapping, or None."""
+    return cast("Mapping[str, object]", delta).get if isinstance(delta, Mapping) else partial(_get, delta)
 
 
 def _parts(content: Sequence[object]) -> tuple[str, str]:

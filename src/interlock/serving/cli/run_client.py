@@ -105,7 +105,7 @@ def _first_model(url: str, key: str) -> str:
 def _wait(arguments: Sequence[str], environment: dict[str, str]) -> int:
     """Run a program to its end and return its exit status; Ctrl-C reaches it by itself, other signals through this process."""
     with subprocess.Popen(arguments, env=environment) as process:  # noqa: S603 - the user's own command
-        signal.signal(signal.SIGINT, lambda *_: None)
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda received, _: process.send_signal(received))
         status = process.wait()

@@ -76,12 +76,12 @@ class Upstream:
 
     async def names(self) -> Sequence[str]:
         """Return the names of the models; `ApiError` is raised if the upstream does not answer."""
+        listing: Mapping[str, object] = {}
         try:
             listing = members(await self.client.fetch("models"))
         except ApiError as error:
             if error.status not in UNLISTED and not (self.client.pass_key and error.status in UNAUTHORIZED):
                 raise
-            listing = {}
         listed = [str(members(model).get("id")) for model in elements(listing.get("data"))]
         return [*(self.models or listed), *self.aliases]
 
