@@ -60,13 +60,13 @@ def _compact(arguments: str) -> str:
         return arguments
 
 
-def is_read(read: Read, name: str, shape: Shape) -> bool:
-    """Return whether a shape is read as it is meant."""
+def is_read(read: Read, name: str, shape: Shape, *, words: bool) -> bool:
+    """Return whether a shape is read as it is meant; without `words`, even if words are lost."""
     try:
         text, calls = read(name, their_parsers.pieces_of(shape.text))
     except Exception:  # noqa: BLE001 - whatever it is, a server would fail with it
         return False
-    return shape.fits(calls, text)
+    return shape.fits(calls, text, words=words)
 
 
 def table() -> Iterator[str]:
@@ -75,14 +75,16 @@ def table() -> Iterator[str]:
     sides = [(f"Interlock, `{name}`", interlock, name) for name in NAMES] + [(f"vLLM, `{name}`", vllm, name) for name in NAMES]
     counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(sides) + 1))
     for shape in every:
-        results = [1, *(int(is_read(read, name, shape)) for _, read, name in sides)]
+        strict, loose = (
+            [1, *(int(is_read(read, name, shape, words=words)) for _, read, name in sides)] for words in (True, False)
+        )
         stray = "stray end" in shape.parts
-        keys = ["only a stray end"] if stray else [f"{part}: {value}" for part, value in shape.parts.items() if part != "around"]
-        for key in ["all", *keys]:
+        keys = ["only a stray end"] if stray else [f"{part}: {value}" for part, value in shape.parts.items()]
+        for key, results in [("all", strict), ("all, even if words are lost", loose), *((key, strict) for key in keys)]:
             counts[key] = [one + other for one, other in zip(counts[key], results, strict=True)]
     yield f"| | shapes | {' | '.join(title for title, _, _ in sides)} |"
     yield f"|---|{'---:|' * (len(sides) + 1)}"
-    for key, numbers in sorted(counts.items(), key=lambda each: (each[0] != "all", each[0])):
+    for key, numbers in sorted(counts.items(), key=lambda each: (not each[0].startswith("all"), each[0])):
         yield f"| {key} | {' | '.join(f'{number:,}' for number in numbers)} |"
 
 

@@ -31,8 +31,9 @@ from interlock.fsm.processes import background, connection, conversation, lane, 
 from interlock.fsm.table import Machine
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
-from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
+from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
 from interlock.parsers.families.drawing import picture_of, picture_of_literals
+from interlock.parsers.families.family import Reasoning
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
@@ -90,6 +91,7 @@ def generated() -> dict[Path, str]:
     files[rules] = _filled((ROOT / rules).read_text(encoding="utf-8"), "rules", _rules())
     families = Path("docs", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
+    page = _filled(page, "names", _names())
     files[families] = _filled(page, "framing", _framings())
     files |= {Path("docs", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
     files[Path("docs", "architecture.svg")] = architecture.drawing()
@@ -264,7 +266,23 @@ def _families() -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, syntax in SYNTAXES.items():
         call = encode([WrittenItem("call", '{"city":"Rome"}', "f")], name).replace("\n", "⏎").replace("|", "\\|")
-        yield f"| `{name}` | {syntax.style} | `{DEFAULT_REASONING[name]}` | `{call}` |"
+        reasoning = f"`{DEFAULT_REASONING[name]}`" if DEFAULT_REASONING[name] else "—"
+        yield f"| `{name}` | {syntax.style} | {reasoning} | `{call}` |"
+
+
+def _names() -> Iterator[str]:
+    """List the names of vLLM's parsers, and what reads the models of each."""
+    yield "| name | `--tool-call-parser` | `--reasoning-parser` |"
+    yield "|---|---|---|"
+    for name in sorted({*SYNTAXES, *REASONINGS, *OTHER_NAMES}):
+        calls = SYNTAXES[name].style if name in SYNTAXES else "—"
+        reasoning = _markers(REASONINGS[name]) if name in REASONINGS else "—"
+        yield f"| `{name}` | {calls} | {reasoning} |" if name not in OTHER_NAMES else f"| `{name}` | {OTHER_NAMES[name]} | |"
+
+
+def _markers(reasoning: Reasoning) -> str:
+    """Show the markers of a reasoning format."""
+    return " … ".join(f"`{text.strip()}`" for text in (reasoning.begins[0], reasoning.ends[-1])).replace("|", "\\|")
 
 
 def _framings() -> Iterator[str]:

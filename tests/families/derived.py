@@ -47,11 +47,16 @@ def cases() -> Iterator[Derived]:
     """Yield the cases of one family for each syntax."""
     for names in GROUPS.values():
         for name in names:
-            yield from _whole(name)
-            yield from _marked(name)
-            yield from _announced(name) if announces(name) else _bare(name)
-            if any(TEMPLATES[name].section):
-                yield from _sectioned(name)
+            yield from cases_of(name)
+
+
+def cases_of(name: str) -> Iterator[Derived]:
+    """Yield the cases of a family."""
+    yield from _whole(name)
+    yield from _marked(name)
+    yield from _announced(name) if announces(name) else _bare(name)
+    if any(TEMPLATES[name].section):
+        yield from _sectioned(name)
 
 
 def _encoded(name: str, *called: str) -> str:

@@ -27,11 +27,10 @@ class Shape:
     text: str
     calls: Sequence[tuple[str, str]]
 
-    def fits(self, calls: Sequence[tuple[str, str]], text: str) -> bool:
-        """Return whether this is what the turn means: the calls, and all words, but no markup, in the text."""
-        return (
-            [*calls] == [*self.calls] and "DSML" not in text and sorted(_WORD.findall(text)) == sorted(_WORD.findall(self.text))
-        )
+    def fits(self, calls: Sequence[tuple[str, str]], text: str, *, words: bool = True) -> bool:
+        """Return whether this is what the turn means: the calls, no markup in the text and, with `words`, all words in it."""
+        has_words = sorted(_WORD.findall(text)) == sorted(_WORD.findall(self.text))
+        return [*calls] == [*self.calls] and "DSML" not in text and (has_words or not words)
 
 
 _OPENINGS: Final = {
@@ -80,8 +79,8 @@ def shapes() -> Iterator[Shape]:
     """Yield all shapes; those of other marks, those in reasoning, and stray ends are combined with only some of the others."""
     for opening, invoke, closing, around in product(_OPENINGS, _INVOKES, _CLOSINGS, _AROUND):
         yield _shape("usual", opening, invoke, closing, around)
-    for mark, opening, invoke in product(list(_MARKS)[1:], _OPENINGS, _INVOKES):
-        yield _shape(mark, opening, invoke, "ended", "text")
+    for mark, opening, invoke, around in product(list(_MARKS)[1:], _OPENINGS, _INVOKES, _AROUND):
+        yield _shape(mark, opening, invoke, "ended", around)
     for opening, invoke in product(_OPENINGS, _INVOKES):
         yield _shape("usual", opening, invoke, "ended", "text", "reasoning")
     for end in (*_CLOSINGS.values(), _END, "</DSMLparameter>", f"{_END}</DSMLtool_calls>"):

@@ -1,16 +1,12 @@
 """The framing of the families as a table, and the lexicons that are compiled from it."""
 
-from typing import ClassVar
-
 import pytest
-from families.properties import READ_AS, cut
+from families.firing import fired_by, means
 from families.relations import steps, walk
-from recovery.notation import run
 
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
-from interlock.parsers import Chunk
-from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, family
+from interlock.parsers.families import DISTINCT, SYNTAXES, family
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.drawing import PLACES, part_for, picture_of
@@ -95,28 +91,6 @@ def test_without_calls_nothing_begins_one():
         assert not CALLING & set(lexicon.roles.values())
 
 
-class Firing(FamilyParser):
-    """Notes the edges that are taken."""
-
-    fired: ClassVar[set[tuple[str, Trigger]]] = set()
-
-    def _fire(self, trigger, text):
-        self.fired.add((self._state.name, trigger))
-        return super()._fire(trigger, text)
-
-    def _passes_json(self, _):  # the shortcut takes no edges
-        return False
-
-
-def fired_by(name, texts):
-    """The edges that texts take, each read at once and letter by letter."""
-    Firing.fired.clear()
-    for text, reason in texts:
-        for size in (len(text) or 1, 1):
-            run(Firing(family(name, "qwen3"), READ_AS), [Chunk(text=piece) for piece in cut(text, [size])], reason)
-    return frozenset(Firing.fired)
-
-
 def reachable(name):
     """The states that texts of a family can lead to."""
     return set(part_for(family(name, "qwen3"), name).states)
@@ -150,12 +124,6 @@ def test_the_pictures_show_every_edge_of_the_families_once_and_the_rest_of_a_tex
     }
     names = {node.name for picture in pictures.values() for node in picture.nodes}
     assert {name for name in names if not name.startswith("(")} - {"outside"} == set(FRAMING.states)
-
-
-def means(state, trigger):
-    """Whether a trigger does something else in a state than text does, or is text."""
-    rows = FRAMING.states[state].rows
-    return trigger is Trigger.TEXT or rows[trigger] != rows[Trigger.TEXT]
 
 
 @pytest.mark.parametrize(

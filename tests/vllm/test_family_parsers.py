@@ -11,7 +11,7 @@ import pytest
 from recovery.notation import items, run
 
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, Settings, family
 from interlock.parsers.families.patterns import example
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
@@ -24,6 +24,8 @@ with warnings.catch_warnings():
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser.parser_manager import ParserManager
+    from vllm.reasoning import _REASONING_PARSERS_TO_REGISTER
+    from vllm.tool_parsers import _TOOL_PARSERS_TO_REGISTER
 
 SCHEMA = {
     "type": "object",
@@ -128,3 +130,10 @@ def test_a_well_formed_turn_is_read_as_vllm_reads_it(name: str, turn: list[Writt
         pytest.importorskip("cohere_melody", reason="vLLM reads Cohere's models with this package")
     if about not in FAULTS.get(name, ()):
         assert whole(name, SAME.get(reasoning, reasoning), text) == expected
+
+
+def test_every_name_of_vllms_parsers_has_a_row_or_a_reason() -> None:
+    tools, reasoning = set(_TOOL_PARSERS_TO_REGISTER), set(_REASONING_PARSERS_TO_REGISTER)
+    assert tools - {*SYNTAXES, *OTHER_NAMES} == set()
+    assert reasoning - {*REASONINGS, *OTHER_NAMES} == set()
+    assert (len(tools & {*SYNTAXES}), len(tools)) >= (50, 54)

@@ -23,7 +23,7 @@ One table declares the framing for all; a family is data: its markers and their 
 """
 
 from interlock.parsers.families.active_item import Settings
-from interlock.parsers.families.catalog import DEFAULT_REASONING, DISTINCT, REASONINGS, SYNTAXES, family, has_family
+from interlock.parsers.families.catalog import DEFAULT_REASONING, DISTINCT, OTHER_NAMES, REASONINGS, SYNTAXES, family, has_family
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.parameter_values import Schemas
 from interlock.parsers.families.parser import FamilyParser
@@ -31,6 +31,7 @@ from interlock.parsers.families.parser import FamilyParser
 __all__ = [
     "DEFAULT_REASONING",
     "DISTINCT",
+    "OTHER_NAMES",
     "REASONINGS",
     "SYNTAXES",
     "Family",

@@ -18,7 +18,7 @@ from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 from interlock.parsers.families.patterns import ANY
 
-__all__ = ["DEFAULT_REASONING", "DISTINCT", "REASONINGS", "SYNTAXES", "family", "has_family"]
+__all__ = ["DEFAULT_REASONING", "DISTINCT", "OTHER_NAMES", "REASONINGS", "SYNTAXES", "family", "has_family"]
 
 _T: Final = Trigger
 
@@ -519,6 +519,17 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     }
 )
 """The formats of reasoning, by the names of `--reasoning-parser`."""
+
+OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "openai": "harmony, read by token id",
+        "openai_gptoss": "harmony, read by token id",
+        "hf": "a row compiled from the checkpoint's `response_template` when the server starts",
+        "minicpmv": "vLLM's parser, which also repairs line breaks that this model's tokenizer decodes to two characters",
+        "minimax_m2_append_think": "vLLM's parser, which leaves reasoning in the message on purpose",
+    }
+)
+"""The names of vLLM's parsers that have no row here, and what reads these models."""
 
 
 def has_family(tool_parser: str | None, reasoning_parser: str | None) -> bool:
