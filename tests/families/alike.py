@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_IN_CALL: Final = ("body", "argument", "json", "torn", "member", "whole", "shut", "loose", "astray")
+_IN_CALL: Final = ("body", "argument", "json", "torn", "member", "whole", "shut", "loose", "astray", "literal")
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(

@@ -21,6 +21,7 @@ _KIMI = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "a"}<
 _V31 = '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"s": "a"}<｜tool▁call▁end｜>'
 
 _K3_ANSWER = "<|open|>response<|sep|>"
+_K3_STRANGE = '<|open|>call tool="strange" index="1"<|sep|>'
 _K3_CALL = (
     '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>'
     '<|open|>argument key="s" type="string"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|>'
@@ -104,6 +105,52 @@ CASES = [
             *(reasoning("Hm."), answer("One."), answer("Two."), call("f", '{"s":"a"}'), answer("Three.</think>")),
             *(call("f", '{"s":"a"}'), answer("Four."), answer("Five.")),
         ],
+    ),
+    *(
+        Case(
+            f"no section, and a tool that nobody declared, after {begun!r}",
+            "kimi_k3",
+            f"{begun}{_K3_STRANGE}",
+            [answer(_K3_STRANGE)],
+        )
+        for begun in (_K3_ANSWER, f"</think>{_K3_ANSWER}", "</think><|close|>response<|sep|>")
+    ),
+    Case(
+        "no section, and a tool that nobody declared, after the end of a message",
+        "kimi_k3",
+        f"</think>So.<|close|>response<|sep|>{_K3_STRANGE}",
+        [answer("So."), answer(_K3_STRANGE)],
+    ),
+    # literals
+    *(
+        Case(
+            f"a literal that breaks, and then {after!r}",
+            "gemma4",
+            f"</think><|tool_call>call:f{{{before}{after}<tool_call|>Then.",
+            [call("f", f"{{{json}{after}"), answer("Then.")],
+        )
+        for before, json, after in (
+            ("n:[5", '"n":[5', "}"),
+            ("n:[5", '"n":[5', '}"'),
+            ("n:[5", '"n":[5', '}" '),
+            ("", "", ', "arguments": 5}'),
+        )
+    ),
+    Case("a literal that breaks before the end of the turn", "pythonic", "</think>[f(n=g(5))]", [call("f", '{"n":g(5))]', "")]),
+    Case("a literal and text", "pythonic", "</think>[f(s='a')] Then.", [call("f", '{"s":"a"}'), answer(" Then.")]),
+    Case("a call of Python without keys", "pythonic", "</think>[f(5)] [g] [x=1]", [answer("[f(5)] [g] [x=1]")]),
+    Case(
+        "a literal that is not ended",
+        "lfm2",
+        "</think><|tool_call_start|>[f(s='a'<|tool_call_end|>Then.",
+        [call("f", '{"s":"a"'), answer("Then.")],
+    ),
+    Case("a literal that is cut", "gemma4", '</think><|tool_call>call:f{s:<|"|>a<|', [call("f", '{"s":"a<|', "")], "length"),
+    Case(
+        "calls on lines of their own",
+        "olmo3",
+        "</think><function_calls>\nf(s='a')\ng()\n</function_calls>\nThen.",
+        [call("f", '{"s":"a"}'), call("g", "{}"), answer("Then.")],
     ),
     Case("a message that begins a turn", "kimi_k3", f"{_K3_ANSWER}Sunny.", [answer("Sunny.")]),
     Case(

@@ -220,11 +220,14 @@ def _names(read_as: Family, call: str) -> Iterator[str]:
         yield '{"arguments": {"s": 1}, "name": "f"'
     before = call.partition("f")[0].strip("\"'") if "name=" in call else ""
     for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
-        yield f"{before}f{end}"
-        yield f"{before}strange{end}"
+        begun = _BEGUN.get(end, end)
+        yield f"{before}f{begun}"
+        yield f"{before}strange{begun}"
 
 
-_NAMED: Final = (Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
+_BEGUN: Final = {"=": "(s=", ")": "()"}
+"""What a literal of Python begins with, up to the signs that end a name."""
+_NAMED: Final = (Trigger.LITERAL, Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
 
 
 def _nexts(read_as: Family, name: str) -> Iterator[str]:

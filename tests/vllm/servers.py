@@ -21,6 +21,8 @@ import httpx
 import tiny_models
 from attrs import define, evolve, field, frozen
 
+from interlock.parsers.families import DEFAULT_REASONING, DISTINCT
+
 HERE: Final = Path(__file__).parent
 CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))
 RELEASE: Final = tuple(int(part) for part in version("vllm").split(".")[:2])
@@ -97,7 +99,8 @@ PARSED: Final = Setup("qwen3", (*FAULTS, *PARSERS))
 def family(name: str) -> Setup:
     """Give a server of a model that writes like a family."""
     flags = ["--enable-auto-tool-choice", "--tool-call-parser", name]
-    return Setup("families", [*flags, "--reasoning-parser", FAMILIES[name]] if FAMILIES[name] else flags)
+    reasoning = {**EVERY, **FAMILIES}[name]
+    return Setup("families", [*flags, "--reasoning-parser", reasoning] if reasoning else flags)
 
 
 FAMILIES: Final[Mapping[str, str]] = {
@@ -110,8 +113,19 @@ FAMILIES: Final[Mapping[str, str]] = {
     "kimi_k2": "kimi_k2",
     "deepseek_v3": "deepseek_r1",
     "mistral": "",  # its reasoning parser wants Mistral's own tokenizer
+    "kimi_k3": "kimi_k3",
+    "minimax_m3": "minimax_m3",
+    "gemma4": "gemma4",
+    "lfm2": "qwen3",
 }
 """The families that are played on real engines, with the reasoning of each."""
+
+EVERY: Final[Mapping[str, str]] = {
+    **{name: DEFAULT_REASONING[name] or "" for name in DISTINCT if not name.startswith("cohere_")},  # vLLM wants a package for it
+    "mistral": "",
+    "olmo3": "qwen3",  # their reasoning parsers want their own tokenizers
+}
+"""A family for each format, with its reasoning."""
 
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
 TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
@@ -126,6 +140,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG, plugin=False
     ),
     **{f"family-{name}": family(name) for name in FAMILIES},
+    **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,

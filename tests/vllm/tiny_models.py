@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-RECIPE = 2  # raised when what is built changes, so that no cache has the old ones
+RECIPE = 3  # raised when what is built changes, so that no cache has the old ones
 GPT_OSS_VOCABULARY = 201_088
 WORDS = (  # how o200k cuts text into words
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -32,6 +32,10 @@ WORDS = (  # how o200k cuts text into words
 )
 QWEN_SPECIAL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 QWEN_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+PLAMO_MARKS = (
+    *("begin_think", "end_think", "begin_tool_requests", "end_tool_requests", "begin_tool_request", "end_tool_request"),
+    *("begin_tool_name", "end_tool_name", "begin_tool_arguments", "end_tool_arguments", "constrain", "msg", "tag"),
+)
 FAMILY_MARKS = (
     *QWEN_MARKS,
     *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
@@ -41,6 +45,21 @@ FAMILY_MARKS = (
     *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
     *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
     *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"),
+    *("<seed:think>", "</seed:think>", "<seed:tool_call>", "</seed:tool_call>"),
+    *("<|open|>", "<|close|>", "<|sep|>"),
+    *("]<]minimax[>[", "<mm:think>", "</mm:think>"),
+    *("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>'),
+    *("<start_function_call>", "<end_function_call>", "<escape>"),
+    *("<|tool_call_start|>", "<|python_start|>", "<|python_end|>"),
+    *("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", "<｜tool_call_begin｜>", "<｜tool_call_end｜>", "<｜tool_sep｜>"),
+    *("<tool_calls>", "</tool_calls>", "<tool_sep>", "<|tool_call|>", "<function_call>", "<|function_call|>"),
+    *("<longcat_tool_call>", "</longcat_tool_call>", "<|action_start|>", "<|plugin|>", "<|action_end|>", "<|python_tag|>"),
+    *("<ifm|think>", "</ifm|think>", "<ifm|tool_calls>", "</ifm|tool_calls>", "<ifm|tool_call>", "</ifm|tool_call>"),
+    *("<ifm|arg_key>", "</ifm|arg_key>", "<ifm|arg_value>", "</ifm|arg_value>", "<dots_function_call>", "</dots_function_call>"),
+    *("<|tools_prefix|>", "<|tools_suffix|>", "<|inner_prefix|>", "<|inner_suffix|>"),
+    *("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_ACTION|>", "<|END_ACTION|>"),
+    *("<|START_TEXT|>", "<|END_TEXT|>", "<assistant>", "<answer>", "</answer>", "<response>", "</response>"),
+    *(f"<|plamo:{mark}:plamo|>" for mark in PLAMO_MARKS),
 )
 QWEN_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content if message.content is string else '' }}"

@@ -1,0 +1,74 @@
+"""Every family on a real engine that yields its text in steps of five tokens: automatic, forced and hidden calls, with scores."""
+
+import json
+
+import httpx
+import pytest
+from playing import body, judged, stream, summary, without_chance
+from servers import EVERY
+from turns import FUNCTION, LOOK, family_turns
+
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
+
+pytestmark = pytest.mark.long
+SERVERS = pytest.mark.parametrize("server", [f"every-{name}" for name in EVERY], indirect=True)
+SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+NAMED = {"type": "function", "name": "get_weather"}
+CALLED = '{"city":"Rome"}'
+
+
+def written_json(name, choice):
+    """What a forced call is where vLLM has the model write bare JSON; None where it writes as it is used to."""
+    from vllm.tool_parsers import ToolParserManager  # noqa: PLC0415 - it takes seconds
+
+    if not ToolParserManager.get_tool_parser(name).supports_required_and_named:
+        return None
+    return CALLED if choice == NAMED else json.dumps([{"name": "get_weather", "parameters": json.loads(CALLED)}])
+
+
+def both(server, request):
+    """The response of a stream, which the one without streaming equals."""
+    response = judged(stream(server.url, request))[-1]["response"]
+    answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
+    assert answer.status_code == 200
+    assert without_chance(answer.json()) == without_chance(response)
+    return response
+
+
+@SERVERS
+def test_turns_with_automatic_calls(server):
+    name = server.name.removeprefix("every-")
+    for turn in family_turns(name, EVERY[name]):
+        response = both(server, body(server.setup.model, turn))
+        assert (turn.name, summary(response), response["status"]) == (turn.name, list(turn.items), turn.status)
+
+
+@SERVERS
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
+def test_a_forced_call(server, choice):
+    name = server.name.removeprefix("every-")
+    turn, *_ = family_turns(name, EVERY[name])
+    thought = encode(LOOK[:1], "hermes", EVERY[name], thinking=False) if EVERY[name] else ""
+    written = written_json(name, choice) or encode([WrittenItem("call", CALLED, "get_weather")], name)
+    request = body(server.setup.model, turn.__class__("forced", [f"{thought}{written}<|im_end|>"], []), tools=[FUNCTION])
+    response = both(server, {**request, "tool_choice": choice})
+    calls = [item for item in response["output"] if item["type"] == "function_call"]
+    assert [(call["name"], json.loads(call["arguments"])) for call in calls] == [("get_weather", {"city": "Rome"})]
+
+
+@SERVERS
+def test_a_call_that_the_request_forbids_is_text(server):
+    name = server.name.removeprefix("every-")
+    turn, *_ = family_turns(name, EVERY[name])
+    response = both(server, body(server.setup.model, turn, tool_choice="none"))
+    assert {item["type"] for item in response["output"]} == {"message", *(["reasoning"] if EVERY[name] else [])}
+
+
+@SERVERS
+def test_the_scores_of_a_message_spell_it(server):
+    name = server.name.removeprefix("every-")
+    turn, *_ = family_turns(name, EVERY[name])
+    response = both(server, body(server.setup.model, turn, **SCORED))
+    (part,) = [item["content"][0] for item in response["output"] if item["type"] == "message"]
+    spelled = bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode()
+    assert spelled == part["text"] == "I look."
