@@ -111,9 +111,16 @@ CASES = [
             f"no section, and a tool that nobody declared, after {begun!r}",
             "kimi_k3",
             f"{begun}{_K3_STRANGE}",
-            [answer(_K3_STRANGE)],
+            [*before, answer(_K3_STRANGE)],
         )
-        for begun in (_K3_ANSWER, f"</think>{_K3_ANSWER}", "</think><|close|>response<|sep|>")
+        for begun, before in (
+            (_K3_ANSWER, []),
+            (f"Hm.{_K3_ANSWER}", [reasoning("Hm.")]),
+            (f"</think>{_K3_ANSWER}", []),
+            ("</think><|close|>response<|sep|>", []),
+            (f"</think>{_K3_CALL}{_K3_ANSWER}", [call("f", '{"s":"a"}')]),
+            (f"</think>{_K3_CALL}So.{_K3_ANSWER}", [call("f", '{"s":"a"}'), answer("So.")]),
+        )
     ),
     Case(
         "no section, and a tool that nobody declared, after the end of a message",

@@ -1,6 +1,7 @@
 """Every family on a real engine that yields its text in steps of five tokens: automatic, forced and hidden calls, with scores."""
 
 import json
+import warnings
 
 import httpx
 import pytest
@@ -10,7 +11,13 @@ from turns import FUNCTION, LOOK, family_turns
 
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
+pytest.importorskip("vllm.version", reason="vLLM is not installed")
 pytestmark = pytest.mark.long
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from vllm.tool_parsers import ToolParserManager
+
 SERVERS = pytest.mark.parametrize("server", [f"every-{name}" for name in EVERY], indirect=True)
 SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
 NAMED = {"type": "function", "name": "get_weather"}
@@ -19,8 +26,6 @@ CALLED = '{"city":"Rome"}'
 
 def written_json(name, choice):
     """What a forced call is where vLLM has the model write bare JSON; None where it writes as it is used to."""
-    from vllm.tool_parsers import ToolParserManager  # noqa: PLC0415 - it takes seconds
-
     if not ToolParserManager.get_tool_parser(name).supports_required_and_named:
         return None
     return CALLED if choice == NAMED else json.dumps([{"name": "get_weather", "parameters": json.loads(CALLED)}])
