@@ -41,11 +41,12 @@ def picture(graph: Graph) -> Mapping[str, object]:
         takes, and its label.
     """
     layout = lay_out(graph)
+    right, bottom = layout.corner
     up = TOP - MARGIN  # the page writes the title itself
     return {
         "name": graph.name,
-        "width": ceil(layout.right + MARGIN),
-        "height": ceil(layout.bottom + MARGIN - up),
+        "width": ceil(right + MARGIN),
+        "height": ceil(bottom + MARGIN - up),
         "up": up,
         "states": [_state(graph, state) for state in layout.states],
         "frames": [{"name": name, "box": _box(box)} for name, box in layout.frames.items()],

@@ -129,21 +129,11 @@ class Layout:
     """The full path of each edge between its states, including the part that it shares with other edges."""
 
     @property
-    def right(self) -> float:
-        """The x of its right side."""
-        return max(box.right for box in self._boxes)
-
-    @property
-    def bottom(self) -> float:
-        """The y of its lower side."""
-        return max(box.bottom for box in self._boxes)
-
-    @property
-    def _boxes(self) -> Iterator[Box]:
-        yield from (state.box for state in self.states)
-        yield from (label.box for label in self.labels)
-        yield from self.frames.values()
-        yield from (segment for line in self.lines for segment in line.segments)
+    def corner(self) -> Point:
+        """The right and the lower end of everything in it."""
+        boxes = [*(state.box for state in self.states), *(label.box for label in self.labels), *self.frames.values()]
+        boxes += [segment for line in self.lines for segment in line.segments]
+        return max(box.right for box in boxes), max(box.bottom for box in boxes)
 
 
 def untidiness(layout: Layout) -> float:

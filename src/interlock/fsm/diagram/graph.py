@@ -46,7 +46,6 @@ class Style(Enum):
 STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
 """The style of a trigger's line; other triggers have normal lines."""
 
-NO_KEY: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_REGIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
@@ -127,8 +126,8 @@ class Graph:
         return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
 
     def lines(self, label: Label, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the lines of a label's triggers and of its events, wrapped at `width` characters between words."""
-        return tuple(_wrap(label.triggers, ", ", width)), tuple(_wrap(map(self.short, label.events), " · ", width))
+        """Return the lines of a label's triggers and of its events, of up to `width` characters if the words are shorter."""
+        return tuple(_wrap(label.triggers, ", ", width * 4 // 5)), tuple(_wrap(map(self.short, label.events), " · ", width))
 
     def written(self, label: Label) -> str:
         """Return a label as one line: `trigger, trigger / event · event`."""
@@ -149,15 +148,8 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
         yield line
 
 
-def draw(
-    table: Table[T, E],
-    *,
-    way: Sequence[str] = (),
-    column: Sequence[str] = (),
-    key: Mapping[str, str] = NO_KEY,
-    triggers: Mapping[str, str] = NO_KEY,
-) -> Graph:
-    """Return the graph of a table, labelled with `str` of its triggers and effects.
+def draw(table: Table[T, E], *, way: Sequence[str] = (), column: Sequence[str] = ()) -> Graph:
+    """Return the graph of a table, labelled with `str` of its triggers and effects, which it explains if they are enums.
 
     The arguments are as in `graph_of`, and `column` has the states below each other, if these are not the main path.
     """
@@ -166,9 +158,14 @@ def draw(
         for state in table.states.values()
         for trigger, (dest, effects) in state.rows.items()
     ]
-    regions = table.regions
-    graph = graph_of(table.name, table.initial, rows, table.final, way=way, key=key, triggers=triggers, regions=regions)
-    return evolve(graph, column=tuple(column))
+    triggers = _key({type(trigger) for trigger in table.triggers})
+    key = _key({type(effect) for edge in table.edges for effect in edge.effects})
+    graph = graph_of(table.name, table.initial, rows, table.final, way=way, regions=table.regions)
+    return evolve(graph, column=tuple(column), triggers=triggers, key=key)
+
+
+def _key(types: Iterable[type[object]]) -> tuple[tuple[str, str], ...]:
+    return tuple(meaning for one in types if issubclass(one, StrEnum) for meaning in key_of(one))
 
 
 def graph_of(
@@ -178,8 +175,6 @@ def graph_of(
     final: Collection[str] = (),
     *,
     way: Sequence[str] = (),
-    key: Mapping[str, str] = NO_KEY,
-    triggers: Mapping[str, str] = NO_KEY,
     regions: Mapping[str, Sequence[str]] = _NO_REGIONS,
 ) -> Graph:
     """Return the graph of rows.
@@ -191,8 +186,6 @@ def graph_of(
         final: Its final states.
         way: The states of the main path; by default the shortest path of normal lines to a final state, or all states that are
             not final if there is no such path.
-        key: The meaning of each effect that needs an explanation.
-        triggers: The meaning of each trigger that needs an explanation.
         regions: The states of each region, by its name.
     """
     table = list(rows)
@@ -203,7 +196,7 @@ def graph_of(
     for region, members in regions.items():
         table = _shared(table, region, members)
     frames = tuple(Region(region, tuple(members)) for region, members in regions.items())
-    return Graph(name, nodes, tuple(_merge(table)), main, tuple(key.items()), tuple(triggers.items()), frames)
+    return Graph(name, nodes, tuple(_merge(table)), main, regions=frames)
 
 
 def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
@@ -259,14 +252,14 @@ def _merge(rows: Iterable[Row]) -> Iterator[DrawnEdge]:
         yield DrawnEdge(source, dest, tuple(Label(tuple(triggers), events) for events, triggers in labels.items()))
 
 
-def key_of(members: type[StrEnum]) -> dict[str, str]:
-    """Return the meaning of each member of an enum, by its value: the first sentence of the member's docstring, if it has one."""
+def key_of(members: type[StrEnum]) -> tuple[tuple[str, str], ...]:
+    """Return the value and the meaning of each member of an enum: the first sentence of its docstring, if it has one."""
     (declared,) = ast.parse(inspect.getsource(members)).body
-    key: dict[str, str] = {}
+    key: list[tuple[str, str]] = []
     for statement, following in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
         match statement, following:
             case ast.Assign([ast.Name(name)]), ast.Expr(ast.Constant(str(docstring))):
-                key[members[name].value] = " ".join(docstring.split()).partition(". ")[0].removesuffix(".")
+                key.append((members[name].value, " ".join(docstring.split()).partition(". ")[0].removesuffix(".")))
             case _:
                 pass
-    return key
+    return tuple(key)

@@ -8,6 +8,7 @@ where no other line crosses. The order of lanes and tracks is then chosen so tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from attrs import define, field
@@ -32,7 +33,7 @@ from interlock.fsm.diagram.plan import Frame, Place, Plan, Side, Slot, Track, pl
 TOP: Final = 58  # room for the title
 MARGIN: Final = 24
 _STATE_HEIGHT: Final = 36
-_STATE_PADDING: Final = 18  # at both sides of a state's name
+_STATE_PADDING: Final = 14  # at both sides of a state's name
 _RAIL: Final = 14  # of a rail, above and below its label
 _PITCH: Final = 14  # between tracks, and between arrows that arrive
 _APART: Final = 18  # between the states at the right
@@ -45,10 +46,10 @@ _PAD: Final = 14  # between a frame and what is in it
 _CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and a line that crosses the frame below
 _JOIN: Final = 8  # how far a line overlaps the one that it joins
 _WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
+_NARROW: Final = 19  # characters per line if there are frames
 
-_NARROW: Final = 24  # characters per line of a label of a frame
 
-
+@cache
 def lay_out(graph: Graph) -> Layout:
     """Return the layout of a graph, which is deterministic: it improves the plan until no swap or move makes it tidier."""
     plan = plan_of(graph)
@@ -68,11 +69,11 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, Text]:
-    regions = {region.name for region in graph.regions}
+    width = _NARROW if graph.regions else _WRAP[both_sides]
 
     def sized(edge: DrawnEdge) -> Iterator[tuple[str, int]]:
         for label in edge.labels:
-            triggers, events = graph.lines(label, _NARROW if edge.source in regions else _WRAP[both_sides])
+            triggers, events = graph.lines(label, width)
             yield from ((line, TRIGGER_SIZE) for line in triggers)
             yield from ((line, EVENT_SIZE) for line in events)
 
@@ -105,6 +106,12 @@ class _Placing:
     """The left side of the main column."""
     right: float = field(init=False)
     """The right side of the main column."""
+    aside: float = field(init=False)
+    """The left side of the right column."""
+    reaches: dict[Side, float] = field(init=False)
+    """How far the labels of states and frames reach from each side of the main column."""
+    spans: dict[bool, tuple[float, float]] = field(init=False)
+    """The sides of the frames in the main column, and in the right one (True)."""
     boxes: dict[str, Box] = field(factory=dict[str, Box])
     heights: dict[Slot, float] = field(factory=dict["Slot", float])
     """The y at which each slot touches its state."""
@@ -114,11 +121,42 @@ class _Placing:
     frames: dict[str, Box] = field(factory=dict[str, Box])
 
     def __attrs_post_init__(self) -> None:
-        """Place the main column to the right of its left tracks and labels."""
-        tracks = len(self.plan.tracks[Side.LEFT])
-        framed = any(frame.main for frame in self.plan.frames)
-        self.left = MARGIN + (tracks * _PITCH + self._reach(Side.LEFT) if tracks or framed else 0)
-        self.right = self.left + _width(self.plan.main)
+        """Place the columns with room for labels, frames and tracks."""
+        main, aside = ([node.name for node in nodes] for nodes in (self.plan.main, self.plan.aside))
+        width, tracks, frames = _width(main), self.plan.tracks, self.plan.frames
+        names = [len(frame.name) * TRIGGER_SIZE * CHARACTER + 2 * _INDENT - width / 2 for frame in frames if frame.main]
+        rails = [self.texts[edge].width + 2 * _INDENT - width / 2 for edge in self.plan.rails.values()]
+        left, right = max([self._reach(main, Side.LEFT), *names]), max([self._reach(main, Side.RIGHT), *rails])
+        self.reaches = {
+            Side.LEFT: left + self._reach([frame.name for frame in frames if frame.main], Side.LEFT),
+            Side.RIGHT: right + self._reach([frame.name for frame in frames if not frame.aside], Side.RIGHT),
+        }
+        inner = self._reach(aside, Side.LEFT)
+        outer = self._reach([frame.name for frame in frames if not frame.main], Side.LEFT)
+        self.left = MARGIN
+        if tracks[Side.LEFT] or names:
+            self.left += self.reaches[Side.LEFT] + len(tracks[Side.LEFT]) * _PITCH
+        self.right = self.left + width
+        self.aside = self._bus(Side.RIGHT, len(tracks[Side.RIGHT])) - _PITCH + max(_RUN, inner + outer)
+        self.spans = {
+            False: (self.left - left, self.right + right),
+            True: (self.aside - inner, self.aside + _width(aside) + _PAD),
+        }
+
+    def _reach(self, names: Sequence[str], side: Side) -> float:
+        """Return how far the labels of states or frames reach from their side."""
+        edges = [slot for name in names for slot in self.plan.slots.get((name, side), ()) if isinstance(slot, DrawnEdge)]
+        widths = [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
+        return max(widths, default=0) + _INDENT if names else 0
+
+    def _bus(self, side: Side, number: int) -> float:
+        """Return the x of a track, which is numbered from the inside."""
+        return (self.right if side is Side.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
+
+    def _side(self, name: str, side: Side) -> float:
+        """Return the x at which lanes leave a state or frame, and at which tracks arrive."""
+        box = self.frames.get(name) or self.boxes[name]
+        return box.right if side is Side.RIGHT and box.x < self.right else box.x
 
     def stand(self) -> None:
         """Place the states of the main column, each as high as its lines need, and the frames around them."""
@@ -161,19 +199,18 @@ class _Placing:
 
     def loop(self) -> None:
         """Draw the lines that return to their states and frames."""
-        for (name, side), row in self.plan.slots.items():
-            for slot in row:
-                if isinstance(slot, DrawnEdge) and slot.source == slot.dest:
-                    self._loop(slot, self.frames.get(name) or self.boxes[name], side, self.heights[slot])
-
-    def _loop(self, edge: DrawnEdge, box: Box, side: Side, y: float) -> None:
-        half, out = _LOOP / 3, side.value
-        near = box.right if side is Side.RIGHT else box.x
-        far = near + out * _LOOP
-        points = ((near, y - half), (far, y - half), (far, y + half), (near, y + half))
-        self.lines.append(PlacedLine(edge.style, points, edge))
-        self.routes[edge] = points
-        self._write(edge, far + out * _INDENT / 2, y - self.texts[edge].height / 2, side)
+        loops = [
+            (slot, self._side(name, side), side)
+            for (name, side), row in self.plan.slots.items()
+            for slot in row
+            if isinstance(slot, DrawnEdge) and slot.source == slot.dest
+        ]
+        for edge, near, side in loops:
+            far, y = near + side.value * _LOOP, self.heights[edge]
+            points = ((near, y - _LOOP / 3), (far, y - _LOOP / 3), (far, y + _LOOP / 3), (near, y + _LOOP / 3))
+            self.lines.append(PlacedLine(edge.style, points, edge))
+            self.routes[edge] = points
+            self._write(edge, far + side.value * _INDENT / 2, y - self.texts[edge].height / 2, side)
 
     def _write(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
         """Place the labels of an edge, outwards from x."""
@@ -198,13 +235,10 @@ class _Placing:
     def _close(self, frame: Frame, top: float, bottom: float) -> float:
         """Place the frame around states between two heights, with its slots, and return its lower side."""
         if frame.main and frame.aside:
-            bottom = max(bottom, top + sum(map(self._height, frame.aside)) + _APART * (len(frame.aside) - 1))
+            bottom = max(bottom, top + self._stack(frame, 0))
         sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in Side]
         bottom = max(bottom, *(self._fit(row, frame, side, top, bottom) for side, row in sides)) + _PAD
-        left, right = self.left - self._inside(Side.LEFT), self.right + self._inside(Side.RIGHT)
-        if frame.aside:
-            right = self.aside + _width(self.plan.aside) + _PAD
-            left = left if frame.main else self.aside - self._inside_aside()
+        left, right = self.spans[not frame.main][0], self.spans[bool(frame.aside)][1]
         self.frames[frame.name] = Box(left, top - _TITLE, right - left, bottom - top + _TITLE)
         return bottom
 
@@ -224,27 +258,19 @@ class _Placing:
                 y = self._put(slot, y)
         return y
 
-    @property
-    def aside(self) -> float:
-        """The left side of the right column."""
-        reach = self._inside_aside() + self._outside(frame for frame in self.plan.frames if not frame.main)
-        return self._bus(Side.RIGHT, len(self.plan.tracks[Side.RIGHT])) - _PITCH + max(_RUN, reach)
-
     def stand_aside(self) -> None:
         """Place the states of the right column, each as near as possible to the states that it is connected with."""
         around = [frame for frame in self.plan.frames if frame.aside]
         framed = {name for frame in around for name in frame.aside}
         alone = [Frame("", (), (node.name,)) for node in self.plan.aside if node.name not in framed]
-        targets = sorted((self._target(frame), frame.aside, frame) for frame in [*alone, *around] if not frame.main)
-        stacks = [(target, self._stack(frame, 0)) for target, _, frame in targets]
         floor: float = TOP
-        for frame in around:
-            if frame.main:
-                box = self.frames[frame.name]
-                height = sum(map(self._height, frame.aside)) + _APART * (len(frame.aside) - 1)
-                self._stack(frame, (box.y + _TITLE + box.bottom - _PAD - height) / 2)
-                floor = box.bottom + _APART
-        for (_, _, frame), (_, height), middle in zip(targets, stacks, _spread(stacks, floor), strict=True):
+        for frame in (frame for frame in around if frame.main):
+            box = self.frames[frame.name]
+            self._stack(frame, (box.y + _TITLE + box.bottom - _PAD - self._stack(frame, 0)) / 2)
+            floor = box.bottom + _APART
+        targets = sorted((self._target(frame), frame.aside, frame) for frame in (*alone, *around) if not frame.main)
+        boxes = [(target, self._stack(frame, 0)) for target, _, frame in targets]
+        for (_, _, frame), (_, height), middle in zip(targets, boxes, _spread(boxes, floor), strict=True):
             self._stack(frame, middle - height / 2)
 
     def _stack(self, frame: Frame, top: float) -> float:
@@ -256,7 +282,7 @@ class _Placing:
         lanes = self.plan.slots.get((frame.name, Side.LEFT), ())
         more = max(0, sum(map(self._strip, lanes)) - sum(heights)) / len(heights) if framed else 0
         for name, height in zip(frame.aside, heights, strict=True):
-            box = self.boxes[name] = Box(self.aside, y, _width(self.plan.aside), height + more)
+            box = self.boxes[name] = Box(self.aside, y, self.spans[True][1] - _PAD - self.aside, height + more)
             self._touch(self.plan.slots[name, Side.LEFT], box)
             straight = self._straight(name)
             if all(box.y + _ABOVE < at < box.bottom - _ABOVE for at in straight.values()):
@@ -282,10 +308,10 @@ class _Placing:
     def _straight(self, name: str) -> dict[Slot, float]:
         """Return the y at which each slot of a state arrives straight, or nothing unless each is one lane of the main column."""
         straight = dict[Slot, float]()
-        framed = any(name in frame.aside for frame in self.plan.frames)
+        main = {node.name for node in self.plan.main}
         for slot in self.plan.slots[name, Side.LEFT]:
             lanes = slot.lanes if isinstance(slot, Track) else ()
-            if framed or len(lanes) != 1 or lanes[0].source not in self._main:
+            if len(lanes) != 1 or lanes[0].source not in main or any(name in frame.aside for frame in self.plan.frames):
                 return {}
             straight[slot] = self.heights[lanes[0]]
         return straight
@@ -293,12 +319,12 @@ class _Placing:
     def run(self, track: Track) -> None:
         """Draw a track: its lanes, their labels, and the line into which they merge."""
         x = self._bus(track.side, self.plan.tracks[track.side].index(track))
-        end, arrival = self._start(track.dest, track.side), self.heights[track]
+        end, arrival = self._side(track.dest, track.side), self.heights[track]
         toward = 1 if end > x else -1
         lanes = sorted(track.lanes, key=lambda lane: -abs(self.heights[lane] - arrival))
         drawn: set[bool] = set()
         for lane in lanes:
-            start, y = self._start(lane.source, track.side), self.heights[lane]
+            start, y = self._side(lane.source, track.side), self.heights[lane]
             above, arrow = y < arrival, not drawn
             points: tuple[Point, ...] = ((start, y), (x, y))
             if abs(y - arrival) < 1:
@@ -314,61 +340,9 @@ class _Placing:
             outward = Side.RIGHT if x > start else Side.LEFT
             self._write(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
 
-    @property
-    def _main(self) -> set[str]:
-        """The states of the main column."""
-        return {node.name for node in self.plan.main}
 
-    def _start(self, name: str, side: Side) -> float:
-        """Return the x at which lanes leave a state or frame, and at which tracks arrive."""
-        if frame := self.frames.get(name):
-            return frame.right if side is Side.RIGHT and name in self._rightward else frame.x
-        return self._edge(side) if name in self._main else self.boxes[name].x
-
-    @property
-    def _rightward(self) -> set[str]:
-        """The frames around states of the main column only."""
-        return {frame.name for frame in self.plan.frames if not frame.aside}
-
-    def _edge(self, side: Side) -> float:
-        return self.right if side is Side.RIGHT else self.left
-
-    def _bus(self, side: Side, number: int) -> float:
-        """Return the x of a track, which is numbered from the inside."""
-        return self._edge(side) + side.value * (self._reach(side) + number * _PITCH)
-
-    def _reach(self, side: Side) -> float:
-        """Return how far labels and frames reach from a side of the main column."""
-        frames = [frame for frame in self.plan.frames if frame.main and not (frame.aside and side is Side.RIGHT)]
-        return self._inside(side) + self._outside(frames, side)
-
-    def _inside(self, side: Side) -> float:
-        """Return how far the labels of states, and the names of frames before the rail, reach from a side of the main column."""
-        widths = self._widths([(node.name, side) for node in self.plan.main])
-        half = _width(self.plan.main) / 2
-        if side is Side.RIGHT:
-            widths += [_INDENT + self.texts[edge].width - half for edge in self.plan.rails.values()]
-        else:
-            names = [frame.name for frame in self.plan.frames if frame.main]
-            widths += [len(name) * TRIGGER_SIZE * CHARACTER + _INDENT - half for name in names]
-        return max(widths, default=0) + _INDENT
-
-    def _inside_aside(self) -> float:
-        """Return how far the labels of states reach to the left of the right column."""
-        return max(self._widths([(node.name, Side.LEFT) for node in self.plan.aside]), default=0) + _INDENT
-
-    def _outside(self, frames: Iterable[Frame], side: Side = Side.LEFT) -> float:
-        """Return how far the labels of frames reach from their side."""
-        names = [frame.name for frame in frames]
-        return max(self._widths([(name, side) for name in names]), default=0) + _INDENT if names else 0
-
-    def _widths(self, places: Sequence[Place]) -> list[float]:
-        edges = [slot for place in places for slot in self.plan.slots.get(place, ()) if isinstance(slot, DrawnEdge)]
-        return [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
-
-
-def _width(nodes: Sequence[Node]) -> float:
-    return max((len(node.name) for node in nodes), default=0) * STATE_SIZE * CHARACTER + 2 * _STATE_PADDING
+def _width(names: Iterable[str]) -> float:
+    return max(map(len, names), default=0) * STATE_SIZE * CHARACTER + 2 * _STATE_PADDING
 
 
 def _spread(targets: Sequence[tuple[float, float]], floor: float = TOP) -> Iterator[float]:

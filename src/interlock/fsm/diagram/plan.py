@@ -9,14 +9,14 @@ A region is a frame around neighbours in the main column, in the right column, o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from itertools import combinations, pairwise
 from typing import TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Region, Style
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Style
 
 
 class Side(Enum):
@@ -75,16 +75,48 @@ class Plan:
 
 def plan_of(graph: Graph) -> Plan:
     """Return the plan of a graph in the order of its declaration."""
-    nodes = {node.name: node for node in graph.nodes}
     names = _main_column(graph)
-    main = tuple(nodes[name] for name in names)
+    main = tuple(next(node for node in graph.nodes if node.name == name) for name in names)
     aside = tuple(node for node in graph.nodes if node not in main)
-    below = {upper.name: lower.name for upper, lower in pairwise(main)}
+    below = dict(pairwise(names))
     rails = {edge.source: edge for edge in graph.edges if edge.style is Style.NORMAL and edge.dest == below.get(edge.source)}
-    frames = tuple(_frame(region, names) for region in graph.regions)
-    sides = _Sides(names, {frame.name: frame for frame in frames}, alone=not aside)
-    tracks = tuple(_tracks(graph, rails, sides))
-    return Plan(main, aside, frames, rails, _slots(graph, tracks, sides), _by_side(tracks))
+    frames = {
+        region.name: Frame(
+            region.name,
+            tuple(name for name in names if name in region.states),
+            tuple(name for name in region.states if name not in names),
+        )
+        for region in graph.regions
+    }
+
+    def side(edge: DrawnEdge) -> Side:
+        """Return the right for a line to or from the right column, and for a line upwards if that column is empty."""
+        frame = frames.get(edge.source, Frame(edge.source, (edge.source,), ()))
+        start = (frame.main or frame.aside)[-1]
+        if start not in names or edge.dest not in names:
+            return Side.RIGHT
+        return Side.LEFT if aside or names.index(edge.dest) > names.index(start) else Side.RIGHT
+
+    lanes: dict[tuple[str, Style, Side], list[DrawnEdge]] = {}
+    slots: dict[Place, list[Slot]] = {}
+
+    def touch(name: str, side: Side, slot: Slot) -> None:
+        reaching = frames[name].aside if name in frames else name not in names
+        slots.setdefault((name, Side.LEFT if reaching else side), []).append(slot)
+
+    for edge in graph.edges:
+        if edge.source == edge.dest:
+            touch(edge.source, Side.RIGHT, edge)
+        elif rails.get(edge.source) is not edge:
+            lanes.setdefault((edge.dest, edge.style, side(edge)), []).append(edge)
+    tracks = [Track(*key, tuple(edges)) for key, edges in lanes.items()]
+    for track in tracks:
+        for edge in track.lanes:
+            touch(edge.source, track.side, edge)
+        touch(track.dest, track.side, track)
+    rows = {place: tuple(row) for place, row in slots.items()}
+    by_side = {each: tuple(track for track in tracks if track.side is each) for each in Side}
+    return Plan(main, aside, tuple(frames.values()), rails, rows, by_side)
 
 
 def _main_column(graph: Graph) -> list[str]:
@@ -106,14 +138,6 @@ def _main_column(graph: Graph) -> list[str]:
     return names
 
 
-def _frame(region: Region, main: Collection[str]) -> Frame:
-    return Frame(
-        region.name,
-        tuple(name for name in main if name in region.states),
-        tuple(name for name in region.states if name not in main),
-    )
-
-
 def reordered(plan: Plan, row: Place | Side) -> Iterator[Plan]:
     """Yield the plans in which two slots of a place, or two tracks of a side, are swapped or one of them is moved."""
     if isinstance(row, Side):
@@ -128,57 +152,3 @@ def _orders(row: tuple[X, ...]) -> Iterator[tuple[X, ...]]:
         yield tuple(swapped)
         yield (*row[:first], *row[first + 1 : last + 1], row[first], *row[last + 1 :])
         yield (*row[:first], row[last], *row[first:last], *row[last + 1 :])
-
-
-@frozen
-class _Sides:
-    """The sides on which lanes leave and tracks run."""
-
-    main: Sequence[str]
-    frames: Mapping[str, Frame]
-    alone: bool
-    """Whether the right column is empty."""
-
-    def of(self, edge: DrawnEdge) -> Side:
-        """Return the right for a line to or from the right column, and for a line upwards if that column is empty."""
-        frame = self.frames.get(edge.source)
-        start = (frame.main or frame.aside)[-1] if frame else edge.source
-        if not {start, edge.dest} <= {*self.main}:
-            return Side.RIGHT
-        if frame and frame.aside:
-            return Side.LEFT
-        return Side.RIGHT if self.main.index(edge.dest) <= self.main.index(start) and self.alone else Side.LEFT
-
-    def at(self, name: str, side: Side) -> Side:
-        """Return the side on which a line touches a state or frame."""
-        frame = self.frames.get(name)
-        return Side.LEFT if (frame.aside if frame else name not in self.main) else side
-
-
-def _tracks(graph: Graph, rails: Mapping[str, DrawnEdge], sides: _Sides) -> Iterator[Track]:
-    lanes: dict[tuple[str, Style, Side], list[DrawnEdge]] = {}
-    for edge in graph.edges:
-        if edge.source != edge.dest and rails.get(edge.source) is not edge:
-            lanes.setdefault((edge.dest, edge.style, sides.of(edge)), []).append(edge)
-    for (dest, style, side), edges in lanes.items():
-        yield Track(dest, style, side, tuple(edges))
-
-
-def _slots(graph: Graph, tracks: Iterable[Track], sides: _Sides) -> dict[Place, tuple[Slot, ...]]:
-    slots: dict[Place, list[Slot]] = {}
-
-    def touch(name: str, side: Side, slot: Slot) -> None:
-        slots.setdefault((name, sides.at(name, side)), []).append(slot)
-
-    for edge in graph.edges:
-        if edge.source == edge.dest:
-            touch(edge.source, Side.RIGHT, edge)
-    for track in tracks:
-        for edge in track.lanes:
-            touch(edge.source, track.side, edge)
-        touch(track.dest, track.side, track)
-    return {place: tuple(row) for place, row in slots.items()}
-
-
-def _by_side(tracks: Sequence[Track]) -> dict[Side, tuple[Track, ...]]:
-    return {side: tuple(track for track in tracks if track.side is side) for side in Side}

@@ -32,11 +32,12 @@ _LEGEND: Final = 60  # the middle of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
 _KEY_LINE: Final = 13  # the height of a line of the key
 _SAMPLE_WIDTH: Final = 220  # with its name
-_KEY_WIDTHS: Final = (35, 48)  # of a line of the key, in characters; the second if the key is too long otherwise
-_LONGEST: Final = 870
+_KEY_WIDTHS: Final = range(35, 60)  # of a line of the key, in characters: the least with which the key is not too long
+_LONGEST: Final = 875
 _SINK: Final = 0.35  # from the middle of a line of text to its baseline, as a share of the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
+_HEADS: Final = {"rail": "#1f2328", **{style.value: colour for style, colour in _COLOURS.items()}}
 _NAMES: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
 
 _TRIGGERS: Final = (
@@ -81,13 +82,14 @@ _SHEET: Final = f"""
 def to_svg(graph: Graph) -> str:
     """Return the SVG picture of a graph."""
     layout = lay_out(graph)
-    legend, right, end = _legend(graph, layout.right + 2 * MARGIN)
-    width, height = ceil(right + MARGIN), ceil(max(layout.bottom, end) + MARGIN)
+    right, bottom = layout.corner
+    legend, right, end = _legend(graph, right + 1.5 * MARGIN)
+    width, height = ceil(right + MARGIN), ceil(max(bottom, end) + MARGIN)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
         f"<style>{_SHEET}</style>",
-        f"<defs>{''.join(_arrowhead(name, colour) for name, colour in _heads())}</defs>",
+        f"<defs>{''.join(_arrowhead(name, colour) for name, colour in _HEADS.items())}</defs>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>',
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
         *(shape for name, box in layout.frames.items() for shape in _frame(name, box)),
@@ -108,11 +110,6 @@ def _frame(name: str, box: Box) -> Iterator[str]:
 
 def _length(text: str) -> float:
     return len(text) * EVENT_SIZE * CHARACTER
-
-
-def _heads() -> Iterator[tuple[str, str]]:
-    yield "rail", "#1f2328"
-    yield from ((style.value, colour) for style, colour in _COLOURS.items())
 
 
 def _arrowhead(name: str, colour: str) -> str:
@@ -210,50 +207,39 @@ def _coloured(triggers: str) -> str:
 
 def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
     """Return the legend, its right side and its end: samples of lines and frames, then notes, triggers and effects."""
-    parts: list[str] = []
-    y: float = _LEGEND
-    for entry in _samples(graph):
-        parts += _sample(entry, left, y)
-        y += _SAMPLE_HEIGHT
-    top = y + _SAMPLE_HEIGHT / 2
-    key, y = _key(graph, _KEY_WIDTHS[0]), 0
-    if top + len(key) * _KEY_LINE > _LONGEST:
-        key = _key(graph, _KEY_WIDTHS[1])
+    samples = [*_samples(graph, left)]
+    parts = [part for sample in samples for part in sample]
+    top = _LEGEND + (len(samples) + 0.5) * _SAMPLE_HEIGHT
+    keys = [_key(graph, width) for width in _KEY_WIDTHS]
+    key = next((key for key in keys if top + len(key) * _KEY_LINE < _LONGEST), keys[-1])
     for number, (name, meaning) in enumerate(key):
-        y = top + number * _KEY_LINE
+        x, y = _short(left + _length(name)), _short(top + number * _KEY_LINE)
         if name.strip():
-            parts.append(
-                f'<text class="event" font-weight="700" x="{_short(left)}" y="{_short(y)}">{escape(name.rstrip())}</text>'
-            )
-        parts.append(f'<text class="note" x="{_short(left + _length(name))}" y="{_short(y)}">{escape(meaning)}</text>')
+            parts.append(f'<text class="event" font-weight="700" x="{_short(left)}" y="{y}">{escape(name.rstrip())}</text>')
+        parts.append(f'<text class="note" x="{x}" y="{y}">{escape(meaning)}</text>')
     right = max([left + _SAMPLE_WIDTH, *(left + _length(name + meaning) for name, meaning in key)])
-    return parts, right, max(top, y)
+    return parts, right, top + (len(key) - 1) * _KEY_LINE
 
 
-def _samples(graph: Graph) -> list[Style | Role | None]:
-    """Return the entries of the legend: the styles of lines and triggers, the border of a final state, and None for a frame."""
-    triggers = [trigger for edge in graph.edges for label in edge.labels for trigger in label.triggers]
-    samples: list[Style | Role | None] = [
-        style for style in Style if style in {STYLES.get(name, Style.NORMAL) for name in triggers}
-    ]
-    samples += [Role.FINAL] if any(node.role is Role.FINAL for node in graph.nodes) else []
-    return [*samples, None] if graph.regions else samples
+def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
+    """Yield the styles of lines and triggers, the border of a final state, and a frame, each as shapes with a name."""
+    y: float = _LEGEND
 
+    def named(name: str, *shapes: str) -> tuple[str, ...]:
+        nonlocal y
+        text = f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
+        y += _SAMPLE_HEIGHT
+        return (*shapes, text)
 
-def _sample(entry: Style | Role | None, x: float, y: float) -> Iterator[str]:
-    box = Box(x, y - 8, 34, 16)
-    match entry:
-        case Style():
-            name = _NAMES[entry]
-            yield _path(f"line {entry.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{entry.value})"')
-        case Role():
-            name = "final state"
-            yield from (_rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
-        case None:
-            name = "from every state in the frame"
-            yield _rect("frame", Box(x, y - 8, 18, 16), 0, 5)
-            yield _path("line normal", ((x + 18, y), (x + 34, y)), ' marker-end="url(#normal)"')
-    yield f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
+    used = {STYLES.get(name, Style.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
+    for style in (style for style in Style if style in used):
+        yield named(_NAMES[style], _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"'))
+    if any(node.role is Role.FINAL for node in graph.nodes):
+        box = Box(x, y - 8, 34, 16)
+        yield named("final state", _rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
+    if graph.regions:
+        line = _path("line normal", ((x + 18, y), (x + 34, y)), ' marker-end="url(#normal)"')
+        yield named("from every state in the frame", _rect("frame", Box(x, y - 8, 18, 16), 0, 5), line)
 
 
 def _key(graph: Graph, width: int) -> list[tuple[str, str]]:

@@ -1,20 +1,18 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
 Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid would draw some
-labels over each other, so a loop is written inside its state, and the labels of a region, and of several lines that join the same
-two states, are nodes. It has no line from a subgraph to itself or inside, so one more node has these. The colours suit light and
-dark backgrounds.
+labels over each other, so each is a node, and a loop is written inside its state. It has no line from a subgraph to itself or
+inside, so one more node has these. The colours suit light and dark backgrounds.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Role, Style
+from interlock.fsm.diagram.graph import Graph, Label, Role, Style
 
 _COLOURS: Final = {Style.NORMAL: "#768390", Style.CUT: "#bf8700", Style.FAIL: "#d1242f"}
 
@@ -43,41 +41,36 @@ _DOT_NODE: Final = {
 
 def to_mermaid(graph: Graph) -> str:
     """Return a graph as a Mermaid flowchart, top to bottom."""
-    regions = [region.name for region in graph.regions]
     framed = {state: region.name for region in graph.regions for state in region.states}
-    lanes = [edge for edge in graph.edges if edge.source not in {edge.dest, framed.get(edge.dest)}]
-    joined = Counter(frozenset((edge.source, edge.dest)) for edge in lanes)
+    parts: dict[str | None, list[str]] = {**{region.name: [] for region in graph.regions}, None: []}
+    for node in graph.nodes:
+        text = "<br/>".join([node.name, *_mermaid_loops(graph, node.name, [node.name])])
+        parts[framed.get(node.name)].append(f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}')
+    for region in graph.regions:
+        if loops := _mermaid_loops(graph, region.name, [region.name, *region.states]):
+            parts[region.name].append(f'{_mermaid_id(region.name)}_all["{"<br/>".join(loops)}"]:::label')
+    lanes = [
+        (edge, part)
+        for part in parts
+        for edge in graph.edges
+        if edge.source not in {edge.dest, framed.get(edge.dest)}
+        and part == (framed.get(edge.source) if framed.get(edge.source) == framed.get(edge.dest) else None)
+    ]
+    for number, (edge, part) in enumerate(lanes):
+        text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
+        line = f'{_mermaid_id(edge.source)} --- line{number}["{text}"]:::label --> {_mermaid_id(edge.dest)}'
+        parts[part].append(line)
     lines = ["flowchart TD"]
-    styles: list[Style] = []
-    for region in (*regions, None):
-        inside: list[str] = []
-        for node in graph.nodes:
-            if framed.get(node.name) == region:
-                text = "<br/>".join([node.name, *_mermaid_loops(graph, node.name, {node.name})])
-                inside.append(f'{_mermaid_id(node.name)}["{text}"]:::{node.role.value}')
-        for edge in lanes:
-            if region == (framed.get(edge.source) if framed.get(edge.source) == framed.get(edge.dest) else None):
-                alone = joined[frozenset((edge.source, edge.dest))] == 1 and edge.source not in regions
-                inside.append(_mermaid_lane(graph, edge, len(styles), alone=alone))
-                styles += [edge.style] if alone else [edge.style, edge.style]
-        if region:
-            loops = _mermaid_loops(graph, region, {region, *(state for state in framed if framed[state] == region)})
-            inside += [f'{_mermaid_id(region)}_all["{"<br/>".join(loops)}"]:::label'] if loops else []
-            inside = [f'subgraph {_mermaid_id(region)}["{region}"]', *(f"    {line}" for line in inside), "end"]
-            inside.append(f"style {_mermaid_id(region)} fill:none,stroke:#8c959f")
-        lines += [f"    {line}" for line in inside]
-    for style, line in _MERMAID_LINE.items():
-        if numbers := [str(number) for number, line_style in enumerate(styles) if line_style is style]:
-            lines.append(f"    linkStyle {','.join(numbers)} {line}")
+    for region in graph.regions:
+        inside = (f"    {line}" for line in parts[region.name])
+        lines += [f'    subgraph {_mermaid_id(region.name)}["{region.name}"]', *(f"    {line}" for line in inside), "    end"]
+    lines += [f"    {line}" for line in parts[None]]
+    lines += [f"    style {_mermaid_id(region.name)} fill:none,stroke:#8c959f" for region in graph.regions]
+    for style, look in _MERMAID_LINE.items():
+        if numbers := [f"{2 * number},{2 * number + 1}" for number, (edge, _) in enumerate(lanes) if edge.style is style]:
+            lines.append(f"    linkStyle {','.join(numbers)} {look}")
     lines += [f"    classDef {name} {look}" for name, look in _MERMAID_CLASS.items()]
     return _joined(lines)
-
-
-def _mermaid_lane(graph: Graph, edge: DrawnEdge, number: int, *, alone: bool) -> str:
-    """Return a line with its label, as a node unless it is alone between its states."""
-    source, dest = _mermaid_id(edge.source), _mermaid_id(edge.dest)
-    text = "<br/>".join(line for label in edge.labels for line in _mermaid_label(graph, label))
-    return f'{source} -->|"{text}"| {dest}' if alone else f'{source} --- line{number}["{text}"]:::label --> {dest}'
 
 
 def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:

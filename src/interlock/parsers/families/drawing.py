@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from attrs import evolve
+
 from interlock.fsm.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
@@ -106,9 +108,10 @@ def picture_of(families: Iterable[Family], place: str) -> Graph:
     ]
     sources = dict.fromkeys(source for source, *_ in rows)
     regions = {name: states for name, states in PLACES[place].items() if sources.keys() >= {*states}}
-    main = _CALL if place == "a call" else [state for states in regions.values() for state in states]
+    main = _CALL if place == "a call" else regions["channel"]
     way = [state for state in main if state in sources]
-    return graph_of(place, way[0], dict.fromkeys(rows), way=way, key=key_of(Effect), triggers=key_of(Trigger), regions=regions)
+    graph = graph_of(place, way[0], dict.fromkeys(rows), way=way, regions=regions)
+    return evolve(graph, triggers=key_of(Trigger), key=key_of(Effect))
 
 
 def picture_of_literals() -> Graph:

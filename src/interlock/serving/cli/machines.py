@@ -114,64 +114,39 @@ def diagram(
 @cache
 def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles and of the framing of harmony, by name."""
-    from interlock.fsm.diagram import draw, key_of
+    from interlock.fsm.diagram import draw
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-    from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
+    from interlock.parsers.harmony_framing import HARMONY
 
-    lifecycles = (draw(RESPONSE), *map(draw, LIFECYCLES.values()))
-    return {**{graph.name: graph for graph in lifecycles}, "harmony": draw(HARMONY, key=key_of(Effect), triggers=key_of(Trigger))}
+    graphs = (draw(RESPONSE), *map(draw, LIFECYCLES.values()), draw(HARMONY))
+    return {graph.name: graph for graph in graphs}
 
 
 @cache
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes, by name."""
-    from interlock.fsm.diagram import draw, key_of
-    from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
-    from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
-    from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
-    from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
-    from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
-    from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
+    from interlock.fsm.diagram import draw
+    from interlock.fsm.processes.background import BACKGROUND
+    from interlock.fsm.processes.connection import CONNECTION
+    from interlock.fsm.processes.conversation import CONVERSATION
+    from interlock.fsm.processes.lane import LANE
+    from interlock.fsm.processes.stored import STORED
+    from interlock.fsm.processes.turns import TURNS
 
     graphs = (
-        draw(
-            TURNS,
-            way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended"),
-            key=key_of(TurnEffect),
-            triggers=key_of(TurnTrigger),
-        ),
+        draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended")),
         draw(
             BACKGROUND,
             way=("idle", "holding", "writing", "closing", "ending", "ended"),
             column=("idle", "holding", "closing", "ending", "ended"),
-            key=key_of(BackgroundEffect),
-            triggers=key_of(BackgroundTrigger),
         ),
         draw(
             STORED,
             way=("absent", "queued", "running", "ended", "expired"),
             column=("absent", "queued", "running", "lost", "ended", "expired"),
-            key=key_of(StoredEffect),
-            triggers=key_of(StoredTrigger),
         ),
-        draw(
-            CONVERSATION,
-            way=("absent", "free", "held", "deleted"),
-            key=key_of(ConversationEffect),
-            triggers=key_of(ConversationTrigger),
-        ),
-        draw(
-            LANE,
-            way=("idle", "beginning", "running"),
-            column=("idle", "beginning", "cancelled", "running"),
-            key=key_of(LaneEffect),
-            triggers=key_of(LaneTrigger),
-        ),
-        draw(
-            CONNECTION,
-            way=("open", "expired", "finishing", "closed"),
-            key=key_of(ConnectionEffect),
-            triggers=key_of(ConnectionTrigger),
-        ),
+        draw(CONVERSATION, way=("absent", "free", "held", "deleted")),
+        draw(LANE, way=("idle", "beginning", "running"), column=("idle", "beginning", "cancelled", "running")),
+        draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
     )
     return {graph.name: graph for graph in graphs}
