@@ -213,7 +213,7 @@ def _deviations(deviations: Iterable[Deviation]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for each in deviations:
         name = f"`{each.name}`" + (" (not judged)" if each.severity == "not_judged" else "")
-        yield f"| {name} | {each.what} | {each.why} | {each.seen} |"
+        yield f"| {name} | {each.what} | {each.why} | {each.senders} |"
 
 
 def _examples(name: str) -> Iterator[str]:

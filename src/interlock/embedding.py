@@ -46,5 +46,5 @@ def driver_for(
         clock: Returns the time in seconds since the epoch.
         response_id: The id of the response; by default, a new one.
     """
-    chosen = cast("Writer[T]", SseWriter()) if writer is None else writer  # without a writer, T is bytes
-    return ResponseDriver(response_settings(request), writer=chosen, ids=ids, clock=clock, response_id=response_id)
+    event_writer = cast("Writer[T]", SseWriter()) if writer is None else writer  # without a writer, T is bytes
+    return ResponseDriver(response_settings(request), writer=event_writer, ids=ids, clock=clock, response_id=response_id)

@@ -165,9 +165,9 @@ def test_an_edge_that_raises_is_undone():
 def test_a_field_that_is_not_undone_is_found(monkeypatch):
     restore = ItemState.restore
 
-    def forget(item, saved):
+    def forget(item, backup):
         annotations = item.annotations
-        restore(item, saved)
+        restore(item, backup)
         item.annotations = annotations
 
     monkeypatch.setattr(ItemState, "restore", forget)
@@ -176,4 +176,4 @@ def test_a_field_that_is_not_undone_is_found(monkeypatch):
 
 def test_text_that_is_not_undone_is_found(monkeypatch):
     monkeypatch.setattr(ItemState, "restore", Subject.restore)
-    assert f"{ANSWER[:2]!r}, call 2: sent was not undone" in [*faults_of(DECLARED, [ANSWER[:2]])]
+    assert f"{ANSWER[:2]!r}, call 2: sent_text was not undone" in [*faults_of(DECLARED, [ANSWER[:2]])]

@@ -833,8 +833,8 @@ def _required(kind: type[Item]) -> tuple[str, ...]:
     """Return the fields that an item must open with."""
     tag = str(kind.__struct_config__.tag)
     required = [field.encode_name for field in structs.fields(kind) if field.required]
-    known = {*kind.made, *_WRITTEN.get(tag, {})}
-    return tuple(name for name in (*_OPENS_WITH.get(tag, ()), *required) if name not in known)
+    supplied = {*kind.made, *_WRITTEN.get(tag, {})}
+    return tuple(name for name in (*_OPENS_WITH.get(tag, ()), *required) if name not in supplied)
 
 
 def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:

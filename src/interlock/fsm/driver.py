@@ -147,7 +147,7 @@ class ResponseDriver(Generic[T]):
     def ready(self) -> list[ReadyCall]:
         """The hosted calls whose tools have not started, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.kind, item.shown_as_json(), item.text)
+            ReadyCall(item.id, item.kind, item.snapshot_as_json(), item.text)
             for item in self._open.values()
             if "run" in item.state.rows
         ]
@@ -189,7 +189,7 @@ class ResponseDriver(Generic[T]):
                     self._react(delta)  # `clean` has to replace a lone surrogate first
                     continue
                 frame = write_delta(delta, self._number)
-                item.sent.write(data)  # after the frame, so that `sent` never has text that was not written
+                item.sent_text.write(data)  # after the frame, so that `sent_text` never has text that was not written
                 events.append(frame)
                 self._number += 1
             elif self._response.state.rows:
@@ -334,9 +334,9 @@ class ResponseDriver(Generic[T]):
         if not mark:
             self._fire_item(item, "annotate", annotation)
         elif place := item.find(mark):
-            start, marked = place
-            self._fire_item(item, "annotate", placed(annotation, start, marked[0]))
-            item.marked = marked
+            start, mark_end = place
+            self._fire_item(item, "annotate", placed(annotation, start, mark_end[0]))
+            item.mark_end = mark_end
 
     def _find(self, item_id: str) -> ItemState[Any] | None:
         """Return an open item; with an empty id, the one that opened last."""
@@ -411,7 +411,7 @@ class ResponseDriver(Generic[T]):
         """Fire an edge of an item and return its last event."""
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
-        if item.shown is not None and item.output_index == len(output):
+        if item.snapshot is not None and item.output_index == len(output):
             output.append(item)  # it was added
         if not rows:
             self._open.pop(item.id, None)
@@ -433,7 +433,7 @@ class ResponseDriver(Generic[T]):
             subject.state = dest
             return None
         events, number, writer = self._events, self._number, self._writer
-        count, saved = len(events), subject.save()
+        count, backup = len(events), subject.save()
         try:
             subject.state, subject.args = dest, args
             for emission in emissions:
@@ -442,7 +442,7 @@ class ResponseDriver(Generic[T]):
                 events.append(writer.write(event))
                 number += 1
         except BaseException:
-            subject.restore(saved)
+            subject.restore(backup)
             del events[count:]
             raise
         subject.args, self._number = NO_FIELDS, number

@@ -48,12 +48,12 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     body: B
     output_index: int
     late: Late | None = None
-    shown: B | None = None
+    snapshot: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     part: Part | None = None
     """The part between its `text.done` and `part.done` events."""
     part_index: int = -1
-    sent: BytesIO = field(default_factory=BytesIO)
+    sent_text: BytesIO = field(default_factory=BytesIO)
     """The sent UTF-8 of the open text. A list of its deltas would hold an object for each, and so would a `StringIO` up to
     Python 3.12."""
     last_text: str = ""
@@ -62,7 +62,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     """The sent log probabilities of the open text."""
     annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
-    marked: tuple[int, int] = (0, 0)
+    mark_end: tuple[int, int] = (0, 0)
     """Where the mark of the last annotation ends in the open text, in characters and in bytes."""
     unsent: str = ""
     """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
@@ -82,7 +82,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     @property
     def text(self) -> str:
         """The last text of the item or of one of its parts, as far as it was sent."""
-        return self.last_text or self.sent.getvalue().decode()
+        return self.last_text or self.sent_text.getvalue().decode()
 
     @property
     def is_opaque(self) -> bool:
@@ -95,14 +95,14 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def save(self) -> Self:
-        """Return a copy and note the lengths of `sent` and `logprobs`, for `restore`."""
-        self.sent_size, self.logprob_count = self.sent.tell(), len(self.logprobs)
+        """Return a copy and note the lengths of `sent_text` and `logprobs`, for `restore`."""
+        self.sent_size, self.logprob_count = self.sent_text.tell(), len(self.logprobs)
         return replace(self)
 
-    def restore(self, saved: Subject[ItemState[Any]]) -> None:
+    def restore(self, backup: Subject[ItemState[Any]]) -> None:
         """Undo the changes of an edge that failed to fire."""
-        super().restore(saved)
-        self.sent.truncate(self.sent.seek(self.sent_size))
+        super().restore(backup)
+        self.sent_text.truncate(self.sent_text.seek(self.sent_size))
         del self.logprobs[self.logprob_count :]
 
     def update(self, **fields: object) -> None:
@@ -116,7 +116,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         if statuses and (body.status is UNSET or body.status == "in_progress"):
             name = self.state.name
             self.body = replace(body, status=name if name in statuses else "in_progress")
-        self.shown = self.body
+        self.snapshot = self.body
         return self.body
 
     def hold(self, text: str, logprobs: Logprobs) -> None:
@@ -131,7 +131,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     def send(self) -> str:
         """Return the unsent text for a delta event, and record it as sent."""
         text, self.unsent = self.unsent, ""
-        self.sent.write(text.encode())
+        self.sent_text.write(text.encode())
         return text
 
     def send_logprobs(self) -> list[Logprob]:
@@ -142,13 +142,13 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
 
     def end_text(self) -> str:
         """Record that the open text is complete (rule R9), and return it."""
-        self.last_text, self.sent = self.sent.getvalue().decode(), BytesIO()
+        self.last_text, self.sent_text = self.sent_text.getvalue().decode(), BytesIO()
         return self.last_text
 
     def open_part(self, parts: Sequence[object]) -> int:
         """Record that a part begins after `parts`, and return its index (rule R8)."""
         self.part_index = len(parts)
-        self.logprobs, self.annotations, self.marked = [], (), (0, 0)
+        self.logprobs, self.annotations, self.mark_end = [], (), (0, 0)
         return self.part_index
 
     def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
@@ -157,16 +157,16 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         Returns:
             Its start in characters, and its end in characters and in bytes; None if the sent text does not contain it.
         """
-        wanted = clean(text).encode()
-        characters, position = self.marked
-        with self.sent.getbuffer() as sent:
-            rest = bytes(sent[position:])
-        at = rest.find(wanted)
+        needle = clean(text).encode()
+        characters, position = self.mark_end
+        with self.sent_text.getbuffer() as buffer:
+            rest = bytes(buffer[position:])
+        at = rest.find(needle)
         if at < 0:
             return None
         start = characters + len(rest[:at].decode())
-        return start, (start + len(text), position + at + len(wanted))
+        return start, (start + len(text), position + at + len(needle))
 
-    def shown_as_json(self) -> Mapping[str, object]:
+    def snapshot_as_json(self) -> Mapping[str, object]:
         """Return the item as the last event showed it, as plain JSON values."""
-        return cast("Mapping[str, object]", as_json(self.shown))
+        return cast("Mapping[str, object]", as_json(self.snapshot))

@@ -138,10 +138,10 @@ class Subject(Struct, Generic[S], eq=False):
         """Return a copy for `restore`."""
         return replace(self)
 
-    def restore(self, saved: Subject[S]) -> None:
+    def restore(self, backup: Subject[S]) -> None:
         """Undo the changes of an edge that failed to fire."""
         for name in self.__struct_fields__:
-            setattr(self, name, getattr(saved, name))
+            setattr(self, name, getattr(backup, name))
 
 
 @cache

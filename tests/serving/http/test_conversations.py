@@ -218,7 +218,7 @@ async def holding(store, during):
 
 def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
     monkeypatch.setattr(lease, "RENEW", 0.01)
-    lost = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
+    lost = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")
 
     async def takes_over():
         store = MemoryStore()

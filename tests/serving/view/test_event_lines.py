@@ -11,7 +11,7 @@ import pytest
 from interlock.fsm.deltas import Delta
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
-from interlock.serving.view.event_lines import Trace, encoded, recording_lines
+from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines
 from interlock.serving.view.redaction import redacted, without_quotes
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl"))
 def lines(path, **options):
     trace = Trace(**options)
     trace_lines = [*trace.feed(path.read_bytes()), *trace.end()]
-    return [json.loads(line) for line in encoded(trace_lines).splitlines()]
+    return [json.loads(line) for line in encode_lines(trace_lines).splitlines()]
 
 
 def of(trace_lines, kind):
@@ -84,7 +84,7 @@ def test_every_stream_of_the_corpus_can_be_told_whole_and_in_pieces_alike(path) 
     data = path.read_bytes()
     trace = Trace()
     pieces = [line for at in range(0, len(data), 7) for line in trace.feed(data[at : at + 7])]
-    trace_lines = [json.loads(line) for line in encoded([*pieces, *trace.end()]).splitlines()]
+    trace_lines = [json.loads(line) for line in encode_lines([*pieces, *trace.end()]).splitlines()]
     assert trace_lines == lines(path)
     assert [event[8] for event in of(trace_lines, "e")] == [
         line.removeprefix("data:").removeprefix(" ")
@@ -105,7 +105,7 @@ def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
     recording = read(path)
-    trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encoded(batch).splitlines()]
+    trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encode_lines(batch).splitlines()]
     assert of(trace_lines, "f") == []
     origins = [line[3] for line in of(trace_lines, "origin")]
     assert len(origins) > 1
@@ -122,8 +122,8 @@ def test_redacted_lines_say_nothing_that_was_said() -> None:
     assert "Hello" not in json.dumps(trace_lines)
     assert [line[3] for line in of(trace_lines, "e")] == [line[3] for line in of(lines(CORPUS / "legal" / "message.sse"), "e")]
     recording = read(ROOT / "recordings" / "web-search.jsonl")
-    hidden = b"".join(encoded(batch) for batch in recording_lines(recording, Trace(redact=True)))
-    output = b"".join(encoded(batch) for batch in recording_lines(recording, Trace()))
+    hidden = b"".join(encode_lines(batch) for batch in recording_lines(recording, Trace(redact=True)))
+    output = b"".join(encode_lines(batch) for batch in recording_lines(recording, Trace()))
     assert b"author" in output
     assert b"author" not in hidden
     broken = json.dumps(lines(CORPUS / "broken" / "R5-not-json.sse", redact=True))
@@ -232,7 +232,7 @@ def test_no_string_of_a_stream_is_told_but_where_it_may_stay(path, share) -> Non
     marks = Marks(path.stem, share)
     stream = "\n".join(map(marks.line, path.read_text(errors="replace").split("\n"))).encode()
     trace = Trace(redact=True)
-    trace_lines = encoded([*trace.feed(stream), *trace.end()]).decode()
+    trace_lines = encode_lines([*trace.feed(stream), *trace.end()]).decode()
     assert {marks.places[mark] for mark in re.findall("mark[0-9]+x", trace_lines)} <= STAYS
 
 
@@ -243,7 +243,7 @@ FRAMING = {*HARMONY.states, *Trigger}
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_no_string_of_a_recording_is_told(path) -> None:
     trace_lines = [
-        json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encoded(batch).splitlines()
+        json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encode_lines(batch).splitlines()
     ]
     for origin in (line[3] for line in of(trace_lines, "origin")):
         assert {*origin} <= {"deltas", "tokens", "framing", "text"}
@@ -262,7 +262,7 @@ def test_hostile_streams_are_told_and_nothing_breaks() -> None:
         b'data: {"type": "<script>alert(1)</script>", "output_index": 99999999999999999999999999}\n\n',
     ]
     trace = Trace()
-    trace_lines = [json.loads(line) for line in encoded([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
+    trace_lines = [json.loads(line) for line in encode_lines([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
     assert len(of(trace_lines, "e")) == len(bodies)
     redacting = Trace(redact=True)
-    assert encoded([*redacting.feed(b"".join(bodies)), *redacting.end()])
+    assert encode_lines([*redacting.feed(b"".join(bodies)), *redacting.end()])

@@ -32,7 +32,7 @@ class Deviation:
     rule: str
     what: str
     why: str
-    seen: str
+    senders: str
     severity: Severity = "deviation"
 
 

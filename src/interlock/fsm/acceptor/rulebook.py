@@ -56,7 +56,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "ending",
             "Exactly one terminal event comes last and agrees with the response's status; on the wire `data: [DONE]` "
             "follows and the connection closes.",
-            "Clients wait for ever, or cannot tell a complete answer from a lost connection.",
+            "Clients wait forever, or cannot tell a complete answer from a lost connection.",
             "order",
         ),
         Rule(
@@ -64,7 +64,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "failure",
             "Whatever breaks after the first event, open items are closed and `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
-            "An open item seems to run for ever, and clients cannot handle a failure without a reason.",
+            "An open item seems to run forever, and clients cannot handle a failure without a reason.",
             "order",
         ),
         Rule(

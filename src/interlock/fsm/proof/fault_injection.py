@@ -78,7 +78,7 @@ class _WatchedDriver(ResponseDriver[bytes]):
 
     def __init__(self, lifecycles: Lifecycles, faulty: _FaultyCallables) -> None:
         super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
-        self.changed: list[str] = []
+        self.changes: list[str] = []
 
     def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - as there
         before = self._snapshot(subject)
@@ -86,13 +86,13 @@ class _WatchedDriver(ResponseDriver[bytes]):
             return super()._fire(subject, trigger, args)
         except InjectedError:
             after = self._snapshot(subject)
-            self.changed += [name for name in before if before[name] != after[name]]
+            self.changes += [name for name in before if before[name] != after[name]]
             raise
 
     def _snapshot(self, subject: Any) -> Mapping[str, object]:  # noqa: ANN401 - an item or the response
         """Return a copy of everything that an edge may change."""
-        saved = subject.save()
-        fields: dict[str, object] = {name: _copy(getattr(saved, name)) for name in saved.__struct_fields__}
+        backup = subject.save()
+        fields: dict[str, object] = {name: _copy(getattr(backup, name)) for name in backup.__struct_fields__}
         return {**fields, "output": [*self._response.output], "events": [*self._events], "number": self._number}
 
 
@@ -128,7 +128,7 @@ def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.
     try:
         frames += driver.feed([last])
     except InjectedError:
-        yield from (f"{name} was not undone" for name in driver.changed)
+        yield from (f"{name} was not undone" for name in driver.changes)
     frames += driver.feed([deltas.Fault("server_error", "It broke.")])
     violations = oracle.check([decoded(frame) for frame in frames])
     yield from (f"{violation.rule}: {violation.message}" for violation in violations)

@@ -215,8 +215,8 @@ def as_annotations(result: Result) -> Iterator[str]:
         yield f"::{_COMMANDS[finding.severity]} {place}::{_escaped(_sentence(reported))}"
 
 
-def _escaped(text: str, more: str = "") -> str:
-    return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{more}" else letter for letter in text)
+def _escaped(text: str, specials: str = "") -> str:
+    return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{specials}" else letter for letter in text)
 
 
 def as_text(result: Result, width: int) -> Iterator[str]:
@@ -314,6 +314,6 @@ def explanation(name: str, width: int) -> Iterator[str]:
 
 def _deviation_lines(deviation: Deviation, width: int) -> Iterator[str]:
     severity = "not judged" if deviation.severity == "not_judged" else "a deviation"
-    seen = "" if deviation.seen == "—" else f" Seen: {deviation.seen}."
-    text = f"{deviation.name} ({deviation.rule}, {severity}): {deviation.what}.{seen} Not an error, because {deviation.why}."
+    senders = "" if deviation.senders == "—" else f" Seen: {deviation.senders}."
+    text = f"{deviation.name} ({deviation.rule}, {severity}): {deviation.what}.{senders} Not an error, because {deviation.why}."
     yield from textwrap.wrap(text.replace("`", ""), width, initial_indent="  ", subsequent_indent="    ")

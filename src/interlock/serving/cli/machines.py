@@ -41,7 +41,7 @@ def verify(
     with Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
         proof = prove(
             open_items=open_items or OPEN_ITEMS,
-            progress=lambda explored, known: status.update(f"Exploring the driver: {explored:,} of {known:,} known states"),
+            progress=lambda explored, total: status.update(f"Exploring the driver: {explored:,} of {total:,} known states"),
         )
         walks: dict[str, Walk] = {}
         for name, walk in WALKS.items():

@@ -20,7 +20,7 @@ __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
 
 logger = logging.getLogger(__name__)
 
-LOST: Final = Fault("server_error", "The conversation was deleted or added to by somebody else while the response was made.")
+LOST: Final = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")
 
 
 @frozen(eq=False)

@@ -100,7 +100,7 @@ class SealingKeys:
     @classmethod
     def from_text(cls, text: str) -> SealingKeys:
         """Parse the value of `INTERLOCK_KEYS`; a `ValueError` has the position of a bad key, and nothing of the key."""
-        keys = [_key(position, encoded.strip()) for position, encoded in enumerate(text.split(","), start=1)]
+        keys = [_key(position, key.strip()) for position, key in enumerate(text.split(","), start=1)]
         for position, key in enumerate(keys, start=1):
             if key in keys[: position - 1]:
                 raise ValueError(f"key {position} repeats key {keys.index(key) + 1}")
@@ -125,9 +125,9 @@ class SealingKeys:
         return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
 
 
-def _key(position: int, encoded: str) -> Key:
+def _key(position: int, key: str) -> Key:
     try:
-        secret = binascii.a2b_base64(encoded.encode("ascii"), strict_mode=True)
+        secret = binascii.a2b_base64(key.encode("ascii"), strict_mode=True)
     except ValueError:  # which a character that is not ASCII raises as well
         raise ValueError(f"key {position} is not base64") from None
     if len(secret) != KEY_BYTES:
@@ -199,18 +199,18 @@ def _cipher(key: Key) -> AESGCM:
 
 async def _decode_base64(text: str) -> bytes:
     """Decode canonical base64: each content has only one encoding."""
-    decoded = bytearray()
+    content = bytearray()
     for start in range(0, len(text), SLICE):
         try:
-            encoded = text[start : start + SLICE].encode("ascii")
-            chunk = binascii.a2b_base64(encoded, strict_mode=True)
+            section = text[start : start + SLICE].encode("ascii")
+            chunk = binascii.a2b_base64(section, strict_mode=True)
         except ValueError:
             raise SealError("it is not base64") from None
-        if binascii.b2a_base64(chunk, newline=False) != encoded:
+        if binascii.b2a_base64(chunk, newline=False) != section:
             raise SealError("it is not base64")
-        decoded += chunk
+        content += chunk
         await asyncio.sleep(0)
-    return bytes(decoded)
+    return bytes(content)
 
 
 @frozen

@@ -38,7 +38,7 @@ __all__ = ["ResponseTools", "ToolServers", "load_sessions"]
 logger = logging.getLogger(__name__)
 
 MAX_CALLS: Final = 128
-"""The most calls of a response whose request sets no limit, so that a model cannot call for ever."""
+"""The most calls of a response whose request sets no limit, so that a model cannot call forever."""
 MAX_SERVERS: Final = 16
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."

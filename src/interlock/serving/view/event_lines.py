@@ -114,7 +114,7 @@ class Trace:
                 yield line
         body = cast("Mapping[str, object] | None", redacted(judged.body)) if self.redact else judged.body
         if not lane.named and body is not None:
-            yield from self._named(lane, body, judged.step.machine if judged.step else "")
+            yield from self._describe(lane, body, judged.step.machine if judged.step else "")
         data = judged.message.data
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
@@ -158,7 +158,7 @@ class Trace:
             yield "fix", self.stream, fixes
         lane.moves = []
 
-    def _named(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
+    def _describe(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         fields = members(body.get("item"))
         lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
@@ -213,7 +213,7 @@ class _Origin:
                     before = self.parser.framing
                     self.parser.feed(Chunk((token,)))
                     meaning = vocabulary().read(token)
-                    self.tokens.append((token, _written(token, meaning)))
+                    self.tokens.append((token, _token_text(token, meaning)))
                     self.framing.append((before, _trigger(meaning, before, self.parser.framing), self.parser.framing))
             elif chunk.text:
                 self.texts.append(chunk.text)
@@ -240,7 +240,7 @@ class _Origin:
         return origin
 
 
-def _written(token: int, meaning: str | bytes | Trigger) -> str:
+def _token_text(token: int, meaning: str | bytes | Trigger) -> str:
     match meaning:
         case Trigger():
             try:
@@ -262,6 +262,6 @@ def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
     return (Trigger.PROSE if after == "content" else Trigger.WORD).value
 
 
-def encoded(lines: Iterable[Line]) -> bytes:
+def encode_lines(lines: Iterable[Line]) -> bytes:
     """Return lines as newline-delimited JSON."""
     return b"".join(dumps(line) + b"\n" for line in lines)

@@ -26,7 +26,7 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor import DEVIATIONS, RULES
-from interlock.serving.view.event_lines import Line, encoded
+from interlock.serving.view.event_lines import Line, encode_lines
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -123,5 +123,5 @@ def served(title: str) -> str:
 
 def standalone(title: str, lines: Iterable[Line]) -> str:
     """Return the document that contains its lines, the head first."""
-    packed = base64.b64encode(gzip.compress(encoded(lines), mtime=0)).decode()
+    packed = base64.b64encode(gzip.compress(encode_lines(lines), mtime=0)).decode()
     return _document(title, "'none'", f'<script type="application/gzip" id="lines">{packed}</script>')

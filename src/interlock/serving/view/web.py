@@ -25,7 +25,7 @@ from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.sse import CONTENT_TYPE
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.json_values import members
-from interlock.serving.view.event_lines import Line, Trace, encoded
+from interlock.serving.view.event_lines import Line, Trace, encode_lines
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 
 MOUNT: Final = "/interlock/"
@@ -58,14 +58,14 @@ class _Feed:
 
     def _fill(self) -> None:
         for batch in self.batches:
-            self._chunks.append(encoded(batch))
+            self._chunks.append(encode_lines(batch))
 
     async def read(self) -> AsyncGenerator[bytes]:
-        sent = 0
+        position = 0
         while True:
             ended = not self._thread.is_alive()
-            chunks = self._chunks[sent:]
-            sent += len(chunks)
+            chunks = self._chunks[position:]
+            position += len(chunks)
             for chunk in chunks:
                 yield chunk
             if ended:
@@ -262,26 +262,26 @@ class ViewerMiddleware:
             return StreamingResponse(self._lines(stream), media_type=NDJSON, headers=HEADERS)
         entries = [stream.entry() for stream in reversed(streams.values())]
         lines: list[Line] = [head("list", [], redact=self.recent.redact), ("list", entries)]
-        return Response(encoded(lines), media_type=NDJSON, headers=HEADERS)
+        return Response(encode_lines(lines), media_type=NDJSON, headers=HEADERS)
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
         """Yield the lines of a stream, which may still go on; a thread judges it."""
         redact = self.recent.redact
         trace = Trace(dialect=stream.dialect, redact=redact)
-        yield encoded([head("stream", [stream.about(redact=redact)], redact=redact)])
+        yield encode_lines([head("stream", [stream.about(redact=redact)], redact=redact)])
         position = 0
         while True:
             ended = stream.ended
             chunks = stream.chunks[position:]
             position += len(chunks)
             for start in range(0, len(chunks), _BATCH):
-                yield await asyncio.to_thread(_judged, trace, chunks[start : start + _BATCH])
+                yield await asyncio.to_thread(_judge, trace, chunks[start : start + _BATCH])
             if ended and position == len(stream.chunks):
                 break
             if not chunks:
                 await asyncio.sleep(_POLL_SECONDS)
-        yield await asyncio.to_thread(lambda: encoded(trace.end()))
+        yield await asyncio.to_thread(lambda: encode_lines(trace.end()))
 
 
-def _judged(trace: Trace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
-    return b"".join(encoded(trace.feed(chunk, arrival)) for arrival, chunk in chunks)
+def _judge(trace: Trace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
+    return b"".join(encode_lines(trace.feed(chunk, arrival)) for arrival, chunk in chunks)
