@@ -108,7 +108,7 @@ def test_what_is_written_later_is_empty_at_first(kind, fields, shown):
         (
             "file_search_call",
             {"queries": "q"},
-            r"a file_search_call cannot open so: .*`\$.queries`",
+            r"a file_search_call cannot open with these fields: .*`\$.queries`",
         ),
     ],
 )

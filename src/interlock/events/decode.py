@@ -46,7 +46,7 @@ class SseMessage:
     invalid_utf8: bool = False
     overlong: bool = False
     complete: bool = True
-    line: int = field(default=1, eq=False)  # equal messages are equal wherever they stand
+    line: int = field(default=1, eq=False)  # comparisons ignore the line
 
     @property
     def data_lines(self) -> int:

@@ -857,7 +857,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     try:
         return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
     except ValidationError as error:
-        raise ValueError(f"a {kind} cannot open so: {error}") from None
+        raise ValueError(f"a {kind} cannot open with these fields: {error}") from None
 
 
 def example(kind: ItemKind) -> dict[str, object]:

@@ -179,8 +179,8 @@ class Run:
     """The tool of a hosted call started.
 
     Args:
-        item_id: The id of the call's item, as in `ResponseDriver.ready`; empty for the item that opened last, as in the classes
-            below, for a parser that reads of tools which another server runs.
+        item_id: The id of the call's item, as in `ResponseDriver.ready`. Here and in the classes below, an empty id means the
+            item that opened last; parsers use it for tools that another server runs.
 
     Raises:
         ValueError: `item_id` is a `call_id`.

@@ -147,7 +147,7 @@ class ResponseDriver(Generic[T]):
     def ready(self) -> list[ReadyCall]:
         """The hosted calls whose tools have not started, in the order in which the model made them."""
         return [
-            ReadyCall(item.id, item.kind, item.snapshot_as_json(), item.text)
+            ReadyCall(item.id, item.kind, item.shown_as_json(), item.text)
             for item in self._open.values()
             if "run" in item.state.rows
         ]
@@ -411,7 +411,7 @@ class ResponseDriver(Generic[T]):
         """Fire an edge of an item and return its last event."""
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
-        if item.snapshot is not None and item.output_index == len(output):
+        if item.shown_body is not None and item.output_index == len(output):
             output.append(item)  # it was added
         if not rows:
             self._open.pop(item.id, None)

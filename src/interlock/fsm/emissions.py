@@ -79,7 +79,7 @@ def done(item: ItemState[Any]) -> ItemDone:
         item.update(**item.args)
     if item.late is not None:
         item.show()
-        item.update(**item.late(item.snapshot_as_json()))
+        item.update(**item.late(item.shown_as_json()))
     return ItemDone(item.output_index, item.show())
 
 

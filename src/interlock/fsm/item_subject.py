@@ -48,7 +48,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     body: B
     output_index: int
     late: Late | None = None
-    snapshot: B | None = None
+    shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     part: Part | None = None
     """The part between its `text.done` and `part.done` events."""
@@ -116,7 +116,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         if statuses and (body.status is UNSET or body.status == "in_progress"):
             name = self.state.name
             self.body = replace(body, status=name if name in statuses else "in_progress")
-        self.snapshot = self.body
+        self.shown_body = self.body
         return self.body
 
     def hold(self, text: str, logprobs: Logprobs) -> None:
@@ -167,6 +167,6 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         start = characters + len(rest[:at].decode())
         return start, (start + len(text), position + at + len(needle))
 
-    def snapshot_as_json(self) -> Mapping[str, object]:
+    def shown_as_json(self) -> Mapping[str, object]:
         """Return the item as the last event showed it, as plain JSON values."""
-        return cast("Mapping[str, object]", as_json(self.snapshot))
+        return cast("Mapping[str, object]", as_json(self.shown_body))

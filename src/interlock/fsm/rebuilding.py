@@ -106,7 +106,7 @@ def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles
         lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output)
     )
     if last["type"] == wire_name(ItemDone):  # the path to it no longer matters
-        item.body = item.snapshot = _body(last["item"])
+        item.body = item.shown_body = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
     else:
         _replay(item, bodies)

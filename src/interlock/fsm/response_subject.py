@@ -43,7 +43,7 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
 
     def snapshot(self, status: str, **fields: object) -> response.Response:
         """Return the current response (rule R13)."""
-        return replace(self.body, status=status, output=[item.snapshot for item in self.output], **fields)
+        return replace(self.body, status=status, output=[item.shown_body for item in self.output], **fields)
 
 
 def usage_of(usage: deltas.Usage) -> response.Usage:

@@ -149,7 +149,7 @@ def test_a_client_that_insists_on_the_name_of_a_model_is_served_by_it() -> None:
 
 
 EMPTY = "the key is empty; to let everybody in, give none at all"
-SPACED = "the key begins or ends with white space, which is no part of a header"
+SPACED = "the key begins or ends with white space, which a header cannot carry"
 CONTROL = "the key has control characters, which a header cannot hold"
 BEYOND = "the key has characters beyond Latin-1, which a header cannot hold"
 

@@ -117,5 +117,5 @@ def test_a_delta_with_log_probabilities_is_kept_whole() -> None:
 
 
 def test_a_chunk_holds_at_least_one_token() -> None:
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         rechunk(recording(), 0)

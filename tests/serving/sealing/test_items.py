@@ -151,7 +151,7 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(served, monk
         events = post(url, {**REQUEST, "stream": True})
     assert events[-1]["type"] == "response.completed"
     assert "encrypted_content" not in events[-1]["response"]["output"][0]
-    assert "the reasoning goes without its encrypted content" in caplog.text
+    assert "the reasoning is sent without its encrypted content" in caplog.text
 
 
 def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> None:

@@ -74,7 +74,7 @@ def test_allowed_hosts_resolve_to_checked_addresses(names, allowed, host, addres
         (["*"], "224.0.0.1", "The host '224.0.0.1' is at 224.0.0.1, an address"),
         (["*"], "inner.example", "The host 'inner.example' is at 10.1.2.3, an address"),
         (["mixed.example"], "mixed.example", "The host 'mixed.example' is at 10.1.2.3, an address"),
-        (["*"], "nowhere.example", "The host 'nowhere.example' is not known."),
+        (["*"], "nowhere.example", "The host 'nowhere.example' cannot be resolved."),
         (["10.0.0.0/8"], "inner.example", "The host 'inner.example' is not allowed on this server."),
     ],
 )

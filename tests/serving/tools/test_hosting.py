@@ -279,7 +279,7 @@ def test_calls_beyond_the_limit_fail_and_a_turn_of_nothing_else_is_the_last() ->
     assert [item["status"] for item in outcome.of("mcp_call")] == ["completed", "completed", "completed", "failed"] + [
         "failed"
     ] * 2
-    assert outcome.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has made as many tool calls as it may."
+    assert outcome.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has reached its limit of tool calls."
     assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 3)
 
 

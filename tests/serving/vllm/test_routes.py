@@ -375,9 +375,11 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
     plugin.attach_router(app)
     app.state.openai_serving_responses = serving
     asyncio.run(plugin.init_state(None, app.state, SimpleNamespace(api_server_count=processes)))
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "With 2 API processes, a stored response is there only in the one that made it, unless INTERLOCK_STORE names a store."
-    ] * warnings
+    warning = (
+        "With 2 API processes, a stored response is available only in the process that made it, "
+        "unless INTERLOCK_STORE names a shared store."
+    )
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [warning] * warnings
 
 
 def test_a_run_that_begins_at_a_shutdown_ends_at_once():

@@ -170,7 +170,7 @@ class Acceptor:
 
     @property
     def ended(self) -> bool:
-        """Whether the terminal event came."""
+        """Whether the stream has had its terminal event."""
         return not self._response.legal
 
     @property
@@ -424,7 +424,7 @@ def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[st
 
 
 def _foreign(body: Mapping[str, object]) -> str:
-    """Describe an event's use of OpenAI's dialect; empty if none."""
+    """Return how an event departs from the dialect of Open Responses; empty if it does not."""
     name = as_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"

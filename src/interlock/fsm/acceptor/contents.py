@@ -99,7 +99,7 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
 
 
 def _early_content(state: TrackedItem) -> Iterator[Fault]:
-    """Yield the faults of `added`; they are deviations if no deltas followed it."""
+    """Yield the faults of `added`, which wait for `done`: they are deviations if no deltas followed `added`."""
     for fault in state.early_faults:
         harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
         yield fault if harmless else evolve(fault, deviation="")

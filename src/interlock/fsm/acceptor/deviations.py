@@ -24,7 +24,7 @@ class Deviation:
         rule: The rule from which it departs.
         what: The departure itself.
         why: Why it is not an error.
-        seen: The services that send it; a dash if no service is known to.
+        senders: The services that send it; a dash if no service is known to.
         severity: `deviation`, or `not_judged` for unknown events and items.
     """
 

@@ -47,7 +47,7 @@ class Verdict:
         events: The number of events.
         items: The kinds of the items, in order; empty for an unknown kind.
         status: The final status of the response; None if it did not end.
-        marked: Whether the end marker came.
+        marked: Whether the stream has the end marker.
         reported: The findings, errors first and each severity by event, at most `LISTED` of each.
         rules: The number of faults for each broken rule.
         severities: The number of different findings of each severity.

@@ -38,7 +38,7 @@ class Text:
     _last_whole: str | None = field(default=None, init=False)
     """The full text of the last comparison."""
     at_once: bool = field(default=False, init=False)
-    """Whether the full text came without a delta."""
+    """Whether the full text arrived without a delta."""
 
     def add(self, chunk: str) -> None:
         """Add a chunk."""

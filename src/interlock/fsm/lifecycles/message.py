@@ -3,8 +3,8 @@
 A message whose text is blank never becomes an item (rule R18): white space is held back in `pending`, and is part of
 the first delta when other text follows.
 
-A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the open part
-fires `split` instead of `append`, which begins another part.
+A part of output text has log probabilities for all of its text or for none (rule R15). Text that has them where the open part has
+none, or the reverse, fires `split` instead of `append`: it begins another part.
 """
 
 from interlock.fsm.emissions import (

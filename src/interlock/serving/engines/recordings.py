@@ -284,7 +284,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
         ValueError: The size is less than 1.
     """
     if size < 1:
-        raise ValueError("a chunk holds at least one token")
+        raise ValueError("the size must be at least 1")
     turns: list[RecordedTurn] = []
     for turn in recording.turns:
         usage = _usage(turn)

@@ -39,7 +39,7 @@ class ScriptedEngine:
         """Replay the next turn, chosen by how many rounds of tools followed the user's last message."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
-            raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was asked for.")
+            raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")
         for output in _within_budget(self.turns[number], turn.budget):
             await asyncio.sleep((len(output.chunk.token_ids) or 1) / self.rate if self.rate else 0)
             yield output

@@ -148,7 +148,8 @@ class InterlockPlugin:
         processes: int = getattr(args, "api_server_count", None) or 1
         if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
             logger.warning(
-                "With %d API processes, a stored response is there only in the one that made it, unless %s names a store.",
+                "With %d API processes, a stored response is available only in the process that made it, "
+                "unless %s names a shared store.",
                 processes,
                 STORE,
             )
@@ -274,7 +275,7 @@ def _tools(serving: Serving) -> ToolServers:
     """Return the hosted tools: the servers of `--tool-server`, and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
-        logger.warning("no server of --tool-server has a tool that can be called here: %s", ", ".join(TOOLS))
+        logger.warning("no server of --tool-server has a tool that Interlock can call: %s", ", ".join(TOOLS))
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 

@@ -79,7 +79,7 @@ class ResponseRoutes:
         """Cancel a background response; one that has ended stays as it is."""
         stored = await self._stored(request)
         if stored.response["background"] is not True:
-            raise invalid(None, "Only a response that is made in the background can be cancelled.")
+            raise invalid(None, "Only a background response can be cancelled.")
         await self.archive.cancel(tenant_of(request), stored.id)
         return self._response(request, await self._stored(request))
 
@@ -219,7 +219,7 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
     ordered = [_listed(item) for item in (items if order == "asc" else reversed(items))]
     ids, after = [item["id"] for item in ordered], query.get("after")
     if after is not None and after not in ids:
-        raise invalid("after", "There is no item with the id that 'after' gives.")
+        raise invalid("after", "'after' names no item of this list.")
     rest = ordered if after is None else ordered[ids.index(after) + 1 :]
     page = rest[: int(limit)]
     return JsonResponse(

@@ -342,7 +342,7 @@ class Connection:
             try:
                 await action()
             except Exception:  # each server has its own exception for a client that has disconnected
-                logger.debug("the client of a WebSocket has gone", exc_info=True)
+                logger.debug("the client of a WebSocket disconnected", exc_info=True)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -351,7 +351,7 @@ class Connection:
 
 
 def _too_many(limit: str) -> ApiError:
-    return ApiError(400, f"This connection has {limit}, which is as many as it may have.", param="stream_id", code=NO_ROOM)
+    return ApiError(400, f"This connection has {limit}, the most that it may have.", param="stream_id", code=NO_ROOM)
 
 
 async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | None:
@@ -404,7 +404,7 @@ def _generate(body: dict[str, object]) -> bool:
     if generate is not None and not isinstance(generate, bool):
         raise invalid("generate", "Invalid type for 'generate': expected a boolean.", "invalid_type")
     if body.get("background"):
-        raise invalid("background", "A response over a WebSocket cannot be made in the background.", "unsupported_parameter")
+        raise invalid("background", "A WebSocket request cannot have 'background' set to true.", "unsupported_parameter")
     return generate is not False
 
 

@@ -25,7 +25,7 @@ def _check_key(key: str) -> None:
     if not key:
         raise ValueError("the key is empty; to let everybody in, give none at all")
     if key != key.strip():
-        raise ValueError("the key begins or ends with white space, which is no part of a header")
+        raise ValueError("the key begins or ends with white space, which a header cannot carry")
     if not key.isprintable():
         raise ValueError("the key has control characters, which a header cannot hold")
     if max(key) > "\xff":

@@ -32,7 +32,7 @@ __all__ = ["Archive", "Tail", "adopt", "store_error"]
 logger = logging.getLogger(__name__)
 
 NOT_STREAMED: Final = ApiError(
-    400, "Only a response that is made in the background can be streamed again.", param="stream", code="unsupported_parameter"
+    400, "Only a background response can be streamed again.", param="stream", code="unsupported_parameter"
 )
 
 MAINTENANCE_SECONDS: Final = 5.0  # between two rounds
@@ -57,7 +57,7 @@ STORE_DOWN: Final = ApiError(
 )
 STORE_FULL: Final = ApiError(
     429,
-    "Too many responses are being made in the background; try again when some of them have ended.",
+    "Too many background responses are in progress; try again when some have ended.",
     "rate_limit_exceeded",
     code="rate_limit_exceeded",
 )
@@ -252,7 +252,7 @@ async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str)
         await store.finish(lease, len(frames), last, StoredResponse(driver.response, stored.items))
     except LeaseLost:
         return False
-    logger.warning("%s: its server was lost, and it was ended here", response_id)
+    logger.warning("%s: ended, because the server that made it was lost", response_id)
     return True
 
 

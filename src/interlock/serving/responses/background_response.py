@@ -149,7 +149,7 @@ class BackgroundResponse:
             except BaseException as error:
                 if not is_fault(error):
                     raise
-                logger.exception("%s: it could not be written, and is tried again", lease.response_id)
+                logger.exception("%s: could not be written; trying again", lease.response_id)
                 self._retry()
 
     def _retry(self) -> None:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 INTERNAL_ERROR: Final = "The server had an error while it generated the response."
 """Replaces the message of an error that may contain private details."""
 
-ABANDONED: Final = Fault("server_error", "The response was given up before its end.")
+ABANDONED: Final = Fault("server_error", "The response was abandoned before it ended.")
 """The end of a response whose task was cancelled from outside the run."""
 
 SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
@@ -305,7 +305,7 @@ class ActiveRuns:
     def require_room(self) -> None:
         """Refuse another run above the limit with a 429."""
         if self.limit is not None and len(self._runs) >= self.limit:
-            message = f"The server is making {self.limit} responses already, which is as many as it may; try again in a second."
+            message = f"The server is already making {self.limit} responses, which is its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
 
     def end(self, ending: Fault = SHUTDOWN) -> None:

@@ -233,7 +233,7 @@ class Seals:
         except BaseException as error:
             if not is_fault(error):
                 raise
-            logger.exception("%s: the reasoning goes without its encrypted content", item["id"])
+            logger.exception("%s: the reasoning is sent without its encrypted content", item["id"])
             return {}
 
     def seal_summary(self, text: str) -> str:

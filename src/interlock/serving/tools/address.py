@@ -118,7 +118,7 @@ async def _look_up(host: str, port: int) -> list[Address]:
         entries = []
     addresses = [ip_address(str(address[0]).partition("%")[0]) for *_, address in entries]
     if not addresses:
-        raise ToolError(f"The host '{host}' is not known.")
+        raise ToolError(f"The host '{host}' cannot be resolved.")
     return addresses
 
 

@@ -426,7 +426,7 @@ class ResponseTools:
 
     def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
         if not allowed:
-            raise ToolError("The response has made as many tool calls as it may.")
+            raise ToolError("The response has reached its limit of tool calls.")
         hosted = hosted_tool(call)
         if hosted is not None and not (hosted == CONTAINER and CONTAINER in self._servers):
             if not any(_declares(tool, hosted) for tool in self._request.tools):
