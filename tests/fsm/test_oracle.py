@@ -175,8 +175,8 @@ def test_the_corpus_on_disk_is_what_its_script_writes():
 
 
 def test_a_command_that_has_text_before_it_is_written_is_found():
-    story = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
-    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
     bodies[place] = {**bodies[place], "command": "l"}
     assert Violation("R9", place, "a command has text before it is written") in check(bodies)
@@ -186,8 +186,8 @@ def test_a_command_that_has_text_before_it_is_written_is_found():
 
 
 def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
-    story = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
-    events = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(story)]
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    events = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     assert check(events) == []
     added = next(body for body in events if body["type"] == "response.output_item.added")
     added["item"] = {**added["item"], "action": {"commands": ["ls"]}}

@@ -1,4 +1,4 @@
-"""What is true of every story, as functions of the story; the fuzz campaign uses them too."""
+"""What is true of every scenario, as functions of the scenario; the fuzz campaign uses them too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from fuzzing.stories import resolved
+from fuzzing.scenarios import resolved
 from openai.types.responses import ResponseOutputItem
 
 from interlock.events.conversion import EVENT_MODELS, response_to_openai, stray_fields, to_openai
@@ -31,10 +31,10 @@ def bodies(frames: Iterable[bytes]) -> list[Mapping[str, Any]]:
     return [json.loads(frame.partition(b"\ndata: ")[2]) for frame in frames]
 
 
-def is_legal_and_true(story: Sequence[Delta]) -> None:
+def is_legal_and_true(scenario: Sequence[Delta]) -> None:
     """The oracle and the acceptor find nothing, and each delta has the expected effects."""
     run, expectation, frames = driver(SseWriter()), Expectation(), []
-    for delta in (*story, Finish()):
+    for delta in (*scenario, Finish()):
         with_id = resolved(delta, run)
         new_frames = run.feed([with_id])
         frames += new_frames
@@ -64,10 +64,10 @@ TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in
 """The kinds of item that the installed package types; its beta types more."""
 
 
-def is_typed(story: Sequence[Delta]) -> None:
+def is_typed(scenario: Sequence[Delta]) -> None:
     """Every event is one of the SDK's, and the response of the end is the response (rules R14 and R19)."""
     run = driver(EventWriter())
-    events = events_of(run, story)
+    events = events_of(run, scenario)
     if any(item["type"] not in TYPED for item in run.response["output"]):
         return
     for event in events:
@@ -78,26 +78,26 @@ def is_typed(story: Sequence[Delta]) -> None:
     assert response_to_openai(run.response).id == run.response["id"]
 
 
-def is_the_same_however_it_is_told(story: Sequence[Delta]) -> None:
+def is_the_same_in_any_chunks(scenario: Sequence[Delta]) -> None:
     """Frames and objects agree, and so do deltas that come one by one and all at once."""
     objects, one_by_one, at_once = driver(EventWriter()), driver(SseWriter()), driver(SseWriter())
-    events = events_of(objects, story)
+    events = events_of(objects, scenario)
     deltas, frames = [], []
-    for delta in (*story, Finish()):
+    for delta in (*scenario, Finish()):
         deltas.append(resolved(delta, one_by_one))
         frames += one_by_one.feed(deltas[-1:])
     assert at_once.feed(deltas) == frames
     assert bodies(frames) == [as_json(event) for event in events]
 
 
-def is_legal_in_the_other_dialect(story: Sequence[Delta]) -> None:
+def is_legal_in_the_other_dialect(scenario: Sequence[Delta]) -> None:
     """What is said to a client of Open Responses is legal there."""
-    frames = events_of(driver(SseWriter(OPEN_RESPONSES)), story)
+    frames = events_of(driver(SseWriter(OPEN_RESPONSES)), scenario)
     assert oracle.check(bodies(frames), dialect="open_responses") == []
 
 
-def events_of(run: ResponseDriver[Any], story: Sequence[Delta]) -> list[Any]:
-    return [event for delta in (*story, Finish()) for event in run.feed([resolved(delta, run)])]
+def events_of(run: ResponseDriver[Any], scenario: Sequence[Delta]) -> list[Any]:
+    return [event for delta in (*scenario, Finish()) for event in run.feed([resolved(delta, run)])]
 
 
-PROPERTIES = (is_legal_and_true, is_typed, is_the_same_however_it_is_told, is_legal_in_the_other_dialect)
+PROPERTIES = (is_legal_and_true, is_typed, is_the_same_in_any_chunks, is_legal_in_the_other_dialect)

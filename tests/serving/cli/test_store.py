@@ -25,10 +25,10 @@ def call(*arguments):
     return result.exit_code, result.output
 
 
-def fill(url, story):
+def fill(url, scenario):
     async def run():
         store = open_store(url)
-        await story(store)
+        await scenario(store)
         await store.close()
 
     asyncio.run(run())
@@ -39,12 +39,12 @@ def ended(number):
 
 
 def test_what_is_in_a_store_is_counted(url) -> None:
-    async def story(store):
+    async def scenario(store):
         await store.put("", ended(1))
         lease = await store.enqueue("", ended(2), "server-7")
         await store.append(lease, 0, [b"event"])
 
-    fill(url, story)
+    fill(url, scenario)
     code, output = call("info", "--store", url)
     lines = output.splitlines()
     assert code == 0
@@ -81,13 +81,13 @@ def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> No
     frames = list(replay_frames(read(RECORDING)))
     assert frames[-1] == DONE_FRAME
 
-    async def story(store):
+    async def scenario(store):
         lease = await store.enqueue("", ended(1), "a")
         await store.finish(lease, 0, frames[:-1], ended(1))
         lease = await store.enqueue("", ended(2), "a")
         await store.append(lease, 0, frames[:3])
 
-    fill(url, story)
+    fill(url, scenario)
     file = tmp_path / "resp_1.sse"
     assert call("export", "resp_1", "--store", url, "-o", str(file)) == (0, "")
     assert file.read_bytes() == b"".join(frames)

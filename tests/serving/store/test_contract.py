@@ -71,7 +71,7 @@ def opened(request, tmp_path):
 
 
 def run(opened, scenario):
-    """Run a story on a store, and close it."""
+    """Run a scenario on a store, and close it."""
 
     async def main():
         try:

@@ -26,12 +26,12 @@ def message(number, text="Hello"):
     return {"id": f"msg_{number}", "type": "message", "content": text}
 
 
-def run(*stories):
-    """Run stories one after another, each with a store that is closed at its end."""
+def run(*scenarios):
+    """Run scenarios one after another, each with a store that is closed at its end."""
 
     async def main():
         results = []
-        for store, scenario in stories:
+        for store, scenario in scenarios:
             try:
                 results.append(await scenario(store))
             finally:

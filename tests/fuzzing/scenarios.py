@@ -1,7 +1,7 @@
-"""Stories: random lists of deltas, as a driver may be told them, and how one is kept as JSON.
+"""Scenarios: random lists of deltas for a driver, and their form as JSON.
 
 A delta about an item names it by `#0`, `#1`, … counted back from the item that was added last, because its id is not known
-before; `resolved` puts the id in. So a story stays what it is when others of its deltas are left out.
+before; `resolved` puts the id in. So a scenario stays what it is when others of its deltas are left out.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ _END = st.one_of(
 )
 
 
-def _stories() -> st.SearchStrategy[list[Delta]]:
+def _scenarios() -> st.SearchStrategy[list[Delta]]:
     steps = st.one_of(_PLAIN | _MEASURED, _DELTA, st.builds(deltas.Refusal, _TEXT))
     before, after = st.lists(steps, max_size=24), st.lists(steps, max_size=2)
     return st.builds(lambda *parts: [delta for part in parts for delta in part], before, st.lists(_END, max_size=2), after)
 
 
-STORIES = _stories()
+SCENARIOS = _scenarios()
 
 
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
@@ -135,14 +135,14 @@ def _arguments(delta: Delta) -> dict[str, Any]:
     return attrs.asdict(delta, filter=lambda attribute, _: attribute.name in names)
 
 
-def to_json(story: Sequence[Delta]) -> list[Any]:
-    """Give a story as JSON values: a text is itself, any other delta its name and its fields."""
-    return [delta if isinstance(delta, str) else [type(delta).__name__, _arguments(delta)] for delta in story]
+def to_json(scenario: Sequence[Delta]) -> list[Any]:
+    """Give a scenario as JSON values: a text is itself, any other delta its name and its fields."""
+    return [delta if isinstance(delta, str) else [type(delta).__name__, _arguments(delta)] for delta in scenario]
 
 
-def from_json(story: Sequence[Any]) -> list[Delta]:
+def from_json(scenario: Sequence[Any]) -> list[Delta]:
     """Read what `to_json` gave."""
-    return [delta if isinstance(delta, str) else _build(*delta) for delta in story]
+    return [delta if isinstance(delta, str) else _build(*delta) for delta in scenario]
 
 
 def _build(name: str, fields: dict[str, Any]) -> Delta:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing.properties import PROPERTIES
-from fuzzing.stories import STORIES, from_json, to_json
+from fuzzing.scenarios import SCENARIOS, from_json, to_json
 from hypothesis import HealthCheck, given, settings
 
 KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
@@ -13,9 +13,9 @@ KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
 
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(story=STORIES)
-def test_every_story(holds, story):
-    holds(story)
+@given(scenario=SCENARIOS)
+def test_every_scenario(holds, scenario):
+    holds(scenario)
 
 
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
@@ -24,8 +24,8 @@ def test_what_once_went_wrong(kept, holds):
     holds(from_json(json.loads(kept.read_text())))
 
 
-@given(story=STORIES)
-def test_a_story_can_be_kept(story):
-    assert from_json(json.loads(json.dumps(to_json(story)))) == [
-        delta if isinstance(delta, str) else from_json(json.loads(json.dumps(to_json([delta]))))[0] for delta in story
+@given(scenario=SCENARIOS)
+def test_a_scenario_can_be_kept(scenario):
+    assert from_json(json.loads(json.dumps(to_json(scenario)))) == [
+        delta if isinstance(delta, str) else from_json(json.loads(json.dumps(to_json([delta]))))[0] for delta in scenario
     ]
