@@ -121,7 +121,8 @@ def picture_of_literals() -> Graph:
         for edge in LITERALS.edges
         if edge.dest != "broken"
     ]
-    return graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, key=key_of(Step))
+    graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"})
+    return evolve(graph, key=key_of(Step))
 
 
 def _place_of(state: str) -> str:
