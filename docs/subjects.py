@@ -203,7 +203,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "lane": Subject(
         "In WebSocket mode a lane has the requests of one `stream_id` and answers them one after another.",
-        triggers=("ask", "begun", "ask", "cancel", "end", "ask", "begun", "leave", "end"),
+        triggers=("ask", "start", "ask", "cancel", "end", "ask", "start", "leave", "end"),
     ),
     "connection": Subject(
         "A connection in WebSocket mode has lanes, which run side by side. It ends when the client leaves, when the "

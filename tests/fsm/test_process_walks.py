@@ -101,17 +101,17 @@ def test_faults_of_a_conversation_are_found():
         return walk_conversation(evolve(CONVERSATION, edges=[*edges, Edge(state, trigger, dest, [*effects])])).faults
 
     trigger, effect = ConversationTrigger, ConversationEffect
-    assert faults("held", trigger.CHANGE, "held", effect.WRITE) == (
-        "held/change: the items change during a lease",
-        "held/change: a response is added and its lease is not freed",
+    assert faults("leased", trigger.CHANGE, "leased", effect.WRITE) == (
+        "leased/change: the items change during a lease",
+        "leased/change: a response is added and its lease is not freed",
     )
-    assert faults("held", trigger.HOLD, "held", effect.TAKE) == ("held/hold: a second response takes the lease",)
+    assert faults("leased", trigger.HOLD, "leased", effect.TAKE) == ("leased/hold: a second response takes the lease",)
     assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: a lease is freed that nobody has",)
     without = [edge for edge in CONVERSATION.edges if edge.trigger is not trigger.LAPSE]
     assert walk_conversation(evolve(CONVERSATION, edges=without)).faults == (
         "free/hold: the lease cannot lapse, or cannot be released",
-        "held/describe: the lease cannot lapse, or cannot be released",
-        "held/renew: the lease cannot lapse, or cannot be released",
+        "leased/describe: the lease cannot lapse, or cannot be released",
+        "leased/renew: the lease cannot lapse, or cannot be released",
     )
 
 
@@ -130,8 +130,8 @@ def test_faults_of_a_lane_are_found():
     assert walk_lane(changed(LANE, "running", trigger.CANCEL, effects=[])).faults == (
         "running/cancel: a cancelled request is not interrupted, or the reverse",
     )
-    assert walk_lane(changed(LANE, "cancelled", trigger.BEGUN, effects=[])).faults == (
-        "cancelled/begun: a request that was cancelled before it ran is not interrupted, or the reverse",
+    assert walk_lane(changed(LANE, "cancelled", trigger.START, effects=[])).faults == (
+        "cancelled/start: a request that was cancelled before it ran is not interrupted, or the reverse",
     )
     assert (
         "running/leave: the lane closes before its last request ends"

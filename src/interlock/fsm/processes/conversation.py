@@ -62,7 +62,7 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
     "conversation",
     initial="absent",
     final={"deleted"},
-    regions={"present": ["free", "held"]},
+    regions={"present": ["free", "leased"]},
     edges=[
         #    in         on           goes to    effects
         Edge("absent",  _T.CREATE,   "free",    [_E.KEEP]),
@@ -71,15 +71,15 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
         Edge("present", _T.DELETE,   "deleted", [_E.REMOVE]),
 
         Edge("free",    _T.CHANGE,   "free",    [_E.WRITE]),
-        Edge("free",    _T.HOLD,     "held",    [_E.TAKE]),
+        Edge("free",    _T.HOLD,     "leased",  [_E.TAKE]),
         # A response whose lease has lapsed still adds its items, if the version shows no change since.
         Edge("free",    _T.JOIN,     "free",    [_E.WRITE]),
         Edge("free",    _T.RELEASE,  "free"),
 
-        Edge("held",    _T.RENEW,    "held",    [_E.TAKE]),
-        Edge("held",    _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
-        Edge("held",    _T.RELEASE,  "free",    [_E.FREE]),
-        Edge("held",    _T.LAPSE,    "free",    [_E.FREE]),
+        Edge("leased",  _T.RENEW,    "leased",  [_E.TAKE]),
+        Edge("leased",  _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
+        Edge("leased",  _T.RELEASE,  "free",    [_E.FREE]),
+        Edge("leased",  _T.LAPSE,    "free",    [_E.FREE]),
     ],
 )  # fmt: skip
-"""The life of a conversation. `held` has no row for `change` or `hold`, so the items stay as they are."""
+"""The life of a conversation. `leased` has no row for `change` or `hold`, so the items stay as they are."""

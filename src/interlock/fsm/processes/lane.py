@@ -18,8 +18,8 @@ class LaneTrigger(StrEnum):
 
     ASK = "ask"
     """A request arrives, or is next in the queue."""
-    BEGUN = "begun"
-    """The request is read, and its run is about to start."""
+    START = "start"
+    """The request is read, and its run starts."""
     CANCEL = "cancel"
     """The client cancels the current response."""
     END = "end"
@@ -59,18 +59,18 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
         Edge("busy",      _T.ASK,    "busy",      [_E.QUEUE]),
         Edge("busy",      _T.END,    "idle",      [_E.ADVANCE]),
 
-        Edge("beginning", _T.BEGUN,  "running"),
+        Edge("beginning", _T.START,  "running"),
         Edge("beginning", _T.CANCEL, "cancelled"),
         Edge("beginning", _T.LEAVE,  "leaving",   [_E.CLEAR]),
 
-        Edge("cancelled", _T.BEGUN,  "running",   [_E.INTERRUPT]),
+        Edge("cancelled", _T.START,  "running",   [_E.INTERRUPT]),
         Edge("cancelled", _T.CANCEL, "cancelled"),
         Edge("cancelled", _T.LEAVE,  "leaving",   [_E.CLEAR]),
 
         Edge("running",   _T.CANCEL, "running",   [_E.INTERRUPT]),
         Edge("running",   _T.LEAVE,  "leaving",   [_E.CLEAR, _E.INTERRUPT]),
 
-        Edge("leaving",   _T.BEGUN,  "leaving",   [_E.INTERRUPT]),
+        Edge("leaving",   _T.START,  "leaving",   [_E.INTERRUPT]),
         Edge("leaving",   _T.END,    "closed"),
     ],
     total={
@@ -78,7 +78,7 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
         "beginning": list(_T),
         "cancelled": list(_T),
         "running": [_T.ASK, _T.CANCEL, _T.END, _T.LEAVE],
-        "leaving": [_T.BEGUN, _T.END],
+        "leaving": [_T.START, _T.END],
     },
 )  # fmt: skip
 """A lane. It runs one response at a time and queues the other requests."""

@@ -315,7 +315,7 @@ class _Lane:
     def is_possible(self, trigger: LaneTrigger) -> bool:
         # A request begins to run once, and a client that has gone sends nothing.
         match trigger:
-            case LaneTrigger.BEGUN:
+            case LaneTrigger.START:
                 return self.started and not self.running
             case LaneTrigger.END:
                 return self.started
@@ -330,7 +330,7 @@ class _Lane:
             state=dest,
             queued=0 if LaneEffect.CLEAR in effects else min(self.queued + (LaneEffect.QUEUE in effects), 2),
             started=started,
-            running=started and (self.running or trigger is LaneTrigger.BEGUN),
+            running=started and (self.running or trigger is LaneTrigger.START),
             cancelled=started and not self.running and (self.cancelled or trigger in {LaneTrigger.CANCEL, LaneTrigger.LEAVE}),
             client_gone=self.client_gone or trigger is LaneTrigger.LEAVE,
         )
@@ -347,9 +347,9 @@ class _Lane:
         if after.queued and not after.started:
             yield "a queued request never starts"
         cancels = trigger in {LaneTrigger.CANCEL, LaneTrigger.LEAVE}
-        if (cancels and self.running) is not (LaneEffect.INTERRUPT in effects) and trigger is not LaneTrigger.BEGUN:
+        if (cancels and self.running) is not (LaneEffect.INTERRUPT in effects) and trigger is not LaneTrigger.START:
             yield "a cancelled request is not interrupted, or the reverse"
-        if trigger is LaneTrigger.BEGUN and self.cancelled is not (LaneEffect.INTERRUPT in effects):
+        if trigger is LaneTrigger.START and self.cancelled is not (LaneEffect.INTERRUPT in effects):
             yield "a request that was cancelled before it ran is not interrupted, or the reverse"
         if not after.state.rows and (after.started or after.queued or not after.client_gone):
             yield "the lane closes before its last request ends"

@@ -145,7 +145,7 @@ def process_graphs() -> Mapping[str, Graph]:
             way=("absent", "queued", "running", "ended", "expired"),
             column=("absent", "queued", "running", "lost", "ended", "expired"),
         ),
-        draw(CONVERSATION, way=("absent", "free", "held", "deleted")),
+        draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
         draw(LANE, way=("idle", "beginning", "running"), column=("idle", "beginning", "cancelled", "running")),
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
     )

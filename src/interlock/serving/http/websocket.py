@@ -112,7 +112,7 @@ class Lane:
     def begin(self, run: Interruptible) -> None:
         """Set the run of the request that was started."""
         self._run = run
-        self._fire(LaneTrigger.BEGUN)
+        self._fire(LaneTrigger.START)
 
     def end(self) -> CreateFrame | None:
         """End the request that was started, and return the next one to start."""

@@ -233,8 +233,8 @@ end
 -- Fires an edge of a conversation as an owner; `writes` carries out the effects on metadata and items. Returns whether there is
 -- such an edge.
 local function fire(name, row, trigger, owner, writes)
-    local state = not row and 'absent' or row.owner == '' and 'free' or 'held'
-    if state == 'held' and has_lapsed(row.till) then state = CONVERSATION[state].lapse[1] end
+    local state = not row and 'absent' or row.owner == '' and 'free' or 'leased'
+    if state == 'leased' and has_lapsed(row.till) then state = CONVERSATION[state].lapse[1] end
     if trigger == 'release' and owner ~= row.owner then return true end
     if trigger == 'hold' and owner == row.owner and CONVERSATION[state].renew then trigger = 'renew' end
     local edge = CONVERSATION[state][trigger]

@@ -457,7 +457,7 @@ class Conversations:
     def _effects(self, row: ConversationRow, edit: ConversationEdit) -> tuple[ConversationEffect, ...]:
         """Return the effects of an edit. `hold` by the owner renews the lease; `release` by another has no effect."""
         trigger = edit.trigger
-        state = CONVERSATION.states["held" if row.owner else "free"]
+        state = CONVERSATION.states["leased" if row.owner else "free"]
         if trigger is _CT.CREATE:
             state = CONVERSATION.states[CONVERSATION.initial]
         elif row.owner and has_lapsed(row.until, self.tx.now):
