@@ -262,6 +262,6 @@ def _notes(graph: Graph) -> Iterator[str]:
     if any(event.startswith("response.") for event in events):
         yield 'names without "response."'
     if any(event.startswith("response.output_item.") for event in events):
-        yield "added, done: output_item.added, .done"
+        yield "added, done: output_item events"
     if any(graph.short(event).startswith(".") for event in events):
         yield f".x: {graph.name}.x"
