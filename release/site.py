@@ -145,6 +145,9 @@ def linked(source: Path, page: Path) -> str:
             aim = PAGES / "index.md"
         elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
             aim = PAGES / target.relative_to(DOCS)
+            if image and target.suffix == ".svg":  # wider than a page: a click shows it in its own size
+                place = os.path.relpath(aim, page.parent)
+                return f"[![{label}]({place})]({place})"
         else:
             name = f"{target.relative_to(ROOT)}"
             return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
