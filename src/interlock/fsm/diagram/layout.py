@@ -163,6 +163,7 @@ class _Placing:
         first = {frame.main[0]: frame for frame in self.plan.frames if frame.main}
         last = {frame.main[-1]: frame for frame in self.plan.frames if frame.main}
         y: float = TOP
+        top: float = TOP
         below = [node.name for node in self.plan.main[1:]]
         for node, following in zip(self.plan.main, [*below, ""], strict=True):
             if node.name in first:
