@@ -81,6 +81,8 @@ class RedisClient:
         if self._client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
             settings |= {"max_connections": self.max_connections, "retry": Retry(NoBackoff(), 0)}
+            if self.url.startswith("rediss:"):
+                settings["ssl_check_hostname"] = True  # as from redis 6 on
             self._client, self._loop = cast("Any", redis.Redis).from_url(self.url, **settings), loop
             self._calls, self._senders = deque(), set()
         return self._client
