@@ -27,6 +27,7 @@ from alone.script import MODEL, written
 from attrs import frozen
 from rich.console import Console
 from speed.report import Result, machine, short, table
+from speed.targets import PROXY
 from speed.timing import FLOOR, INTERLOCK, Row
 
 OUT: Final = Path(__file__).parent / "out" / "alone.json"
@@ -39,8 +40,6 @@ WINDOW: Final = 1.5
 """Seconds of a window."""
 
 GATEWAY_RATES: Final = {streams: rate for streams, rate in RATES.items() if streams <= 500}  # noqa: PLR2004 - the upstream takes a core too
-FORWARD: Final = "forwarding proxy"
-
 PROBES: Final = 150
 PAUSE: Final = 0.05
 """Seconds between two probes."""
@@ -109,7 +108,7 @@ def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
         measured: dict[str, Loaded] = {}
         with started("-m", "alone.relay", "upstream", str(rate)) as upstream:
             serving = ["-m", "interlock", "serve", "--port", "0", "--upstream", upstream.url]
-            for side, command in {INTERLOCK: serving, FORWARD: ["-m", "alone.relay", "forward", upstream.url]}.items():
+            for side, command in {INTERLOCK: serving, PROXY: ["-m", "alone.relay", "forward", upstream.url]}.items():
                 with started(*command) as server:
                     measured[side] = asyncio.run(_loaded(server, streams, probes=PROBES))
         name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} tokens a second through a gateway"

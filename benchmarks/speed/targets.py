@@ -72,6 +72,25 @@ def _dearest_piece(rows: Rows) -> float | None:
     return max((row["figures"]["interlock"]["median"] for row in rows if row["group"] == "families"), default=None)
 
 
+PROXY: Final = "forwarding proxy"
+
+
+def _beside_proxy(streams: int, rows: Rows) -> float | None:
+    """Divide what a gateway costs by what a proxy does that only forwards."""
+    found = next((row["figures"] for row in rows if row["group"] == "gateway" and row["at"] == streams), None)
+    return found and found["interlock"]["median"] / found[PROXY]["median"]
+
+
+def _later_than_proxy(streams: int, rows: Rows) -> float | None:
+    """Return how many milliseconds later than the proxy's first chunk a gateway's first event comes."""
+    found = next((row["figures"] for row in rows if row["group"] == "gateway: first event" and row["at"] == streams), None)
+    return found and found["interlock"]["median"] - found[PROXY]["median"]
+
+
+def _gateway_memory(rows: Rows) -> float | None:
+    return next((row["figures"]["start"]["median"] for row in rows if row["group"] == "gateway: memory"), None)
+
+
 TARGETS: Final = (
     *(
         Target(
@@ -135,5 +154,22 @@ TARGETS: Final = (
         at_least=False,
         unit=" MB",
     ),
+    *(
+        target
+        for streams in (1, 50, 500)
+        for target in (
+            Target(
+                f"gateway, {streams} streams: CPU beside a forwarding proxy", 1.3, partial(_beside_proxy, streams), at_least=False
+            ),
+            Target(
+                f"gateway, {streams} streams: its first event after the proxy's",
+                1.5,
+                partial(_later_than_proxy, streams),
+                at_least=False,
+                unit=" ms",
+            ),
+        )
+    ),
+    Target("gateway: memory at its start", 60, _gateway_memory, at_least=False, unit=" MB"),
     Target("standalone server: held for a client that does not read", 1024, _unread, at_least=False, unit=" KiB"),
 )
