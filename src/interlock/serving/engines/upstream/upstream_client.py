@@ -1,6 +1,6 @@
 """An HTTP client for one upstream server: JSON answers and event streams, with timeouts, retries and errors as `ApiError`.
 
-No error or log message has a key, or the address of the upstream.
+No error or log message has a key, and no error the address of the upstream.
 """
 
 from __future__ import annotations
