@@ -55,6 +55,8 @@ UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 FRESH: Final = 10.0
 """Seconds for which the upstreams' lists of models are cached."""
+RECENT: Final = 1.0
+"""Seconds for which it is cached that no upstream answers."""
 
 
 @frozen(eq=False)
@@ -227,7 +229,7 @@ class Gateway:
         """List the models of the upstreams, unless the last lists are fresh."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
-            if now - self._listed_at < FRESH and self._failure is None:
+            if now - self._listed_at < (FRESH if self._failure is None else RECENT):
                 return
             answers = await asyncio.gather(*(upstream.names() for upstream in self.upstreams), return_exceptions=True)
             listed: dict[str, Upstream] = {}
