@@ -92,6 +92,7 @@ NAV: Nav = [
             {"Stores under load": "performance/stores.md"},
             {"Hostile requests": "performance/hostile.md"},
             {"Conformance by turn": "conformance/turns.md"},
+            {"Conformance through a gateway": "conformance/gateway.md"},
             {"What breaks clients": "conformance/clients.md"},
             {"Malformed output": "conformance/recovery.md"},
         ]
