@@ -321,7 +321,23 @@ def test_a_server_that_does_not_tokenize_is_a_502():
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
 
 
-def test_a_choice_that_cannot_be_enforced_is_logged(caplog):
-    sent(tools=[FUNCTION, {"type": "image_generation"}], tool_choice="required")
-    assert "vLLM's completions cannot require a call" in caplog.text
+@pytest.mark.parametrize(
+    ("choice", "prefix", "written_by_model"),
+    [
+        ("required", "<|channel|>commentary to=functions.", "f <|constrain|>json<|message|>{}<|call|>"),
+        ({"type": "function", "name": "f"}, "<|channel|>commentary to=functions.f <|constrain|>json", "<|message|>{}<|call|>"),
+    ],
+)
+def test_gpt_oss_is_made_to_call(choice, prefix, written_by_model):
+    with gateway(written(written_by_model), api="vllm") as (url, upstream):
+        response = post(url, tools=[FUNCTION], tool_choice=choice, stream=True)
+    assert encoding().decode(upstream.bodies[0]["prompt"]).endswith(f"<|start|>assistant{prefix}")
+    (item,) = response["output"]
+    assert (item["type"], item["name"], item["arguments"]) == ("function_call", "f", "{}")
+
+
+def test_a_choice_that_cannot_be_enforced_and_a_tool_that_cannot_be_offered_are_logged(caplog):
+    with family_gateway(stream(chunk("Yes.", [20], "stop"))) as (url, _):
+        post(url, tools=[FUNCTION, {"type": "image_generation"}], tool_choice="required")
+    assert "vLLM's completions cannot require a call of this model" in caplog.text
     assert "a tool of the type image_generation is not offered" in caplog.text

@@ -29,7 +29,7 @@ from interlock.serving.requests.json_values import members, text_of
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["STOPS", "harmony_prompt", "harmony_replies"]
+__all__ = ["STOPS", "harmony_prompt", "harmony_replies", "required_call"]
 
 Segment = tuple[str, bool]
 """A text, and whether it is framing."""
@@ -66,6 +66,14 @@ async def harmony_prompt(
 def harmony_replies(messages: Sequence[Any]) -> Sequence[int]:
     """Return the tokens of the tools' messages and of the beginning of the answer."""
     return encoding().render_conversation_for_completion(Conversation.from_messages(messages), Role.ASSISTANT)
+
+
+def required_call(choice: object) -> Sequence[int]:
+    """Return the beginning of an answer that can only be a call, for a `tool_choice` that requires one of a function."""
+    if choice == "required":
+        return encode_framing("<|channel|>commentary to=functions.")
+    name = str(members(choice).get("name", "")).replace("<|", "<")
+    return encode_framing(f"<|channel|>commentary to=functions.{name} <|constrain|>json") if name else ()
 
 
 async def _encoded(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], None]:

@@ -28,7 +28,7 @@ from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.chat_upstream import event_error, response_format
 from interlock.serving.engines.upstream.gateway import REASONS, Call, ended_early
-from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies
+from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.hosted_tools import SEARCHES, hosted_functions, hosted_kinds, with_hosted
@@ -218,8 +218,6 @@ class VllmTranslator(ABC):
         if not turn.index:
             for kind in offered.left_out:
                 logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
-            if offered.choice not in (None, "auto", "none"):
-                logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call")
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
@@ -243,7 +241,9 @@ class HarmonyTranslator(VllmTranslator):
     _turn: Turn | None = field(default=None, init=False)
     """The last turn that was sent."""
     _sent: Sequence[int] = field(default=(), init=False)
-    """Its prompt."""
+    """Its prompt, which ends with the prefix."""
+    _prefix: Sequence[int] = field(default=(), init=False)
+    """The beginning of a call that the request requires, written for the model."""
 
     stops = STOPS
     scores_ids = True
@@ -259,7 +259,8 @@ class HarmonyTranslator(VllmTranslator):
         request = turn.request
         hosted = hosted_kinds(self._call.hosted, request.tools)
         built_in = {kind: {"type": kind} for kind in (*SEARCHES, "code_interpreter") if kind.startswith((*hosted,))}
-        tools = [tool for tool in self._offer(turn, HostedTools(built_in)).tools if tool["type"] == "function"]
+        offered = self._offer(turn, HostedTools(built_in))
+        tools = [tool for tool in offered.tools if tool["type"] == "function"]
         tokens = await harmony_prompt(
             turn.items,
             instructions=request.instructions,
@@ -268,7 +269,10 @@ class HarmonyTranslator(VllmTranslator):
             hosted=hosted,
             text_format=request.text_format,
         )
-        return Prompt(tokens, context)
+        if not turn.index and not self._prefix:
+            self._prefix = required_call(offered.choice)
+            self.parser.feed(Chunk(self._prefix))
+        return Prompt([*tokens, *(() if turn.index else self._prefix)], context)
 
     def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
         self._turn, self._sent = turn, prompt
@@ -279,7 +283,8 @@ class HarmonyTranslator(VllmTranslator):
         last = self._turn
         if last is None or not turn.index or turn.items[: len(last.items)] != last.items:
             return ()
-        return tool_messages(self._tokens, turn.items[len(last.items) :])
+        output = self._tokens if last.index else [*self._prefix, *self._tokens]
+        return tool_messages(output, turn.items[len(last.items) :])
 
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         number = token.removeprefix("token_id:")
@@ -319,11 +324,13 @@ class FamilyTranslator(VllmTranslator):
         messages = chat_messages(request.instructions, map(self._family.with_written_id, turn.items), "reasoning")
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
-        tools = self._offer(turn, HostedTools(hosted_functions(self._call.hosted))).tools
+        offered = self._offer(turn, HostedTools(hosted_functions(self._call.hosted)))
+        if not turn.index and offered.choice not in (None, "auto", "none"):
+            logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
             "model": self._call.model,
             "messages": [*map(_template_message, messages)],
-            "tools": [*map(_template_function, tools)] or None,
+            "tools": [*map(_template_function, offered.tools)] or None,
             "add_generation_prompt": True,
             "chat_template_kwargs": {**template, **members(raw.get("chat_template_kwargs"))},
         }
