@@ -17,7 +17,7 @@ from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.gateway import REASONS, Call, ended_early
+from interlock.serving.engines.upstream.gateway import REASONS, Call, count_of, ended_early
 from interlock.serving.engines.upstream.upstream_client import error_of, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
@@ -111,9 +111,7 @@ class ChatTranslator:
 
     async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
         self._finish_reason, self._usage = None, {}
-        names = self._call.upstream.fields
-        body = {names.get(name, name): value for name, value in self._body(turn).items() if names.get(name, name)}
-        return "chat/completions", body
+        return "chat/completions", self._call.upstream.renamed(self._body(turn))
 
     def read(self, data: bytes) -> EngineOutput | None:
         if data == b"[DONE]":
@@ -156,10 +154,10 @@ class ChatTranslator:
         return EngineOutput(
             Chunk(),
             self._finish_reason,
-            input_tokens=_count(usage.get("prompt_tokens")),
-            cached_tokens=_count(prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
-            output_tokens=_count(usage.get("completion_tokens")),
-            reasoning_tokens=_count(output.get("reasoning_tokens")),
+            input_tokens=count_of(usage.get("prompt_tokens")),
+            cached_tokens=count_of(prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
+            output_tokens=count_of(usage.get("completion_tokens")),
+            reasoning_tokens=count_of(output.get("reasoning_tokens")),
         )
 
     async def count(self, turn: Turn) -> int:
@@ -254,7 +252,3 @@ def event_error(data: bytes) -> ApiError:
 
     error = error_of(loads(data))
     return error if error.code is not None else evolve(error, code="upstream_error")
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0

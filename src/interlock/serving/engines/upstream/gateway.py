@@ -76,6 +76,11 @@ class Upstream:
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
     """Facts about the server that do not change, for translators."""
 
+    def renamed(self, body: Mapping[str, object]) -> dict[str, object]:
+        """Return the body of a request with the names of this upstream, without nulls and dropped fields."""
+        names = self.fields
+        return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
     async def names(self) -> Sequence[str]:
         """Return the names of the models; `ApiError` is raised if the upstream does not answer."""
         listing: Mapping[str, object] = {}
@@ -311,6 +316,11 @@ class UpstreamGeneration(Generation):
         stream = self._stream[1]
         await stream.open()
         return stream
+
+
+def count_of(value: object) -> int:
+    """Return a number of tokens; 0 for anything else."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def ended_early() -> ApiError:

@@ -15,7 +15,7 @@ from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.upstream.gateway import Call, ended_early
+from interlock.serving.engines.upstream.gateway import Call, count_of, ended_early
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
@@ -86,11 +86,11 @@ class ResponsesTranslator:
         return EngineOutput(
             Chunk(),
             self._finish_reason,
-            input_tokens=_count(usage.get("input_tokens")),
-            cached_tokens=_count(cached.get("cached_tokens")),
-            cache_write_tokens=_count(cached.get("cache_write_tokens")),
-            output_tokens=_count(usage.get("output_tokens")),
-            reasoning_tokens=_count(written.get("reasoning_tokens")),
+            input_tokens=count_of(usage.get("input_tokens")),
+            cached_tokens=count_of(cached.get("cached_tokens")),
+            cache_write_tokens=count_of(cached.get("cache_write_tokens")),
+            output_tokens=count_of(usage.get("output_tokens")),
+            reasoning_tokens=count_of(written.get("reasoning_tokens")),
         )
 
     async def count(self, turn: Turn) -> int:
@@ -102,10 +102,10 @@ class ResponsesTranslator:
         except ApiError as error:
             if error.status not in NO_COUNT:
                 raise
-        return _count(members(answer).get("input_tokens")) or len(dumps(body)) // CHARACTERS
+        return count_of(members(answer).get("input_tokens")) or len(dumps(body)) // CHARACTERS
 
     def _body(self, turn: Turn) -> dict[str, object]:
-        request, names = turn.request, self._call.upstream.fields
+        request = turn.request
         tools = [*self._tools(turn)]
         body = {
             **{name: value for name, value in request.raw.items() if name not in STATE},
@@ -117,7 +117,7 @@ class ResponsesTranslator:
             "store": False,
             "stream": True,
         }
-        return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+        return self._call.upstream.renamed(body)
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
         """Yield the tools; functions stand for those that the gateway runs."""
@@ -157,7 +157,3 @@ def _reasoning(item: Item) -> Mapping[str, object]:
     if item.get("content") and not item.get("encrypted_content"):
         return item
     return {name: value for name, value in item.items() if name != "id" and (name != "content" or value)}
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0

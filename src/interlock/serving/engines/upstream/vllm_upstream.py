@@ -27,7 +27,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.chat_upstream import event_error, response_format
-from interlock.serving.engines.upstream.gateway import REASONS, Call, ended_early
+from interlock.serving.engines.upstream.gateway import REASONS, Call, count_of, ended_early
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
@@ -161,10 +161,7 @@ class VllmTranslator(ABC):
         }
         if request.wants_logprobs:
             body |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
-        names = self._call.upstream.fields
-        return "completions", {
-            names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)
-        }
+        return "completions", self._call.upstream.renamed(body)
 
     def read(self, data: bytes) -> EngineOutput | None:
         if data == b"[DONE]":
@@ -195,9 +192,9 @@ class VllmTranslator(ABC):
         return EngineOutput(
             Chunk(),
             self._finish_reason,
-            input_tokens=_count(self._usage.get("prompt_tokens")),
-            cached_tokens=_count(details.get("cached_tokens")),
-            output_tokens=_count(self._usage.get("completion_tokens")) or len(self._tokens),
+            input_tokens=count_of(self._usage.get("prompt_tokens")),
+            cached_tokens=count_of(details.get("cached_tokens")),
+            output_tokens=count_of(self._usage.get("completion_tokens")) or len(self._tokens),
             reasoning_tokens=self._reasoning_tokens(),
         )
 
@@ -297,7 +294,7 @@ class HarmonyTranslator(VllmTranslator):
         cache = self._call.upstream.cache
         if "" not in cache:
             models = map(members, elements(members(await self._call.fetch("models")).get("data")))
-            cache[""] = max((_count(model.get("max_model_len")) for model in models), default=0) or CONTEXT
+            cache[""] = max((count_of(model.get("max_model_len")) for model in models), default=0) or CONTEXT
         return cast("int", cache[""])
 
 
@@ -385,7 +382,3 @@ def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:
             "input", "Images and files cannot be sent as tokens; use the upstream API 'chat' for them.", "unsupported_value"
         )
     return {**message, "reasoning_content": message["reasoning"]} if "reasoning" in message else message
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
