@@ -525,6 +525,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "openai": "harmony, read by token id",
         "openai_gptoss": "harmony, read by token id",
         "hf": "a row compiled from the checkpoint's `response_template` when the server starts",
+        "inkling": "vLLM's parser: a header may name the function before the marker of its call",
+        "muse_glimmer": "vLLM's parser: a header names the recipient of each message",
         "minicpmv": "vLLM's parser, which also repairs line breaks that this model's tokenizer decodes to two characters",
         "minimax_m2_append_think": "vLLM's parser, which leaves reasoning in the message on purpose",
     }
