@@ -23,12 +23,15 @@ from interlock.fsm.deltas import Open, Usage
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import DEFAULT_REASONING, Settings, family
 from interlock.parsers.families.alphabet import Trigger
+from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
 WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)
+LITERAL_ENDS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
+"""What ends a value where it is JSON or a literal."""
 _CLOSINGS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
 """What ends a string, in a family without a marker for it."""
 
@@ -62,8 +65,7 @@ def turns(name: str) -> Mapping[str, Turn]:
     one, marker = call("w1x"), encode([WrittenItem("call", "{}", "f")], name).partition("f")[0].partition("\n")[0]
     end = one.index("w1x") + len("w1x")
     markers = family(name).markers
-    closing = next(text for text in (*markers.get(Trigger.UNVALUE, ()), *_CLOSINGS) if one.startswith(text, end))
-    after = one.index(closing, end) + len(closing)
+    after = _end_of_value(one, end, markers.get(Trigger.UNVALUE, LITERAL_ENDS))
     begin = thought(DEFAULT_REASONING[name] or "qwen3").partition("Hm.")[0]
     return {
         "one call": Turn(one),
@@ -76,6 +78,12 @@ def turns(name: str) -> Mapping[str, Turn]:
         "cut": Turn(one[: end - 1], valid=False),  # 55284
         "unknown tool": Turn(call("w1x", "unheard")),  # 36435
     }
+
+
+def _end_of_value(call: str, at: int, ends: Sequence[str]) -> int:
+    """Return where the end marker of a value ends, which begins at a place."""
+    patterns = [*wild(ends).values(), *(re.compile(re.escape(end)) for end in ends)]
+    return next(match.end() for match in (pattern.match(call, at) for pattern in patterns) if match)
 
 
 def thought(reasoning: str) -> str:

@@ -191,10 +191,10 @@ def _afters(read_as: Family, name: str) -> Iterator[str]:
 def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
     """Yield every way in which a call can begin, everywhere, with what may follow."""
     markers = read_as.markers
-    inner = next((markers[role] for role in (Trigger.INVOKE, Trigger.CALL, Trigger.LIST) if role in markers), ("",))
+    inner = next((markers[role] for role in (Trigger.INVOKE, Trigger.CALL, Trigger.LIST, Trigger.BARE) if role in markers), ("",))
     opening = example(markers.get(Trigger.SECTION, ("",))[0]) + inner[0]
     first = encode([WrittenItem("call", "{}", "f")], name).partition(_end(name) or "\0")
-    for name_text in _names(read_as, first[0].partition(inner[0])[2]):
+    for name_text in _names(read_as, first[0].partition(inner[0])[2] if inner[0] else first[0]):
         for after in _nexts(read_as, name):
             rest = name_text + after
             text = f"</think>So. {opening}{rest}"

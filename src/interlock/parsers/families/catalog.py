@@ -415,7 +415,7 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "gigachat3": (GIGACHAT3, None),
     "llama3_json": (LLAMA3_JSON, None),
     "llama4_json": (LLAMA3_JSON, None),
-    "granite": (GRANITE, "granite"),
+    "granite": (GRANITE, None),
     "jamba": (JAMBA, None),
     "hunyuan_a13b": (JAMBA, "hunyuan_a13b"),
     "phi4_mini_json": (PHI4_MINI, None),
