@@ -6,7 +6,7 @@ import re
 from ast import literal_eval
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 
 from attrs import define, field, frozen
 
@@ -310,6 +310,8 @@ class LiteralReader:
             case Step.SPILL:
                 self._out.extend(self._held)
                 self._clear()
+            case _:
+                assert_never(step)
 
     def _clear(self) -> None:
         self._held.clear()
