@@ -35,6 +35,9 @@ LITERAL_ENDS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
 _CLOSINGS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
 """What ends a string, in a family without a marker for it."""
 
+UNREAD: Final = ("mistral", "olmo3", "hunyuan_a13b")
+"""Families whose reasoning vLLM reads only with the model's own tokenizer, or only in deltas of one id."""
+
 Read = Callable[[Stream, Sequence[str]], tuple[str, list[str]]]
 """Reads a turn, delta by delta: all text and names, and the arguments of each call."""
 
@@ -120,7 +123,7 @@ def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
         turn: What was written.
         tokens: In each delta.
     """
-    reasoning = None if name in {"mistral", "olmo3"} else DEFAULT_REASONING[name]
+    reasoning = None if name in UNREAD else DEFAULT_REASONING[name]
     pieces = their_parsers.pieces_of(turn.text if reasoning is None or turn.thinks else thought(reasoning) + turn.text)
     joined = ["".join(pieces[at : at + tokens]) for at in range(0, len(pieces), tokens)]
     try:
