@@ -27,6 +27,8 @@ _K3_CALL = (
     '<|open|>argument key="s" type="string"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|>'
 )
 
+_DSML_CALL = f'<{_D}invoke name="f"><{_D}parameter name="s" string="true">a</{_D}parameter></{_D}invoke>'
+
 
 def kimi(index: int, text: str, ending: str = "Close") -> Item:
     return Item("function_call", text, {"name": "f", "call_id": f"functions.f:{index}"}, ending)
@@ -519,6 +521,140 @@ CASES = [
         "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><arg_key>t",
         [call("f", '{"s":"a"<arg_key>t', "")],
         "length",
+    ),
+    # what DeepSeek's models write beside calls
+    *(
+        Case(
+            f"{end!r} {where}",
+            "deepseek_v4",
+            f"{before}{end}{after}",
+            items,
+        )
+        for end in (f"</{_D}tool_calls>", f"</{_D}invoke>", f"</{_D}parameter>")
+        for where, before, after, items in (
+            ("in reasoning", "Hm.", " So.</think>It is.", [reasoning("Hm."), reasoning(" So."), answer("It is.")]),
+            ("before reasoning", "", "Hm.</think>It is.", [reasoning("Hm."), answer("It is.")]),
+            ("before a message", "</think>", "Then. </think>", [answer("Then. </think>")]),
+            ("after a message", "</think>So.", "</think>It is.", [answer("So."), answer("It is.")]),
+            (
+                "twice after a message",
+                f"</think>So.{end}",
+                f"<{_D}invoke x>",
+                [answer("So."), answer(f"<{_D}invoke x>")],
+            ),
+        )
+    ),
+    *(
+        Case(
+            f"{orphan!r} {where}",
+            "deepseek_v4",
+            f"</think><{_D}calls>{before}{orphan}{after}",
+            items,
+        )
+        for orphan in (f"</{_D}parameter>",)
+        for where, before, after, items in (
+            ("after a call", _DSML_CALL, f"{_DSML_CALL}Then.", [call("f", '{"s":"a"}'), call("f", '{"s":"a"}'), answer("Then.")]),
+            (
+                "after text",
+                f"{_DSML_CALL}So.",
+                f"x</{_D}calls>",
+                [call("f", '{"s":"a"}'), answer("So."), answer("x")],
+            ),
+            ("between values", _DSML_CALL.partition("</")[0] + f"</{_D}parameter>", f"</{_D}invoke>", [call("f", '{"s":"a"}')]),
+            (
+                "in text between values",
+                f'<{_D}invoke name="f"> Hm',
+                f".</{_D}invoke>Then.",
+                [call("f", "{}"), answer(" Hm."), answer("Then.")],
+            ),
+        )
+    ),
+    Case("a section that begins twice", "deepseek_v4", f"</think><{_D}calls>\n<{_D}calls>{_DSML_CALL}", [call("f", '{"s":"a"}')]),
+    Case(
+        "a section that begins twice in reasoning, and a tool that nobody declared",
+        "deepseek_v4",
+        f"Hm.<{_D}calls><{_D}calls><{_D}invoke name=strange></{_D}invoke>",
+        [reasoning("Hm."), call("strange", "{}")],
+    ),
+    Case(
+        "a section that begins twice after a call",
+        "deepseek_v4",
+        f"</think><{_D}calls>{_DSML_CALL}<{_D}calls><{_D}calls><{_D}invoke name=strange></{_D}invoke>Then.",
+        [call("f", '{"s":"a"}'), call("strange", "{}"), answer("Then.")],
+    ),
+    Case(
+        "no section in reasoning, and a tool that nobody declared",
+        "deepseek_v4",
+        f"Hm.<{_D}invoke name=strange> So.</think>It is.",
+        [reasoning(f"Hm.<{_D}invoke name=strange> So."), answer("It is.")],
+    ),
+    Case(
+        "no section in reasoning",
+        "deepseek_v4",
+        f"Hm.{_DSML_CALL}It is.",
+        [reasoning("Hm."), call("f", '{"s":"a"}'), answer("It is.")],
+    ),
+    Case(
+        "a value that the next key ends",
+        "deepseek_v4",
+        f'</think><{_D}invoke name="f"><{_D}parameter name="s" string="true">a<{_D}parameter name="n">7</{_D}invoke>',
+        [call("f", '{"s":"a","n":7}')],
+    ),
+    # JSON in lists and without markers
+    *(
+        Case(
+            f"a list, and then {after!r}",
+            "granite",
+            f'</think><|tool_call|>[{{"name": "f", "arguments": {{"s": "a"}}{after}',
+            [call("f", f'{{"s": "a"}}{more}'), *items],
+        )
+        for after, more, items in (
+            ("}]Then.", "", [answer("Then.")]),
+            ("]Then.", "", [answer("Then.")]),
+            ("}, So.", "", [answer(", So.")]),
+            ("} So.", "", [answer(" So.")]),
+            ('}, {"name": "strange"}] [x', "", [call("strange", "{}"), answer(" [x")]),
+            (', "id": "]"}]Then.', ', "id": "]"}', [answer("Then.")]),
+        )
+    ),
+    *(
+        Case(f"an object in {begin!r}", "llama3_json", f"</think>{begin}{text}", [*before, *items])
+        for begin, before in (("", []), ("So. ", [answer("So. ")]))
+        for text, items in (
+            ('{"name": "f", "parameters": {}}', [call("f", "{}")]),
+            ('{"parameters": {"s": 1}, "name": "g"}', [call("g", '{"s": 1}')]),
+            ('{"name": "f", "parameters": }Then.', [call("f", "{}"), answer("Then.")]),
+        )
+    ),
+    *(
+        Case(f"an object that is no call in {begin!r}", "llama3_json", f"</think>{begin}{text}", [answer(f"{begin}{text}")])
+        for begin in ("", "So. ")
+        for text in (
+            '{"name": "strange", "parameters": {}}',
+            '{"x": {"name": "f"}}x',
+            '{"name": "f" , "x": 1}',
+            '{"name": "f" ',
+            "{",
+        )
+    ),
+    Case(
+        "objects after a call",
+        "llama3_json",
+        '</think>{"name": "f", "parameters": 1}; {"name": "g"} {"name": "f", "parameters": 2}'
+        'So. {"name": "g", "parameters": 3}{"name": "f"}',
+        [call("f", "1"), call("g", "{}"), call("f", "2"), answer("So. "), call("g", "3"), answer('{"name": "f"}')],
+    ),
+    Case(
+        "an object behind a marker, of a tool that nobody declared",
+        "llama3_json",
+        '</think><|python_tag|>{"name": "strange"}',
+        [call("strange", "{}")],
+    ),
+    Case(
+        "an id before the name",
+        "cohere_command3",
+        '</think><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"s": "a"}}]<|END_ACTION|>Then.',
+        [call("f", '{"s": "a"}'), answer("Then.")],
     ),
     # JSON
     Case("no arguments", "hermes", '</think><tool_call>{"name": "f"}</tool_call>', [call("f", "{}")]),

@@ -10,6 +10,7 @@ from typing import Final
 
 from attrs import frozen
 from families.properties import GROUPS
+from recovery.notation import Item, answer, call, reasoning
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.families import SYNTAXES
@@ -30,6 +31,12 @@ class Derived:
     text: str
     items: Sequence[tuple[str, str, str | None]]
     reason: FinishReason = "stop"
+
+    @property
+    def whole_items(self) -> list[Item]:
+        """The items, in a family that writes no call ids."""
+        made = {"reasoning": reasoning, "message": answer}
+        return [call(f"{name}", text) if kind == "function_call" else made[kind](text) for kind, text, name in self.items]
 
     def __str__(self) -> str:
         return f"{self.family}: {self.name}"
@@ -98,8 +105,8 @@ def announces(name: str) -> bool:
     """Return whether the calls of a family begin with a marker of their own, not just with their JSON."""
     markers = SYNTAXES[name].markers
     begins = [text for role in (Trigger.SECTION, Trigger.CALL) for text in markers.get(role, ())]
-    call = _encoded(name, "f")
-    return call.startswith(tuple(begins)) or any(each.match(call) for each in wild(begins).values())
+    encoded = _encoded(name, "f")
+    return encoded.startswith(tuple(begins)) or any(each.match(encoded) for each in wild(begins).values())
 
 
 def _marked(name: str) -> Iterator[Derived]:

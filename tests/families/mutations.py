@@ -23,8 +23,9 @@ from attrs import define, evolve, field, frozen
 from families.alike import ALIKE
 from families.campaign import log, random_text
 from families.cases import CASES
+from families.derived import cases_of
 from families.properties import GROUPS, READ_AS, cut, holds_of, read, vocabulary
-from families.relations import Pair, pairs, ways
+from families.relations import Pair, covering, pairs, ways
 from recovery.notation import Item, run
 from table_mutations import changes
 
@@ -113,6 +114,9 @@ def _fired(trial: Trial | Pair) -> set[tuple[str, Trigger]]:
 def texts() -> Iterator[Trial]:
     """Yield the cases, and random texts."""
     yield from (Trial(case.family, case.text, case.reason, case.items) for case in CASES)
+    for name in covering():
+        if SYNTAXES[name].ids is None:
+            yield from (Trial(name, case.text, items=case.whole_items) for case in cases_of(name) if case.reason == "stop")
     rng = Random(7)  # noqa: S311 - repeatable, not secret
     for names in GROUPS.values():
         for _ in range(RANDOM):

@@ -176,7 +176,7 @@ def _messages() -> Iterator[_Row]:
         _Row("bare name", _T.WORD, "bare name", (_E.NOTE,)),
         _Row("bare name", _T.KEYS, "body", (_E.ENLIST,)),
         _Row("bare name", _T.LITERAL, "literal", (_E.EXPRESS, _E.AGAIN)),
-        _Row("bare name", _T.MEMBER, "member", (_E.COMMIT,)),
+        _Row("bare name", _T.JSON, "argument", (_E.COMMIT,)),
         _Row("bare name", _T.SETTLED, "whole", (_E.COMMIT, _E.ARGUE)),
     )
 

@@ -23,7 +23,7 @@ from interlock.parsers.families.active_item import Settings
 from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.effects import Effects
-from interlock.parsers.families.envelope import after_name, read_name
+from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Lexicon, Reading, lexica
@@ -223,12 +223,25 @@ class FamilyParser:
             self._consume(Trigger.WORD, text)
         else:
             self._effects.name_match = match
-            trigger = Trigger.SETTLED if match.arguments else Trigger.MEMBER
-            self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: match.end - len(header)])
+            trigger, end = self._end_of_name(match, header + text)
+            self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: end - len(header)])
 
     def _may_call(self, name: str) -> bool:
         """Return whether a tool may be called here: any tool, or only a declared one where its section is missing."""
         return name in self._settings.routing.declared or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]
+
+    def _end_of_name(self, match: NameMatch, text: str) -> tuple[Trigger, int]:
+        """Return the trigger of a name in an envelope, and where its text ends.
+
+        A call without a section needs a declared tool, and arguments.
+        """
+        trigger = Trigger.SETTLED if match.arguments else Trigger.MEMBER
+        if match.arguments or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]:
+            return trigger, match.end
+        member = after_name(text[match.end :])
+        if member is None or len(text) > MAX_LENGTH:
+            return Trigger.TEXT, len(text)
+        return (Trigger.WORD, len(text)) if member < 0 else (Trigger.JSON, match.end + member)
 
     def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
