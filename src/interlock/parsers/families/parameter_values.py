@@ -73,7 +73,8 @@ class Schema:
         resolved = _resolved(self.schema, self.root)
         parts = [part for word in ("anyOf", "oneOf", "allOf") for part in as_sequence(resolved.get(word))]
         schemas = [resolved, *(_resolved(as_mapping(part), self.root) for part in parts)]
-        return Schema(next((as_mapping(each["items"]) for each in schemas if "items" in each), {}), self.root)
+        items = next((each["items"] for each in schemas if "items" in each), None)
+        return Schema(as_mapping(items), self.root)
 
 
 @frozen
