@@ -106,6 +106,7 @@ _STEPS: Final = (
         '{"arguments": {"s": 1}, "name": "f"',
         ', "arguments": ',
     ),
+    '{"name": "f", "arguments": ',
 )
 """What may follow any text, beside the markers of its family."""
 
