@@ -1,6 +1,6 @@
 """Every type of `interlock.events.types` is that of the installed `openai` package, field by field and both ways.
 
-What differs on purpose is in `MEANT`, with the reason; a release older than the newest may moreover know less than we do.
+What differs on purpose is in `INTENDED`, with the reason; a release older than the newest may moreover know less than we do.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ UNTYPED_PARTS = (
     "text",
 )
 
-MEANT = {
+INTENDED = {
     "vLLM's own route adds it to a response that has ended.": {
         *(
             f"Response.{name}: not theirs"
@@ -387,7 +387,7 @@ def differences() -> set[str]:
 
 
 def test_every_type_differs_from_the_packages_only_where_it_is_meant():
-    intended = set().union(*MEANT.values())
+    intended = set().union(*INTENDED.values())
     if NEWEST:
         assert differences() == intended
     else:

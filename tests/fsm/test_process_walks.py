@@ -19,7 +19,7 @@ from interlock.fsm.proof.process_walks import (
 from interlock.fsm.table import Edge
 
 
-def changed(table, source, trigger, **change):
+def change_row(table, source, trigger, **change):
     edges = [evolve(edge, **change) if (edge.source, edge.trigger) == (source, trigger) else edge for edge in table.edges]
     return evolve(table, edges=edges)
 
@@ -35,18 +35,18 @@ def test_every_edge_of_a_background_owner_fires_and_every_path_ends():
 
 
 def test_a_response_that_is_stored_before_it_has_ended_is_found():
-    walk = walk_turns(changed(TURNS, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE]))
+    walk = walk_turns(change_row(TURNS, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE]))
     assert not walk.holds
     assert "begin, prepare, go_on, fail: the response is stored before it has ended" in walk.faults
 
 
 def test_a_loop_that_ends_before_the_response_is_found():
-    walk = walk_turns(changed(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
+    walk = walk_turns(change_row(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
     assert "begin, prepare, call, leave: the loop has ended and the response has not" in walk.faults
 
 
 def test_a_delta_after_the_end_is_found():
-    walk = walk_turns(changed(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
+    walk = walk_turns(change_row(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
     assert "begin, prepare, go_on, end: cut after the response has ended" in walk.faults
 
 
@@ -56,16 +56,16 @@ def test_an_edge_that_cannot_fire_is_named():
 
 
 def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_forever_is_found():
-    twice = changed(BACKGROUND, "writing", BackgroundTrigger.GROW, effects=[BackgroundEffect.WRITE])
+    twice = change_row(BACKGROUND, "writing", BackgroundTrigger.GROW, effects=[BackgroundEffect.WRITE])
     assert walk_background(twice).faults == ("writing/grow: a second write begins before the first is answered",)
-    soon = changed(BACKGROUND, "holding", BackgroundTrigger.DUE, effects=[BackgroundEffect.FINISH])
+    soon = change_row(BACKGROUND, "holding", BackgroundTrigger.DUE, effects=[BackgroundEffect.FINISH])
     assert walk_background(soon).faults == ("holding/due: the response is ended before its run is over",)
-    waiting = changed(BACKGROUND, "closing", BackgroundTrigger.RETRY, effects=[])
+    waiting = change_row(BACKGROUND, "closing", BackgroundTrigger.RETRY, effects=[])
     assert walk_background(waiting).faults == (
         "closing/retry: a write is pending that the table does not wait for, or the reverse",
         "closing/retry: the run is over and nothing finishes the response",
     )
-    silent = changed(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
+    silent = change_row(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
     assert walk_background(silent).faults == ("ending/written: waiters are released before the end, or not released at the end",)
 
 
@@ -84,9 +84,9 @@ def test_writing_without_a_lease_and_after_the_end_is_found():
 
 
 def test_an_end_that_keeps_the_lease_and_a_change_that_wakes_no_watcher_are_found():
-    leased = changed(STORED, "running", StoredTrigger.FINISH, effects=[StoredEffect.KEEP])
+    leased = change_row(STORED, "running", StoredTrigger.FINISH, effects=[StoredEffect.KEEP])
     assert "running/finish: the response has ended and its lease has not" in walk_stored(leased).faults
-    silent = changed(STORED, "running", StoredTrigger.CANCEL, effects=[StoredEffect.FLAG])
+    silent = change_row(STORED, "running", StoredTrigger.CANCEL, effects=[StoredEffect.FLAG])
     assert walk_stored(silent).faults == ("running/cancel: no watcher is woken",)
 
 
@@ -122,20 +122,20 @@ def test_every_edge_of_a_lane_fires_and_it_runs_one_request_at_a_time_and_loses_
 
 def test_faults_of_a_lane_are_found():
     trigger, effect = LaneTrigger, LaneEffect
-    assert walk_lane(changed(LANE, "running", trigger.ASK, effects=[effect.BEGIN])).faults == (
+    assert walk_lane(change_row(LANE, "running", trigger.ASK, effects=[effect.BEGIN])).faults == (
         "running/ask: two requests run at once",
     )
-    assert "running/ask: a request is lost" in walk_lane(changed(LANE, "running", trigger.ASK, effects=[])).faults
-    assert "running/end: a queued request never starts" in walk_lane(changed(LANE, "running", trigger.END, effects=[])).faults
-    assert walk_lane(changed(LANE, "running", trigger.CANCEL, effects=[])).faults == (
+    assert "running/ask: a request is lost" in walk_lane(change_row(LANE, "running", trigger.ASK, effects=[])).faults
+    assert "running/end: a queued request never starts" in walk_lane(change_row(LANE, "running", trigger.END, effects=[])).faults
+    assert walk_lane(change_row(LANE, "running", trigger.CANCEL, effects=[])).faults == (
         "running/cancel: a cancelled request is not interrupted, or the reverse",
     )
-    assert walk_lane(changed(LANE, "cancelled", trigger.START, effects=[])).faults == (
+    assert walk_lane(change_row(LANE, "cancelled", trigger.START, effects=[])).faults == (
         "cancelled/start: a request that was cancelled before it ran is not interrupted, or the reverse",
     )
     assert (
         "running/leave: the lane closes before its last request ends"
-        in walk_lane(changed(LANE, "running", trigger.LEAVE, dest="closed")).faults
+        in walk_lane(change_row(LANE, "running", trigger.LEAVE, dest="closed")).faults
     )
 
 
@@ -146,12 +146,12 @@ def test_every_edge_of_a_connection_fires_and_it_is_closed_when_nothing_is_in_fl
 
 def test_faults_of_a_connection_are_found():
     trigger, effect = ConnectionTrigger, ConnectionEffect
-    accepted = changed(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
+    accepted = change_row(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
     fault = "finishing/request: a request on an expired connection is not refused, or the reverse"
     assert fault in walk_connection(accepted).faults
-    unheeded = changed(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
+    unheeded = change_row(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
     assert "open/leave: the lanes are left although the client has not gone, or the reverse" in walk_connection(unheeded).faults
-    waiting = changed(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])
+    waiting = change_row(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])
     assert "open/shut_down: nothing is in flight and the connection stays open" in walk_connection(waiting).faults
-    hasty = changed(CONNECTION, "open", trigger.LEAVE, dest="closed")
+    hasty = change_row(CONNECTION, "open", trigger.LEAVE, dest="closed")
     assert "open/leave: the connection closes while a request is in flight" in walk_connection(hasty).faults

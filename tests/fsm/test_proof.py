@@ -17,7 +17,7 @@ from interlock.fsm.proof.inputs import everywhere
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
 
-def changed(kind, source, trigger, **change):
+def change_row(kind, source, trigger, **change):
     lifecycle = DECLARED.items[kind]
     edges = [
         attrs.evolve(edge, **change) if (edge.source, edge.trigger) == (source, trigger) else edge for edge in lifecycle.edges
@@ -69,7 +69,7 @@ def test_every_kind_is_opened():
 
 def test_the_oracle_finds_a_planted_fault_on_the_shortest_path():
     _, done = emitted("function_call", "in_progress", "close")
-    proof = prove(changed("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
+    proof = prove(change_row("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
     assert proof.counterexample is not None
     call = deltas.Open("function_call", {"name": "name", "call_id": "call_of_the_model"})
     assert proof.counterexample.path == (call, deltas.Finish())
@@ -78,7 +78,7 @@ def test_the_oracle_finds_a_planted_fault_on_the_shortest_path():
 
 
 def test_the_expectation_finds_a_legal_stream_that_is_false():
-    proof = prove(changed("message", "output_text", "cut", dest="completed"), kinds=("message",))
+    proof = prove(change_row("message", "output_text", "cut", dest="completed"), kinds=("message",))
     assert proof.counterexample is not None
     (fault,) = proof.counterexample.faults
     assert "ended={'msg_1': 'completed'}" in fault
@@ -86,7 +86,7 @@ def test_the_expectation_finds_a_legal_stream_that_is_false():
 
 
 def test_a_fault_that_only_the_end_shows_is_found():
-    proof = prove(changed("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
+    proof = prove(change_row("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
     assert proof.counterexample is not None
     assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
     assert proof.counterexample.faults[0].startswith("Finish() did ")

@@ -9,16 +9,16 @@ from families.mutations import fate_of, mutations, text_that_shows
 from interlock.parsers.families.framing import FRAMING
 
 
-def changed(state):
+def changes_of(state):
     return [each for each in mutations() if each.edge.source == state]
 
 
 def change(text):
-    return next(each for each in changed(text.partition("/")[0]) if str(each) == text)
+    return next(each for each in changes_of(text.partition("/")[0]) if str(each) == text)
 
 
 def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
-    changes_tried = [each for each in changed("value") if each.change == "drop" or each.change.startswith("on ")]
+    changes_tried = [each for each in changes_of("value") if each.change == "drop" or each.change.startswith("on ")]
     assert len(changes_tried) > 100
     assert {fate_of(each) for each in changes_tried} == {"refused"}
 
@@ -26,7 +26,7 @@ def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
 @pytest.mark.long
 @pytest.mark.parametrize("state", ["keyed", "key", "member"])
 def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
-    survived = {str(each) for each in changed(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}
+    survived = {str(each) for each in changes_of(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}
     assert survived == {each for each in chain.from_iterable(ALIKE.values()) if each.startswith(f"{state}/")}
 
 

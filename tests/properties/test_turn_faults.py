@@ -102,7 +102,7 @@ async def collected(run):
     return [as_json(event) async for events in run.events() for event in events]
 
 
-def ended(run):
+def is_ended(run):
     """Give the response, once the stream has been found legal."""
     events = asyncio.run(collected(run))
     assert check(events) == []
@@ -110,7 +110,7 @@ def ended(run):
     return events[-1]["response"]
 
 
-def written(summary=None):
+def items_of(summary=None):
     """How many deliveries a run makes that nothing interrupts."""
 
     async def count():
@@ -120,14 +120,14 @@ def written(summary=None):
     return asyncio.run(count())
 
 
-DELIVERIES = range(written())
-EARLY = range(written(SUMMARY) - len(DELIVERIES) + 2)
+DELIVERIES = range(items_of())
+EARLY = range(items_of(SUMMARY) - len(DELIVERIES) + 2)
 """The deliveries of a run until its conversation is compacted, and one more."""
 
 
 def test_a_run_that_nothing_breaks_is_whole():
     run, _ = begin()
-    response = ended(run)
+    response = is_ended(run)
     assert [(item["type"], item.get("status")) for item in response["output"]] == [
         ("reasoning", "completed"),
         ("message", "completed"),
@@ -145,7 +145,7 @@ def test_an_engine_that_breaks(turn, place, error):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [error]
     run, engine = begin(*scripts)
-    response = ended(run)
+    response = is_ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
 
@@ -154,7 +154,7 @@ def test_an_engine_that_breaks(turn, place, error):
 @pytest.mark.parametrize("place", range(len(SUMMARY)))
 def test_an_engine_that_breaks_while_it_writes_a_summary(place, error):
     run, engine = begin(summary=[*SUMMARY[:place], error])
-    response = ended(run)
+    response = is_ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert [(item["type"], item["encrypted_content"]) for item in response["output"]] == [("compaction", "")]
     assert engine.closed.is_set()
@@ -164,7 +164,7 @@ def test_an_engine_that_breaks_while_it_writes_a_summary(place, error):
 @pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "error"])
 def test_a_summary_that_is_ended_is_none(reason):
     run, _ = begin(summary=[*SUMMARY[:-1], EngineOutput(Chunk(), reason)])
-    response = ended(run)
+    response = is_ended(run)
     assert (response["status"], response["usage"]["output_tokens"] > 0) == ("failed", True)
 
 
@@ -196,7 +196,7 @@ async def enumerated(values):
 @pytest.mark.parametrize("error", STRAY, ids=lambda error: type(error).__name__)
 def test_what_looks_like_a_message_to_the_task_and_is_none_is_a_fault(error):
     run, engine = begin([*FIRST[:4], error])
-    assert ended(run)["status"] == "failed"
+    assert is_ended(run)["status"] == "failed"
     assert engine.closed.is_set()
 
 
@@ -247,7 +247,7 @@ def test_an_engine_that_stops_without_a_reason(turn, place):
     scripts = [[*FIRST], [*SECOND]]
     del scripts[turn][place:]
     run, _ = begin(*scripts)
-    assert ended(run)["status"] == "failed"
+    assert is_ended(run)["status"] == "failed"
 
 
 @pytest.mark.parametrize("reason", ENDED)
@@ -256,7 +256,7 @@ def test_a_turn_that_is_ended(turn, place, reason):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [EngineOutput(Chunk(), reason)]
     run, _ = begin(*scripts)
-    assert ended(run)["status"] == ENDED[reason]
+    assert is_ended(run)["status"] == ENDED[reason]
 
 
 @pytest.mark.parametrize("error", BROKEN[1:], ids=lambda error: type(error).__name__)
@@ -264,7 +264,7 @@ def test_a_turn_that_is_ended(turn, place, reason):
 def test_a_parser_that_breaks(calls, error):
     run, engine = begin()
     run.generation.parser = FaultyParser(run.generation.parser, calls, error)
-    response = ended(run)
+    response = is_ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
 
@@ -278,7 +278,7 @@ def test_a_tool_that_breaks(broken, place, error):
         yield from [*deltas[:place], error] if call.id == broken else deltas
 
     run, _ = begin(tell=tell)
-    response = ended(run)
+    response = is_ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
 
 

@@ -17,12 +17,12 @@ def url():
 
 
 @pytest.fixture
-def served():
+def serve():
     """Serve an engine for a while, with the given options; gives the URL."""
 
     @contextmanager
-    def serve(engine, **options):
+    def serve_engine(engine, **options):
         with ServerThread(create_app(engine, **options)) as url:
             yield url
 
-    return serve
+    return serve_engine

@@ -40,7 +40,7 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser):
+def open_page(browser):
     """Open addresses in pages of their own; whatever a page complains of fails the test at its end."""
     contexts, complaints, requests = [], [], []
 
@@ -70,7 +70,7 @@ def opened(browser):
 
 
 @pytest.fixture
-def written(tmp_path):
+def write_page(tmp_path):
     """Write the page of streams as `interlock view --html` does, and give its address."""
 
     def write(*arguments, stdin=None, name="out.html"):

@@ -34,19 +34,19 @@ def violations(page):
 
 
 @pytest.fixture
-def viewed():
+def view():
     """Run `interlock view` with some arguments, and give the address that it prints."""
-    started = []
+    processes = []
 
     def view(*arguments):
         command = [sys.executable, "-m", "interlock", "view", "--no-open", *map(str, arguments)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own command
-        started.append(process)
+        processes.append(process)
         line = process.stderr.readline()
         return re.findall(r"http://127\.0\.0\.1:\d+/[^ ]+/(?= )", line)[-1]
 
     yield view
-    for process in started:
+    for process in processes:
         process.terminate()
         process.wait(30)
         process.stderr.close()
@@ -83,8 +83,8 @@ def server():
     serving.server_close()
 
 
-def test_two_streams_stand_side_by_side_with_their_differences(opened, written) -> None:
-    page = opened(written(CORPUS / "legal" / "message.sse", CORPUS / "broken" / "R9-part-differs.sse"))
+def test_two_streams_stand_side_by_side_with_their_differences(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "broken" / "R9-part-differs.sse"))
     expect(page.locator(".summary")).to_contain_text("3 differences in 10 rows")
     page.keyboard.press("n")
     expect(page.locator(".pair.current")).to_contain_text("content_part.done")
@@ -95,12 +95,13 @@ def test_two_streams_stand_side_by_side_with_their_differences(opened, written) 
     assert page.locator(".pair").count() == 3
     assert violations(page) == []
     assert (
-        violations(opened(written(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390)) == []
+        violations(open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390))
+        == []
     )
 
 
-def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(opened, viewed) -> None:
-    page = opened(viewed("--coverage", CORPUS / "legal"))
+def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(open_page, view) -> None:
+    page = open_page(view("--coverage", CORPUS / "legal"))
     expect(page.locator(".summary")).to_contain_text("streams")
     page.get_by_role("button", name=re.compile("^mcp_call")).click()
     assert page.locator(".over.possible").count() > 0
@@ -117,26 +118,26 @@ def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(opened, v
     expect(opening.value.locator(".where")).to_contain_text("event 0 of")
 
 
-def test_coverage_is_a_page_in_one_piece_too(opened, tmp_path) -> None:
+def test_coverage_is_a_page_in_one_piece_too(open_page, tmp_path) -> None:
     file = tmp_path / "coverage.html"
     command = [sys.executable, "-m", "interlock", "view", "--coverage", ROOT / "recordings", "--html", file]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
-    page = opened(file.as_uri(), dark=True)
+    page = open_page(file.as_uri(), dark=True)
     expect(page.locator(".tools .pill")).to_contain_text("edges")
     page.locator(".label.path").first.press("Enter")
     expect(page.locator(".files li").first).to_be_visible()
     assert page.locator(".files a").count() == 0
 
 
-def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server, tmp_path) -> None:
+def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server, tmp_path) -> None:
     url, requests, release = server
     body = tmp_path / "request.json"
     body.write_text(json.dumps({"model": "m", "input": "it's"}))
-    address = viewed(url, "--body", body)
-    page = opened(address, permissions=["clipboard-read", "clipboard-write"])
+    address = view(url, "--body", body)
+    page = open_page(address, permissions=["clipboard-read", "clipboard-write"])
     expect(page.locator(".pill")).to_have_text("streaming …")
     expect(page.locator(".where")).to_contain_text("of 7")
-    second = opened(address)
+    second = open_page(address)
     expect(second.locator(".where")).to_contain_text("of 7")
     release.set()
     for one in (page, second):
@@ -152,13 +153,13 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(opened, viewed, server,
     assert "it'\\''s" in copied
 
 
-def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(opened) -> None:
+def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(open_page) -> None:
     app = create_app(EmbeddedEngine(rate=8), api_key="secret")
     app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys.of(["secret"])))
     with ServerThread(app) as url:
         key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}
         assert httpx.get(f"{url}/interlock/", headers=key).status_code == 401
-        page = opened(f"{url}/interlock/", http_credentials={"username": "operator", "password": "secret"})
+        page = open_page(f"{url}/interlock/", http_credentials={"username": "operator", "password": "secret"})
         expect(page.locator(".empty")).to_contain_text("No stream yet")
         asking = threading.Thread(
             target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, headers={"Authorization": "Bearer secret"}, timeout=120)
@@ -185,14 +186,14 @@ def sse(*bodies):
 SCRIPT = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
 
-def test_what_a_stream_says_is_shown_and_never_run(opened, written) -> None:
+def test_what_a_stream_says_is_shown_and_never_run(open_page, write_page) -> None:
     evil = sse(
         {"type": SCRIPT, "sequence_number": 0, SCRIPT: SCRIPT},
         {"type": "response.output_item.added", "output_index": 0, "item": {"type": SCRIPT, "id": SCRIPT, "name": SCRIPT}},
         {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": SCRIPT, "delta": SCRIPT},
         {"type": "x", "__proto__": {"polluted": 1}, "output_index": -5, "content_index": 1e9, "constructor": "x"},
     )
-    page = opened(written("-", stdin=evil + b"event: \xff\xfe\ndata: \xc3\x28 broken\n\n", name="evil.html"))
+    page = open_page(write_page("-", stdin=evil + b"event: \xff\xfe\ndata: \xc3\x28 broken\n\n", name="evil.html"))
     for tab in ("Event", "now", "Text", "Findings"):
         page.get_by_role("tab", name=tab).first.click()
         page.keyboard.press("Home")
@@ -205,9 +206,9 @@ def test_what_a_stream_says_is_shown_and_never_run(opened, written) -> None:
     assert "\N{REPLACEMENT CHARACTER}( broken" in page.locator("#panel").inner_text()
 
 
-def test_five_megabytes_in_one_delta_do_not_freeze_the_page(opened, written) -> None:
+def test_five_megabytes_in_one_delta_do_not_freeze_the_page(open_page, write_page) -> None:
     data = (CORPUS / "legal" / "message.sse").read_bytes().replace(b'"delta": "Hello"', b'"delta": "' + b"x" * 5_000_000 + b'"')
-    page = opened(written("-", stdin=data, name="long.html"))
+    page = open_page(write_page("-", stdin=data, name="long.html"))
     page.get_by_role("tab", name="Event").click()
     page.keyboard.press("Home")  # it opens at the first finding
     for _ in range(8):
@@ -230,8 +231,8 @@ def deltas(number):
     return head + b"".join(body % (b"w%d" % (at % 997), at + 4) for at in range(number)) + ending
 
 
-def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, written) -> None:
-    page = opened(written("-", stdin=deltas(50_000), name="many.html"))
+def test_fifty_thousand_events_are_folded_stepped_through_and_searched(open_page, write_page) -> None:
+    page = open_page(write_page("-", stdin=deltas(50_000), name="many.html"))
     expect(page.locator(".where")).to_contain_text("of 50,0")
     assert page.locator(".row").count() < 80
     page.keyboard.press("End")
@@ -249,7 +250,7 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(opened, w
     assert page.locator(".row").count() < 80
 
 
-def test_the_sample_of_the_docs_opens_from_the_disk(opened) -> None:
-    page = opened((ROOT / "docs" / "viewer" / "out.html").as_uri())
+def test_the_sample_of_the_docs_opens_from_the_disk(open_page) -> None:
+    page = open_page((ROOT / "docs" / "viewer" / "out.html").as_uri())
     expect(page.locator(".where")).to_contain_text("event 0 of 34")
     expect(page.locator(".pill")).to_have_text("legal")

@@ -36,8 +36,8 @@ def press(page, *keys):
         page.keyboard.press(key)
 
 
-def test_a_stream_is_walked_with_the_arrows(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_a_stream_is_walked_with_the_arrows(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     assert event(page) == 0
     press(page, *["ArrowRight"] * 10)
     assert (event(page), current(page), lit(page)) == (10, "web_search_call.in_progress", ["in_progress"])
@@ -49,8 +49,8 @@ def test_a_stream_is_walked_with_the_arrows(opened, written) -> None:
     assert (event(page), current(page)) == (0, "created")
 
 
-def test_deltas_are_folded_into_runs_and_unfolded(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_deltas_are_folded_into_runs_and_unfolded(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     press(page, *["ArrowDown"] * 4)
     assert (event(page), page.locator(".row.current .fold").inner_text()) == (4, "\N{MULTIPLICATION SIGN}2")
     press(page, "ArrowDown")
@@ -63,8 +63,8 @@ def test_deltas_are_folded_into_runs_and_unfolded(opened, written) -> None:
     assert page.locator(".row.current .fold").count() == 0
 
 
-def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(opened, written) -> None:
-    page = opened(written(CORPUS / "legal" / "mcp-call.sse"))
+def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "legal" / "mcp-call.sse"))
     press(page, *["ArrowRight"] * 6)
     assert current(page) == "mcp_call_arguments.done"
     assert lit(page) == ["calling"]
@@ -79,8 +79,8 @@ def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(opened, writt
     assert page.locator(".step").inner_text() == ("in_progress ─close→ ready ─run→ calling emitted mcp_call_arguments.done")
 
 
-def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(opened, written) -> None:
-    page = opened(written(CORPUS / "legal" / "function-call.sse"))
+def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "legal" / "function-call.sse"))
     page.get_by_role("tab", name="Response now").click()
     press(page, *["ArrowRight"] * 3)
     assert r'"arguments": "{\"a\""' in page.locator("#panel").inner_text()
@@ -94,8 +94,8 @@ def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(opened, written)
     assert page.locator("#panel mark").all_inner_texts() == [r'"{\"a\""']
 
 
-def test_the_text_grows_and_shows_what_was_added(opened, written) -> None:
-    page = opened(written(CORPUS / "legal" / "message.sse"))
+def test_the_text_grows_and_shows_what_was_added(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "legal" / "message.sse"))
     page.get_by_role("tab", name="Text").click()
     press(page, *["ArrowRight"] * 4)
     assert (page.locator(".text").inner_text(), page.locator(".text mark").inner_text()) == ("Hello", "Hello")
@@ -104,8 +104,8 @@ def test_the_text_grows_and_shows_what_was_added(opened, written) -> None:
     assert page.locator(".text mark").inner_text() == "world.\n"
 
 
-def test_findings_stand_at_their_events_and_are_jumped_along(opened, written) -> None:
-    page = opened(written(CORPUS / "broken" / "R3-two-ends.sse"))
+def test_findings_stand_at_their_events_and_are_jumped_along(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "broken" / "R3-two-ends.sse"))
     assert page.locator(".pill").inner_text().startswith("illegal: ")
     first = event(page)
     assert page.locator(".finding.error header").first.inner_text().startswith("R")
@@ -119,20 +119,20 @@ def test_findings_stand_at_their_events_and_are_jumped_along(opened, written) ->
     assert event(page) == first
 
 
-def test_the_page_opens_at_the_first_finding_unless_its_address_names_an_event(opened, written) -> None:
-    address = written(BROKEN)
-    assert (event(opened(address)), event(opened(f"{address}#event=2"))) == (7, 2)
+def test_the_page_opens_at_the_first_finding_unless_its_address_names_an_event(open_page, write_page) -> None:
+    address = write_page(BROKEN)
+    assert (event(open_page(address)), event(open_page(f"{address}#event=2"))) == (7, 2)
 
 
-def test_events_are_counted_as_the_judge_counts_them(opened, written) -> None:
-    page = opened(written(CORPUS / "legal" / "message.sse"))
+def test_events_are_counted_as_the_judge_counts_them(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "legal" / "message.sse"))
     assert page.locator(".where").inner_text().startswith("event 0 of 11")
     press(page, "End")
     assert page.locator(".where").inner_text().startswith("the end after 11 events")
 
 
-def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(opened, written) -> None:
-    page = opened(written(BROKEN))
+def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(open_page, write_page) -> None:
+    page = open_page(write_page(BROKEN))
     card = page.locator(".cards .finding").inner_text()
     assert card.startswith("R8\nparts\nerror\n")
     assert "breaks the order of parts" in card
@@ -141,8 +141,8 @@ def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(opened
     assert page.locator(".step").inner_text() == "No edge of message emits content_part.done here."
 
 
-def test_the_list_is_filtered_and_searched(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_the_list_is_filtered_and_searched(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     press(page, "/")
     page.keyboard.type("H11 AUTHOR")
     assert page.locator(".summary").inner_text().startswith("3 rows")
@@ -167,8 +167,8 @@ def test_the_list_is_filtered_and_searched(opened, written) -> None:
     assert page.locator(".row .name").all_inner_texts() == ["reasoning_text.delta"]
 
 
-def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(opened, written) -> None:
-    page = opened(f"{written(SEARCH)}#event=12")
+def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(open_page, write_page) -> None:
+    page = open_page(f"{write_page(SEARCH)}#event=12")
     expect(page.locator(".where")).to_contain_text("event 12 of")
     press(page, "ArrowRight")
     expect(page).to_have_url(re.compile("#event=13$"))
@@ -176,8 +176,8 @@ def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(opened, wri
     expect(page.locator(".where")).to_contain_text("event 3 of")
 
 
-def test_it_plays_and_pauses(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_it_plays_and_pauses(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     page.get_by_label("Speed").select_option(label="100 events a second")
     page.locator("body").click(position={"x": 640, "y": 20})
     press(page, " ")
@@ -190,8 +190,8 @@ def test_it_plays_and_pauses(opened, written) -> None:
     assert event(page) < 34
 
 
-def test_lanes_can_be_clicked_and_scrubbed(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_lanes_can_be_clicked_and_scrubbed(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     lanes = ["response", "reasoning", *["web_search_call"] * 3, "message", "the parser's framing"]
     assert page.locator(".lane .what").all_inner_texts() == lanes
     page.locator(".lane", has_text="message").click()
@@ -207,8 +207,8 @@ def test_lanes_can_be_clicked_and_scrubbed(opened, written) -> None:
     assert event(page) == 6
 
 
-def test_an_event_is_copied_as_json(opened, written) -> None:
-    page = opened(written(SEARCH), permissions=["clipboard-read", "clipboard-write"])
+def test_an_event_is_copied_as_json(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH), permissions=["clipboard-read", "clipboard-write"])
     press(page, "ArrowRight", "c")
     expect(page.locator(".notice")).to_have_text("Copied the event.")
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["type"] == "response.in_progress"
@@ -216,8 +216,8 @@ def test_an_event_is_copied_as_json(opened, written) -> None:
     expect(page.locator(".notice")).to_have_text("The request of this stream is unknown.")
 
 
-def test_a_recording_shows_the_tokens_and_the_framing(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_a_recording_shows_the_tokens_and_the_framing(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     page.get_by_role("tab", name="Origin").click()
     press(page, *["ArrowRight"] * 29)
     assert page.locator(".tokens span").all_inner_texts() == [" author", ".", "<|return|>"]
@@ -225,27 +225,27 @@ def test_a_recording_shows_the_tokens_and_the_framing(opened, written) -> None:
     assert page.locator(".deltas li").all_inner_texts() == ["' author.'", "Close()"]
 
 
-def test_colours_follow_the_system_and_the_reader(opened, written) -> None:
-    address = written(SEARCH)
-    page = opened(address, dark=True)
+def test_colours_follow_the_system_and_the_reader(open_page, write_page) -> None:
+    address = write_page(SEARCH)
+    page = open_page(address, dark=True)
     ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
     assert page.evaluate(ground) == "#0e1116"
     press(page, "t", "t")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     assert page.evaluate(ground) == "#f4f5f7"
-    assert opened(address).evaluate(ground) == "#f4f5f7"
+    assert open_page(address).evaluate(ground) == "#f4f5f7"
 
 
-def test_the_keys_are_listed(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_the_keys_are_listed(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     press(page, "?")
     assert "next, previous finding" in page.get_by_role("dialog").inner_text()
     press(page, "Escape")
     assert page.get_by_role("dialog").count() == 0
 
 
-def test_redacted_texts_are_nowhere_on_the_page(opened, written) -> None:
-    page = opened(written(SEARCH, "--redact"))
+def test_redacted_texts_are_nowhere_on_the_page(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH, "--redact"))
     assert "texts hidden" in page.locator(".sources").inner_text()
     assert "h11" not in page.content()
 
@@ -253,8 +253,8 @@ def test_redacted_texts_are_nowhere_on_the_page(opened, written) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("path", [SEARCH, BROKEN], ids=["legal", "broken"])
-def test_nothing_on_the_page_shuts_anybody_out(opened, written, path, width, dark) -> None:
-    page = opened(written(path), width=width, height=844, dark=dark)
+def test_nothing_on_the_page_shuts_anybody_out(open_page, write_page, path, width, dark) -> None:
+    page = open_page(write_page(path), width=width, height=844, dark=dark)
     press(page, "ArrowRight", "ArrowRight", "n")
     page.evaluate(AXE)
     for tab in page.get_by_role("tab").all():
@@ -264,14 +264,14 @@ def test_nothing_on_the_page_shuts_anybody_out(opened, written, path, width, dar
         assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in report["violations"]] == []
 
 
-def test_nothing_is_asked_of_a_network(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_nothing_is_asked_of_a_network(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     press(page, "End")
     assert [url for url in page.requests if not url.startswith("file:")] == []
 
 
-def test_a_phone_shows_one_pane_at_a_time(opened, written) -> None:
-    page = opened(written(BROKEN), width=390, height=844, touch=True)
+def test_a_phone_shows_one_pane_at_a_time(open_page, write_page) -> None:
+    page = open_page(write_page(BROKEN), width=390, height=844, touch=True)
     assert page.locator(".events").is_visible()
     assert not page.locator(".inspector").is_visible()
     page.get_by_role("button", name="machine").tap()
@@ -285,8 +285,8 @@ WALKED = sorted([*CORPUS.glob("legal/*.sse"), *CORPUS.glob("observed/*.sse")])
 
 
 @pytest.mark.parametrize("path", WALKED, ids=lambda path: path.stem)
-def test_every_stream_of_the_corpus_is_walked_to_its_end(opened, written, path) -> None:
-    page = opened(written(path))
+def test_every_stream_of_the_corpus_is_walked_to_its_end(open_page, write_page, path) -> None:
+    page = open_page(write_page(path))
     last = -1
     while event(page) != last:
         last = event(page)
@@ -295,8 +295,8 @@ def test_every_stream_of_the_corpus_is_walked_to_its_end(opened, written, path) 
     assert event(page) == last
 
 
-def test_the_framing_of_a_recording_is_a_lane_with_a_machine_of_its_own(opened, written) -> None:
-    page = opened(written(SEARCH))
+def test_the_framing_of_a_recording_is_a_lane_with_a_machine_of_its_own(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
     press(page, *["ArrowRight"] * 29)
     page.locator(".lane", has_text="the parser's framing").click()
     assert (event(page), lit(page)) == (29, ["expect_start"])

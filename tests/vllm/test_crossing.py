@@ -61,7 +61,7 @@ def all_asked(server, requests):
     return [*zip(flat[::2], flat[1::2], strict=True)]
 
 
-def played(server, turn, interval, **fields):
+def request_for(server, turn, interval, **fields):
     request = body(server.setup.model, turn, **fields)
     request["vllm_xargs"]["interval"] = interval
     return request
@@ -81,7 +81,7 @@ def unscored(response):
 
 def cross(server, interval, turns, parameters):
     cases = [(turn, parameter) for turn in turns if turn.since <= RELEASE for parameter in parameters]
-    results = all_asked(server, [played(server, turn, interval, **parameter) for turn, parameter in cases])
+    results = all_asked(server, [request_for(server, turn, interval, **parameter) for turn, parameter in cases])
     plain = {}
     for (turn, parameter), (streamed, whole) in zip(cases, results, strict=True):
         case = f"{turn.name} with {json.dumps(parameter)}"
@@ -109,7 +109,7 @@ def test_no_parameter_changes_an_item_of_a_model_that_is_parsed(server, interval
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
 def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities_with_it(server, interval):
     requests = [
-        played(server, Turn("", [f"{TEXT}{END}"]), interval, stop=stop, **scored)
+        request_for(server, Turn("", [f"{TEXT}{END}"]), interval, stop=stop, **scored)
         for stop, _ in STOPPED
         for scored in ({}, SCORED)
     ]
@@ -130,7 +130,7 @@ def test_a_turn_that_goes_on_after_its_end_has_no_control_token_in_its_text(serv
     for text in written:
         limit = len(tokens("qwen3", text)) + 3
         turn = Turn("", [text], body={"ignore_eos": True, "max_output_tokens": limit, "tools": [FUNCTION]})
-        ((streamed, whole),) = all_asked(server, [played(server, turn, interval)])
+        ((streamed, whole),) = all_asked(server, [request_for(server, turn, interval)])
         assert without_chance(whole) == without_chance(streamed)
         assert (streamed["status"], streamed["usage"]["output_tokens"]) == ("incomplete", limit)
         assert "<|im_end|>" not in json.dumps(streamed["output"])
@@ -143,7 +143,7 @@ def test_harmony_that_goes_on_after_its_end_loses_nothing_and_has_no_control_tok
     turns = [turn for turn in HARMONY if len(turn.rounds) == 1 and "max_output_tokens" not in turn.body]
     limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for turn in turns]
     requests = [
-        played(server, turn, interval, ignore_eos=True, max_output_tokens=limit)
+        request_for(server, turn, interval, ignore_eos=True, max_output_tokens=limit)
         for turn, limit in zip(turns, limits, strict=True)
     ]
     for turn, limit, (streamed, whole) in zip(turns, limits, all_asked(server, requests), strict=True):

@@ -21,7 +21,7 @@ def request_body(server, fault, **fields):
     return request
 
 
-def streamed(server, request):
+def stream_response(server, request):
     """Give the response of a stream that is legal."""
     return judged(stream(server.url, request, **HEADERS))[-1]["response"]
 
@@ -49,7 +49,7 @@ def end(response):
 )
 def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, text):
     request = request_body(server, fault)
-    for response in (streamed(server, request), whole(server, request)):
+    for response in (stream_response(server, request), whole(server, request)):
         assert end(response) == ("failed", {"code": "server_error", "message": text})
         (message,) = response["output"]
         assert message["status"] == "incomplete"
@@ -61,7 +61,7 @@ def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_sai
 @EACH
 @pytest.mark.parametrize("fault", ["abort", "aborts"])
 def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
-    for response in (streamed(server, request_body(server, fault)), whole(server, request_body(server, fault))):
+    for response in (stream_response(server, request_body(server, fault)), whole(server, request_body(server, fault))):
         assert end(response) == ("cancelled", None)
         assert [item["status"] for item in response["output"]] == ["incomplete"]
         assert response["usage"]["output_tokens"] > 0
@@ -69,9 +69,9 @@ def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
 
 @EACH
 def test_after_a_fault_the_server_goes_on(server):
-    streamed(server, request_body(server, "raises"))
+    stream_response(server, request_body(server, "raises"))
     request = request_body(server, "")
-    response = streamed(server, request)
+    response = stream_response(server, request)
     assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", TEXT)
     assert without_chance(whole(server, request)) == without_chance(response)
 
@@ -81,7 +81,7 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
     written = OUTPUT["qwen3"].replace("<|im_end|>", " Eleven, twelve, thirteen.<|im_end|>")  # see failing_parser.py
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
-    response = streamed(server, request)
+    response = stream_response(server, request)
     assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": INTERNAL_ERROR})
     assert response["output"][0]["content"][0]["text"].startswith(WORDS)
 

@@ -34,7 +34,7 @@ def split(request):
     return {**own, "extra_body": {"vllm_xargs": request["vllm_xargs"]}}
 
 
-def created(request):
+def create_frame(request):
     return {"type": "response.create", **request}
 
 
@@ -43,7 +43,7 @@ def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
     call = request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
 
     def turn(connection, request):
-        connection.send(created(request))
+        connection.send(create_frame(request))
         for event in connection:
             if event.type in ENDS:
                 return event.response
@@ -61,7 +61,7 @@ def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
 def test_the_asynchronous_sdk_connects(server):
     async def asking():
         async with openai.AsyncOpenAI(**options(server)) as client, client.responses.connect() as connection:
-            await connection.send(created(request_body(DONE)))
+            await connection.send(create_frame(request_body(DONE)))
             return [event async for event in until_the_end(connection)][-1].response.output_text
 
     async def until_the_end(connection):
@@ -80,7 +80,7 @@ class Lanes:
         self.socket = socket
 
     def send(self, request, **fields):
-        self.socket.send(json.dumps({**created(request), **fields}))
+        self.socket.send(json.dumps({**create_frame(request), **fields}))
 
     def receive(self):
         return json.loads(self.socket.recv(timeout=60))
@@ -166,14 +166,14 @@ def test_a_client_that_leaves_a_socket_frees_the_engine(server):
 
 def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server):
     def ask(**fields):
-        long = [items for number in range(40) for items in (user(f"{number} " + "word " * 700), answered(f"{number}"))]
+        long = [items for number in range(40) for items in (user(f"{number} " + "word " * 700), reply(f"{number}"))]
         request = request_body(DONE, input=[*long, user("And now?")], **fields)
         return httpx.post(f"{server.url}/v1/responses", json=request, timeout=120)
 
     def user(text):
         return {"type": "message", "role": "user", "content": text}
 
-    def answered(text):
+    def reply(text):
         return {"type": "message", "role": "assistant", "content": text}
 
     assert ask().status_code == 400

@@ -10,7 +10,7 @@ from turns import BROWSER, DONE, FUNCTION, NEXT, PYTHON, RUN, SEARCH, THINK, Tur
 pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 
-def played(server, *rounds, **fields):
+def play(server, *rounds, **fields):
     return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields))))
 
 
@@ -30,7 +30,7 @@ def run(code):
 
 
 def test_what_a_tool_gave_is_in_the_item_before_the_next_round_begins(server):
-    bodies = played(server, run("print(1)"), DONE, tools=[PYTHON], **OUTPUTS)
+    bodies = play(server, run("print(1)"), DONE, tools=[PYTHON], **OUTPUTS)
     assert response_of(bodies)["output"][0]["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
     types = [event["type"] for event in bodies]
     assert types.index("response.code_interpreter_call.completed") < types.index("response.content_part.added")
@@ -72,7 +72,7 @@ def test_each_turn_goes_on_from_the_tokens_of_the_one_before_and_the_prefix_cach
     ],
 )
 def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, items):
-    bodies = played(server, run(code), DONE, tools=[PYTHON])
+    bodies = play(server, run(code), DONE, tools=[PYTHON])
     response = response_of(bodies)
     assert summary(response) == ["code_interpreter_call failed", "message"]
     assert items in response["output"][0]["outputs"][0]["logs"]
@@ -80,47 +80,47 @@ def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code,
 
 
 def test_a_tool_server_that_dies_fails_its_call_alone(server):
-    response = response_of(played(server, run("die"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE, tools=[PYTHON, BROWSER]))
+    response = response_of(play(server, run("die"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE, tools=[PYTHON, BROWSER]))
     assert summary(response) == ["code_interpreter_call failed", "web_search_call", "message"]
     rounds = run("print(1)"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE
-    response = response_of(played(server, *rounds, tools=[PYTHON, BROWSER]))  # it is down when the response begins
+    response = response_of(play(server, *rounds, tools=[PYTHON, BROWSER]))  # it is down when the response begins
     assert summary(response) == ["code_interpreter_call failed", "web_search_call", "message"]
     server.start_tool("python")
-    response = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))
+    response = response_of(play(server, run("print(1)"), DONE, tools=[PYTHON]))
     assert summary(response) == ["code_interpreter_call", "message"]
 
 
 def test_a_search_that_makes_no_sense_is_not_run_and_the_stream_goes_on(server):
-    bodies = played(server, f"{SEARCH}rome<|call|>", DONE, tools=[BROWSER])
+    bodies = play(server, f"{SEARCH}rome<|call|>", DONE, tools=[BROWSER])
     assert summary(response_of(bodies)) == ["web_search_call failed", "message"]
     assert "response.web_search_call.searching" not in [event["type"] for event in bodies]
 
 
 def test_a_call_of_a_tool_that_was_not_asked_for_is_not_run(server):
-    bodies = played(server, run("print(1)"), DONE, tools=[BROWSER])
+    bodies = play(server, run("print(1)"), DONE, tools=[BROWSER])
     assert summary(response_of(bodies)) == ["code_interpreter_call failed", "message"]
     assert names(bodies, "code_interpreter_call.") == ["response.code_interpreter_call.in_progress"]
 
 
 def test_max_tool_calls_are_all_that_are_run(server):
-    response = response_of(played(server, run("one"), run("two"), DONE, tools=[PYTHON], max_tool_calls=1))
+    response = response_of(play(server, run("one"), run("two"), DONE, tools=[PYTHON], max_tool_calls=1))
     assert summary(response) == ["code_interpreter_call", "code_interpreter_call failed"]
 
 
 def test_max_output_tokens_are_those_of_all_rounds(server):
-    response = response_of(played(server, run("print(1)"), run("print(2)"), DONE, tools=[PYTHON], max_output_tokens=16))
+    response = response_of(play(server, run("print(1)"), run("print(2)"), DONE, tools=[PYTHON], max_output_tokens=16))
     assert response["status"] == "incomplete"
     assert response["usage"]["output_tokens"] == 16
 
 
 def test_usage_is_that_of_all_rounds(server):
-    usage = response_of(played(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
+    usage = response_of(play(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
     assert usage["output_tokens"] == sum(len(tokens("gpt_oss", text)) for text in (run("print(1)"), DONE))
 
 
 def test_several_calls_of_one_turn_run_at_once(server):
     both = f"{RUN}meet<|end|>{NEXT}{run('meet')}"  # each waits for the other
-    response = response_of(played(server, both, DONE, tools=[PYTHON], **OUTPUTS))
+    response = response_of(play(server, both, DONE, tools=[PYTHON], **OUTPUTS))
     assert summary(response) == ["code_interpreter_call", "code_interpreter_call", "message"]
     assert [item["outputs"][0]["logs"] for item in response["output"][:2]] == ["ran: meet"] * 2
 
@@ -132,25 +132,25 @@ def test_an_mcp_server_of_a_request_is_listed_called_and_asked_for_approval(serv
     rounds = call("search", '{"query": "rome"}'), call("open", '{"id": "1"}'), DONE
     own = {"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}
     request = {"tools": [{**own, "require_approval": {"never": {"tool_names": ["search"]}}}]}
-    first = response_of(played(server, *rounds, **request))
+    first = response_of(play(server, *rounds, **request))
     assert summary(first) == ["mcp_list_tools", "mcp_call", "mcp_approval_request"]
     listed, search, question = first["output"]
     assert [tool["name"] for tool in listed["tools"]] == ["search", "open", "find"]
     assert (search["name"], search["output"], question["name"]) == ("search", "found: rome", "open")
     for approve, ran in ((True, ["mcp_call", "message"]), (False, ["message"])):
         answer = {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": approve}
-        second = response_of(played(server, *rounds, **request, previous_response_id=first["id"], input=[answer]))
+        second = response_of(play(server, *rounds, **request, previous_response_id=first["id"], input=[answer]))
         assert summary(second) == ran
 
 
 def test_an_mcp_server_at_a_host_that_is_not_allowed_is_not_reached(server):
     tool = {"type": "mcp", "server_label": "own", "server_url": "http://192.0.2.1/mcp"}
-    response = response_of(played(server, DONE, tools=[tool]))
+    response = response_of(play(server, DONE, tools=[tool]))
     assert summary(response) == ["mcp_list_tools", "message"]
     assert response["output"][0]["error"] is not None
 
 
 def test_a_function_call_after_a_tool_ends_the_response(server):
     call = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'
-    response = response_of(played(server, run("print(1)"), call, tools=[PYTHON, FUNCTION]))
+    response = response_of(play(server, run("print(1)"), call, tools=[PYTHON, FUNCTION]))
     assert summary(response) == ["code_interpreter_call", "function_call"]

@@ -125,7 +125,7 @@ KEYS = base64.b64encode(bytes(32)).decode()
 
 
 @contextmanager
-def served(*options: object) -> Iterator[str]:
+def serve_command(*options: object) -> Iterator[str]:
     """Run the server as a process of its own, and give the URL that it prints."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
     environment = {"INTERLOCK_KEYS": KEYS, **os.environ}
@@ -138,12 +138,12 @@ def served(*options: object) -> Iterator[str]:
 
 
 def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
-    with served("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
+    with serve_command("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
         assert [model.id for model in client.models.list()] == ["m"]
 
 
 def test_a_client_that_insists_on_the_name_of_a_model_is_served_by_it() -> None:
-    with served("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
+    with serve_command("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
         assert [model.id for model in client.models.list()] == ["tiny", "gpt-4o"]
         assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
 
@@ -188,7 +188,7 @@ def test_an_application_refuses_such_a_key_too() -> None:
 
 
 def test_serve_replays_a_script() -> None:
-    with served("--script", TEXT) as url, OpenAI(base_url=url, api_key="-") as client:
+    with serve_command("--script", TEXT) as url, OpenAI(base_url=url, api_key="-") as client:
         assert (
             client.responses.create(model="interlock-script", input="?").output_text
             == (replay_response(read(TEXT))["output"][0]["content"][0]["text"])
@@ -196,7 +196,7 @@ def test_serve_replays_a_script() -> None:
 
 
 def test_serve_writes_the_format_of_a_family() -> None:
-    with served("--family", "qwen3_coder") as url, OpenAI(base_url=url, api_key="-") as client:
+    with serve_command("--family", "qwen3_coder") as url, OpenAI(base_url=url, api_key="-") as client:
         output = client.responses.create(
             model="interlock-embedded", input="Which weather is it in: Paris", tools=[WEATHER]
         ).output

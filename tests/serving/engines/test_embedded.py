@@ -108,7 +108,7 @@ def test_the_embedded_engine_writes_harmony():
     assert (EmbeddedEngine().format, EmbeddedEngine().models) == ("harmony", ("interlock-embedded",))
 
 
-def written(turn, name):
+def text_of(turn, name):
     """What the engine writes in a family, read in pieces and in one."""
     tagged = Tagged(name, DEFAULT_REASONING[name])
     steps = outputs(turn, EmbeddedEngine(family=tagged))
@@ -124,15 +124,15 @@ def test_the_embedded_engine_writes_a_family_too(name):
     turn = turn_for(tools=[MAIL, WEATHER])
     texts = [text for _, _, text in messages(turn)]
     first = 0 if DEFAULT_REASONING[name] else 1
-    assert [item.text.replace(" ", "") for item in written(turn, name)] == [text.replace(" ", "") for text in texts[first:]]
-    assert [item.kind for item in written(turn, name)] == ["reasoning", "message", "function_call"][first:]
+    assert [item.text.replace(" ", "") for item in text_of(turn, name)] == [text.replace(" ", "") for text in texts[first:]]
+    assert [item.kind for item in text_of(turn, name)] == ["reasoning", "message", "function_call"][first:]
 
 
 def test_free_text_is_a_parameter_in_a_family():
     patch = turn_for("apply_patch: a\nb", tools=[{"type": "custom", "name": "apply_patch"}])
-    assert [(item.kind, item.text) for item in written(patch, "glm45")][-1] == ("custom_tool_call", called(patch)[-1][1])
+    assert [(item.kind, item.text) for item in text_of(patch, "glm45")][-1] == ("custom_tool_call", called(patch)[-1][1])
     code = turn_for("compute 1 + 1", tools=[{"type": "code_interpreter", "container": {"type": "auto"}}])
-    assert [(item.kind, item.text) for item in written(code, "hermes")][-1] == ("code_interpreter_call", called(code)[-1][1])
+    assert [(item.kind, item.text) for item in text_of(code, "hermes")][-1] == ("code_interpreter_call", called(code)[-1][1])
 
 
 def test_a_family_has_log_probabilities_and_budgets():

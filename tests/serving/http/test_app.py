@@ -176,9 +176,9 @@ def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
     assert answer.status_code == 200
 
 
-def test_a_body_that_is_too_large_is_refused_and_the_server_continues(served, monkeypatch) -> None:
+def test_a_body_that_is_too_large_is_refused_and_the_server_continues(serve, monkeypatch) -> None:
     monkeypatch.setattr("interlock.serving.http.request_body.DISCARDED", 2**20)
-    with served(StagedEngine(steps(ANSWER)), max_body_bytes=2**20) as url:
+    with serve(StagedEngine(steps(ANSWER)), max_body_bytes=2**20) as url:
         assert error_of(post(url, {**STAGED, "input": "x" * 2**20})) == (413, None, "request_too_large")
         assert post(url, {**STAGED, "input": "x" * (2**20 - 100)}).status_code == 200
 
@@ -217,16 +217,16 @@ def test_an_unknown_path_has_an_error_body(url, method, path, status) -> None:
     assert ("allow" in answer.headers) == (status == 405)
 
 
-def test_the_models_are_listed_and_described(served) -> None:
-    with served(StagedEngine()) as url:
+def test_the_models_are_listed_and_described(serve) -> None:
+    with serve(StagedEngine()) as url:
         listed = httpx.get(f"{url}/v1/models").json()
         assert (listed["object"], [model["id"] for model in listed["data"]]) == ("list", ["staged", "org/staged-2"])
         assert httpx.get(f"{url}/v1/models/org/staged-2").json() == listed["data"][1]
         assert error_of(httpx.get(f"{url}/v1/models/other")) == (404, "model", "model_not_found")
 
 
-def test_only_health_needs_no_key(served) -> None:
-    with served(StagedEngine(steps(ANSWER)), api_key="sesame") as url:
+def test_only_health_needs_no_key(serve) -> None:
+    with serve(StagedEngine(steps(ANSWER)), api_key="sesame") as url:
         assert httpx.get(f"{url}/health").json() == {"status": "ok"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sesame"}, {"authorization": "sesame"}):
             answer = post(url, STAGED, headers=headers)
@@ -236,34 +236,34 @@ def test_only_health_needs_no_key(served) -> None:
         assert post(url, STAGED, headers={"authorization": "bearer sesame"}).status_code == 200
 
 
-def test_a_key_of_any_characters_is_compared(served) -> None:
-    with served(StagedEngine(steps(ANSWER)), api_key="sésame") as url:
+def test_a_key_of_any_characters_is_compared(serve) -> None:
+    with serve(StagedEngine(steps(ANSWER)), api_key="sésame") as url:
         assert error_of(post(url, STAGED, headers={"authorization": b"Bearer \xff"}))[0] == 401
         assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
 
 
-def test_only_pages_of_allowed_origins_may_use_the_server(served, url) -> None:
+def test_only_pages_of_allowed_origins_may_use_the_server(serve, url) -> None:
     origin = {"origin": "https://page.test"}
     asking = {**origin, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     allowed = "access-control-allow-origin"
     assert allowed not in post(url, REQUEST, headers=origin).headers
     assert error_of(httpx.options(f"{url}/v1/responses", headers=asking))[0] == 405
-    with served(StagedEngine(steps(ANSWER)), cors_origins=["https://page.test"], api_key="sesame") as guarded:
+    with serve(StagedEngine(steps(ANSWER)), cors_origins=["https://page.test"], api_key="sesame") as guarded:
         assert httpx.options(f"{guarded}/v1/responses", headers=asking).headers[allowed] == "https://page.test"
         assert allowed not in httpx.get(f"{guarded}/health", headers={"origin": "https://other.test"}).headers
         refused = post(guarded, STAGED, headers=origin)
         assert (refused.status_code, refused.headers[allowed]) == (401, "https://page.test")
 
 
-def test_a_server_error_before_the_stream_has_an_error_body(served, monkeypatch, caplog) -> None:
+def test_a_server_error_before_the_stream_has_an_error_body(serve, monkeypatch, caplog) -> None:
     monkeypatch.setattr(making, "begin_response", lambda *_, **__: 1 / 0)
-    with served(StagedEngine()) as url:
+    with serve(StagedEngine()) as url:
         assert error_of(post(url, STAGED)) == (500, None, None)
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(served) -> None:
-    with served(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
+def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(serve) -> None:
+    with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         events = bodies(post(url, {**STAGED, "stream": True}).content)
         complete = post(url, STAGED)
     assert events[-1]["type"] == "response.failed"
@@ -336,10 +336,10 @@ def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
     assert bodies(post(url, request).content)[-1]["type"] == "response.completed"
 
 
-def test_the_first_events_are_there_before_the_engine_says_anything(served) -> None:
+def test_the_first_events_are_there_before_the_engine_says_anything(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
-    with served(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as answer:
+    with serve(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as answer:
         pieces = answer.iter_bytes()
         first = next(pieces)
         assert first.count(b"\n\n") == 2
@@ -349,12 +349,12 @@ def test_the_first_events_are_there_before_the_engine_says_anything(served) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_disconnects_stops_the_generation(served, stream) -> None:
+def test_a_client_that_disconnects_stops_the_generation(serve, stream) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
     content = json.dumps({**STAGED, "stream": stream})
     head = f"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
-    with served(engine) as url:
+    with serve(engine) as url:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(f"{head}\r\n\r\n{content}".encode())

@@ -31,7 +31,7 @@ def post(url, body, coding):
     return httpx.post(f"{url}/v1/responses", content=body, headers=headers, timeout=60)
 
 
-def refused(answer):
+def refusal_of(answer):
     return answer.status_code, answer.json()["error"]["code"]
 
 
@@ -60,7 +60,7 @@ def test_the_coding_may_be_identity(url) -> None:
 @pytest.mark.parametrize("coding", ["br", "gzip, zstd", "identity, identity", "x" * 9999])
 def test_an_error_lists_the_codings_if_a_coding_is_unknown_or_chained(url, coding) -> None:
     answer = post(url, BODY, coding)
-    assert refused(answer) == (415, "unsupported_content_encoding")
+    assert refusal_of(answer) == (415, "unsupported_content_encoding")
     assert answer.headers["accept-encoding"] == "gzip, deflate, zstd"
     assert len(answer.text) < 400
 
@@ -69,7 +69,7 @@ def test_an_error_lists_the_codings_if_a_coding_is_unknown_or_chained(url, codin
 def test_invalid_or_truncated_data_is_refused(url, coding) -> None:
     whole = COMPRESS[coding](BODY)
     for body in (b"", b"{}", whole[:-1], whole[: len(whole) // 2], whole + b"more"):
-        assert refused(post(url, body, coding)) == (400, "invalid_body")
+        assert refusal_of(post(url, body, coding)) == (400, "invalid_body")
 
 
 @each_coding

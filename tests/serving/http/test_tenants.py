@@ -26,8 +26,8 @@ def statuses(url, response, headers):
 @pytest.mark.parametrize(
     ("share", "others", "own"), [(False, [404, 404, 400, 404, 404, 404], 200), (True, [200, 200, 200, 200, 400, 200], 404)]
 )
-def test_stored_responses_are_visible_to_other_keys_only_if_shared(served, share, others, own) -> None:
-    with served(StagedEngine(steps(ANSWER)), api_key=["one", "two"], share_between_keys=share) as url:
+def test_stored_responses_are_visible_to_other_keys_only_if_shared(serve, share, others, own) -> None:
+    with serve(StagedEngine(steps(ANSWER)), api_key=["one", "two"], share_between_keys=share) as url:
         response = httpx.post(f"{url}/v1/responses", json=REQUEST, headers=ONE).json()
         assert statuses(url, response, TWO) == others
         assert httpx.get(f"{url}/v1/responses/{response['id']}", headers=ONE).status_code == own

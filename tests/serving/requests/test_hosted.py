@@ -6,7 +6,7 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import CreateResponse, read_hosted, read_request
 
 
-def refused(read, body):
+def refusal_of(read, body):
     with pytest.raises(ApiError) as refusal:
         read({"model": "m", **body})
     return refusal.value.status, refusal.value.param, refusal.value.message
@@ -14,7 +14,7 @@ def refused(read, body):
 
 @pytest.mark.parametrize("read", [read_hosted, read_request])
 def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_servers(read):
-    status, param, message = refused(read, {"input": [{"role": "user", "content": "Hi"}, {"type": "teleport_call"}]})
+    status, param, message = refusal_of(read, {"input": [{"role": "user", "content": "Hi"}, {"type": "teleport_call"}]})
     assert (status, param) == (400, "input[1].type")
     assert message.startswith("Invalid value: 'teleport_call'. Supported values are: 'message', ")
 
@@ -36,7 +36,7 @@ def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_serv
     ],
 )
 def test_what_the_host_does_not_know_must_have_its_shape(body, param):
-    assert refused(read_hosted, body)[:2] == (400, param)
+    assert refusal_of(read_hosted, body)[:2] == (400, param)
 
 
 def test_what_the_host_knows_is_left_to_it():

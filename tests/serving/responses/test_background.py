@@ -47,9 +47,9 @@ def engine(gate):
 
 
 @pytest.fixture
-def url(served, engine):
+def url(serve, engine):
     """The URL of a server with it."""
-    with served(engine) as url:
+    with serve(engine) as url:
         yield f"{url}/v1/responses"
 
 
@@ -111,8 +111,8 @@ def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gat
     assert (events[-1]["response"]["status"], len(engine.turns)) == ("completed", 1)
 
 
-def test_it_is_the_response_that_it_would_be_in_the_foreground(served) -> None:
-    with served(StagedEngine(steps(REASONING + ANSWER))) as server:
+def test_it_is_the_response_that_it_would_be_in_the_foreground(serve) -> None:
+    with serve(StagedEngine(steps(REASONING + ANSWER))) as server:
         url = f"{server}/v1/responses"
         first = bodies(httpx.post(url, json={**REQUEST, "stream": True}).content)[-1]["response"]
         whole = httpx.post(url, json={**REQUEST, "background": False}).json()
@@ -164,9 +164,9 @@ def test_a_response_that_has_ended_is_not_cancelled_any_more(url, gate) -> None:
     assert httpx.post(f"{one}/cancel").json() == httpx.get(one).json() == ended
 
 
-def test_an_engine_that_fails_ends_the_response_for_its_readers(served) -> None:
+def test_an_engine_that_fails_ends_the_response_for_its_readers(serve) -> None:
     gate = Gate()
-    with served(StagedEngine([step(ANSWER), gate, RuntimeError("a secret")])) as server:
+    with serve(StagedEngine([step(ANSWER), gate, RuntimeError("a secret")])) as server:
         one = begin(f"{server}/v1/responses", gate)
         with reading(one) as contents:
             gate.open()
@@ -203,8 +203,8 @@ def test_a_response_that_is_not_stored_cannot_be_made_in_the_background(url) -> 
     assert failure(httpx.post(url, json={**REQUEST, "store": False})) == (400, "background", "invalid_value")
 
 
-def test_a_response_in_the_foreground_is_neither_streamed_again_nor_cancelled(served) -> None:
-    with served(StagedEngine(steps(ANSWER))) as server:
+def test_a_response_in_the_foreground_is_neither_streamed_again_nor_cancelled(serve) -> None:
+    with serve(StagedEngine(steps(ANSWER))) as server:
         url = f"{server}/v1/responses"
         one = f"{url}/{httpx.post(url, json={**REQUEST, 'background': False}).json()['id']}"
         assert failure(httpx.get(one, params=STREAM)) == (400, "stream", "unsupported_parameter")
@@ -250,14 +250,14 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     assert engine.closed.is_set()
 
 
-def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_made(served) -> None:
+def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_made(serve) -> None:
     store = MemoryStore()
-    with served(StagedEngine(steps(ANSWER)), store=store) as server:
+    with serve(StagedEngine(steps(ANSWER)), store=store) as server:
         url = f"{server}/v1/responses"
         stream = httpx.post(url, json={**REQUEST, "stream": True}).content
         foreground = httpx.post(url, json={**REQUEST, "background": False}).json()["id"]
     response = bodies(stream)[-1]["response"]
-    with served(StagedEngine(), store=store) as another:
+    with serve(StagedEngine(), store=store) as another:
         one = f"{another}/v1/responses/{response['id']}"
         assert httpx.get(one).json() == httpx.post(f"{one}/cancel").json() == response
         assert read(one) == stream
@@ -309,18 +309,18 @@ class BrokenStore(MemoryStore):
 @pytest.mark.parametrize(
     ("error", "status", "code"), [(StoreFull(), 429, "rate_limit_exceeded"), (StoreDown(), 503, "store_unavailable")]
 )
-def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generated(served, error, status, code) -> None:
+def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generated(serve, error, status, code) -> None:
     engine, store = StagedEngine(steps(ANSWER)), BrokenStore()
     store.error = error
-    with served(engine, store=store) as server:
+    with serve(engine, store=store) as server:
         answer = httpx.post(f"{server}/v1/responses", json=REQUEST)
     assert (failure(answer), answer.headers["retry-after"], engine.turns) == ((status, None, code), "1", [])
 
 
-def test_the_real_client_begins_reads_resumes_and_cancels(served) -> None:
+def test_the_real_client_begins_reads_resumes_and_cancels(serve) -> None:
     gates = [Gate(), Gate()]
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates))
-    with served(engine) as server, OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
+    with serve(engine) as server, OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
         created = client.responses.create(model="staged", input="Hi", background=True)
         assert created.status == "queued"
         assert gates[0].reached.wait(10)

@@ -41,9 +41,9 @@ def kinds(output):
     return [item["type"] for item in output]
 
 
-def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_nobody_can_read(served) -> None:
+def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_nobody_can_read(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         answer = post(
             url, "/compact", **{**REQUEST, "instructions": "Speak English.", "prompt_cache_key": "k", "tools": [LOOK_UP]}
         )
@@ -72,9 +72,9 @@ def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_no
     assert [*engine.turns[1].items] == [first, second, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
-def test_a_stored_conversation_is_compacted_too(served) -> None:
+def test_a_stored_conversation_is_compacted_too(serve) -> None:
     engine = StagedEngine(TURN, SUMMARY)
-    with served(engine) as url:
+    with serve(engine) as url:
         first = post(url, model="staged", input="Hi").json()
         compacted = post(url, "/compact", model="staged", previous_response_id=first["id"]).json()
     assert kinds(compacted["output"]) == ["message", "compaction"]
@@ -91,8 +91,8 @@ def test_a_stored_conversation_is_compacted_too(served) -> None:
         ({"model": "staged", "input": [{"type": "new"}]}, 400, "input[0].type", "invalid_value"),
     ],
 )
-def test_what_cannot_be_compacted_is_refused(served, body, status, param, code) -> None:
-    with served(StagedEngine(SUMMARY)) as url:
+def test_what_cannot_be_compacted_is_refused(serve, body, status, param, code) -> None:
+    with serve(StagedEngine(SUMMARY)) as url:
         answer = post(url, "/compact", **body)
     assert (answer.status_code, answer.json()["error"]["param"], answer.json()["error"]["code"]) == (status, param, code)
 
@@ -113,9 +113,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("script", "code", "status", "why"), BROKEN)
-def test_without_a_whole_summary_nothing_is_lost_because_it_fails(served, script, code, status, why) -> None:
+def test_without_a_whole_summary_nothing_is_lost_because_it_fails(serve, script, code, status, why) -> None:
     message = f"The conversation could not be compacted: {why}"
-    with served(StagedEngine(script)) as url:
+    with serve(StagedEngine(script)) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
         events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True}).content)
     assert (answer.status_code, answer.json()["error"]["code"], answer.json()["error"]["message"]) == (status, code, message)
@@ -124,8 +124,8 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(served, script
     assert [(item["type"], item["encrypted_content"]) for item in events[-1]["response"]["output"]] == [("compaction", "")]
 
 
-def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(served) -> None:
-    with served(StagedEngine([PromptError("It is too long.")])) as url:
+def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(serve) -> None:
+    with serve(StagedEngine([PromptError("It is too long.")])) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
         failed = post(url, **{**REQUEST, **MANAGED}).json()
     assert (answer.status_code, answer.json()["error"]["message"], answer.json()["error"]["code"]) == (
@@ -136,9 +136,9 @@ def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(served)
     assert failed["error"] == {"code": "invalid_prompt", "message": "It is too long."}
 
 
-def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answers(served) -> None:
+def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answers(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True, "tools": [LOOK_UP]}).content)
     response = events[-1]["response"]
     assert kinds(response["output"]) == ["compaction", "reasoning", "message"]
@@ -155,18 +155,18 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
     assert response["usage"]["output_tokens"] == len(SUMMARY) - 1 + len(TURN) - 1
 
 
-def test_below_its_threshold_nothing_is_compacted(served) -> None:
+def test_below_its_threshold_nothing_is_compacted(serve) -> None:
     managed = [{"type": "compaction", "compact_threshold": 10_000}, {"type": "compaction"}]
     engine = StagedEngine(TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         assert kinds(post(url, **REQUEST, context_management=managed).json()["output"]) == ["reasoning", "message"]
         assert kinds(post(url, **REQUEST, context_management=managed[1:]).json()["output"]) == ["reasoning", "message"]
     assert [*engine.turns[0].items] == REQUEST["input"]
 
 
-def test_a_client_that_drops_nothing_is_not_compacted_again(served) -> None:
+def test_a_client_that_drops_nothing_is_not_compacted_again(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         output = post(url, **{**REQUEST, **MANAGED}).json()["output"]
         post(url, model="staged", input=[*REQUEST["input"], *output, {**USER, "content": "Bye"}], store=False)
         first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
@@ -175,9 +175,9 @@ def test_a_client_that_drops_nothing_is_not_compacted_again(served) -> None:
     assert kinds(engine.turns[2].items[4:]) == ["reasoning", "message", "message"]
 
 
-def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -> None:
+def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         first = post(url, **{**REQUEST, **MANAGED, "store": True}).json()
         post(url, model="staged", input="Bye", previous_response_id=first["id"])
         other = post(url, model="org/staged-2", input="Bye", previous_response_id=first["id"])
@@ -187,9 +187,9 @@ def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(served) -
     assert (other.status_code, other.json()["error"]["param"]) == (400, "previous_response_id")
 
 
-def test_a_trigger_compacts_and_does_nothing_else(served) -> None:
+def test_a_trigger_compacts_and_does_nothing_else(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         events = bodies(post(url, **{**REQUEST, "input": [*REQUEST["input"], TRIGGER], "stream": True}).content)
         (item,) = events[-1]["response"]["output"]
         next_turn = post(url, model="staged", input=[DEVELOPER, USER, item, {**USER, "content": "Bye"}], store=False).json()
@@ -198,9 +198,9 @@ def test_a_trigger_compacts_and_does_nothing_else(served) -> None:
     assert [*engine.turns[1].items] == [DEVELOPER, USER, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
-def test_a_stored_response_of_a_trigger_goes_on_from_its_summary(served) -> None:
+def test_a_stored_response_of_a_trigger_goes_on_from_its_summary(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
         assert post(url, model="staged", input="Bye", previous_response_id=first["id"]).json()["status"] == "completed"
     assert [item.get("content") for item in engine.turns[1].items] == [
@@ -211,22 +211,22 @@ def test_a_stored_response_of_a_trigger_goes_on_from_its_summary(served) -> None
     ]
 
 
-def test_a_trigger_that_is_not_last_is_refused(served) -> None:
-    with served(StagedEngine(SUMMARY)) as url:
+def test_a_trigger_that_is_not_last_is_refused(serve) -> None:
+    with serve(StagedEngine(SUMMARY)) as url:
         error = post(url, model="staged", input=[USER, TRIGGER, USER]).json()["error"]
     assert (error["param"], error["message"]) == ("input[1]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
-def test_a_background_response_is_compacted_too(served) -> None:
-    with served(StagedEngine(SUMMARY, TURN)) as url:
+def test_a_background_response_is_compacted_too(serve) -> None:
+    with serve(StagedEngine(SUMMARY, TURN)) as url:
         request = {**REQUEST, **MANAGED, "store": True, "background": True, "stream": True}
         events = bodies(post(url, **request).content)
     assert [event["type"] for event in events[:3]] == ["response.created", "response.queued", "response.in_progress"]
     assert kinds(events[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
 
 
-def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_generated(served) -> None:
-    with served(StagedEngine(SUMMARY, TURN)) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
+def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_generated(serve) -> None:
+    with serve(StagedEngine(SUMMARY, TURN)) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
 
         def turn(**more):
             socket.send(json.dumps({"type": "response.create", **REQUEST, **MANAGED, **more}))
@@ -237,11 +237,11 @@ def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_gener
         assert (turn(generate=False), turn()) == ([], ["compaction", "reasoning", "message"])
 
 
-def test_a_client_that_leaves_stops_the_summary(served) -> None:
+def test_a_client_that_leaves_stops_the_summary(serve) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
     with (
-        served(engine) as url,
+        serve(engine) as url,
         httpx.stream("POST", f"{url}/v1/responses", json={**REQUEST, **MANAGED, "stream": True}) as answer,
     ):
         lines = answer.iter_lines()

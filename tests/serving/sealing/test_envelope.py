@@ -13,11 +13,11 @@ REASONING = Binding("reasoning", "m", "alice")
 CHANGED = "it was changed, or belongs to another kind of item, another model or somebody else"
 
 
-def opened(text, binding=REASONING, envelope=ENVELOPE):
+def open_sealed(text, binding=REASONING, envelope=ENVELOPE):
     return asyncio.run(envelope.open(binding, text))
 
 
-async def refused(texts):
+async def refusals(texts):
     """How many of the texts cannot be opened."""
     count = 0
     for text in texts:
@@ -30,7 +30,7 @@ async def refused(texts):
 
 @given(st.binary(), st.builds(Binding, st.text(), st.text(), st.text()))
 def test_what_is_sealed_opens_as_it_was(content, binding):
-    assert opened(ENVELOPE.seal(binding, content), binding) == content
+    assert open_sealed(ENVELOPE.seal(binding, content), binding) == content
 
 
 def test_a_content_is_sealed_differently_each_time_and_shows_nothing_but_its_length():
@@ -44,9 +44,13 @@ def test_a_content_is_sealed_differently_each_time_and_shows_nothing_but_its_len
 def test_after_a_rotation_the_new_key_seals_and_the_old_one_opens():
     before, rotated, over = ENVELOPE, Envelope(SealingKeys(NEW, (OLD,))), Envelope(SealingKeys(NEW))
     old, new = before.seal(REASONING, b"old"), rotated.seal(REASONING, b"new")
-    assert (opened(old, envelope=rotated), opened(new, envelope=rotated), opened(new, envelope=over)) == (b"old", b"new", b"new")
+    assert (open_sealed(old, envelope=rotated), open_sealed(new, envelope=rotated), open_sealed(new, envelope=over)) == (
+        b"old",
+        b"new",
+        b"new",
+    )
     with pytest.raises(SealError, match=r"^it was sealed with a key that this server does not have$"):
-        opened(old, envelope=over)
+        open_sealed(old, envelope=over)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +65,14 @@ def test_after_a_rotation_the_new_key_seals_and_the_old_one_opens():
 )
 def test_a_content_of_another_kind_model_or_tenant_is_refused(other):
     with pytest.raises(SealError, match=f"^{CHANGED}$"):
-        opened(ENVELOPE.seal(REASONING, b"content"), other)
+        open_sealed(ENVELOPE.seal(REASONING, b"content"), other)
 
 
 def test_every_flipped_bit_is_noticed():
     whole = base64.b64decode(ENVELOPE.seal(REASONING, b"content"))
     number, bits = int.from_bytes(whole), range(len(whole) * 8)
     flipped = [(number ^ 1 << bit).to_bytes(len(whole)) for bit in bits]
-    assert asyncio.run(refused(base64.b64encode(each).decode() for each in flipped)) == len(bits)
+    assert asyncio.run(refusals(base64.b64encode(each).decode() for each in flipped)) == len(bits)
 
 
 def test_every_character_that_is_changed_or_missing_is_noticed():
@@ -76,19 +80,19 @@ def test_every_character_that_is_changed_or_missing_is_noticed():
     assert sealed.endswith("=")
     others = (*"AQgw_-+/=", "\n", "é", "")
     changed = {sealed[:place] + other + sealed[place + 1 :] for place in range(len(sealed)) for other in others} - {sealed}
-    assert asyncio.run(refused(changed)) == len(changed)
+    assert asyncio.run(refusals(changed)) == len(changed)
 
 
 @pytest.mark.parametrize("length", range(SHORTEST))
 def test_what_is_too_short_is_refused(length):
     start = base64.b64decode(ENVELOPE.seal(REASONING, b""))[:length]
     with pytest.raises(SealError, match=r"^it was not made by a server of this kind, or is not whole$"):
-        opened(base64.b64encode(start).decode())
+        open_sealed(base64.b64encode(start).decode())
 
 
 def test_what_another_service_sealed_is_refused():
     with pytest.raises(SealError, match=r"^it was not made by a server of this kind, or is not whole$"):
-        opened("gAAAAABo" + "A" * 100)
+        open_sealed("gAAAAABo" + "A" * 100)
 
 
 def test_a_huge_content_is_opened_with_others_having_their_turn():

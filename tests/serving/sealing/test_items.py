@@ -40,8 +40,8 @@ def refusal(place, why):
     return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
 
 
-def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_for(served) -> None:
-    with served(StagedEngine(TURN)) as url:
+def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_for(serve) -> None:
+    with serve(StagedEngine(TURN)) as url:
         events = post(url, {**REQUEST, "stream": True})
         plain = post(url, {"model": "staged", "input": "Hi"})
     (added,) = [e["item"] for e in events if e["type"] == "response.output_item.added" and e["item"]["type"] == "reasoning"]
@@ -53,8 +53,8 @@ def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_fo
     assert "encrypted_content" not in plain["output"][0]
 
 
-def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(served) -> None:
-    with served(StagedEngine(steps("<|channel|>analysis<|message|>Let me think.", "length"), TURN)) as url:
+def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(serve) -> None:
+    with serve(StagedEngine(steps("<|channel|>analysis<|message|>Let me think.", "length"), TURN)) as url:
         (cut,) = post(url, REQUEST)["output"]
         assert cut["status"] == "incomplete"
         assert post(url, request_with(carried(cut)))["status"] == "completed"
@@ -63,18 +63,18 @@ def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(served) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"content": None}, {"content": [], "id": "rs_1"}, {"content": [{"type": "text", "text": "A lie"}]}]
 )
-def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(served, more) -> None:
+def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(serve, more) -> None:
     engine = StagedEngine(TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         reasoning, _ = post(url, REQUEST)["output"]
         assert post(url, request_with({**carried(reasoning), **more}))["status"] == "completed"
     prompt_item = {"type": "reasoning", "summary": [], "content": THINKING}
     assert engine.turns[1].items[0] == {**prompt_item, **({"id": "rs_1"} if "id" in more else {})}
 
 
-def test_reasoning_goes_round_over_a_socket_too(served) -> None:
+def test_reasoning_goes_round_over_a_socket_too(serve) -> None:
     engine = StagedEngine(TURN)
-    with served(engine) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
+    with serve(engine) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
 
         def turn(body):
             socket.send(json.dumps({"type": "response.create", **body}))
@@ -91,19 +91,19 @@ def test_reasoning_goes_round_over_a_socket_too(served) -> None:
         )
 
 
-def test_a_stored_response_continues_with_its_reasoning_as_text(served) -> None:
+def test_a_stored_response_continues_with_its_reasoning_as_text(serve) -> None:
     engine = StagedEngine(TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         first = post(url, {**REQUEST, "store": True})
         post(url, {**REQUEST, "model": "org/staged-2", "store": False, "previous_response_id": first["id"]})
     assert engine.turns[1].items[1]["content"] == THINKING
 
 
-def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(served) -> None:
-    with served(StagedEngine(TURN), sealing_keys=KEYS) as one, served(StagedEngine(TURN), sealing_keys=KEYS) as other:
+def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve) -> None:
+    with serve(StagedEngine(TURN), sealing_keys=KEYS) as one, serve(StagedEngine(TURN), sealing_keys=KEYS) as other:
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
-    with served(StagedEngine(TURN)) as stranger:
+    with serve(StagedEngine(TURN)) as stranger:
         why = "it was sealed with a key that this server does not have"
         assert post(stranger, request_with(carried(reasoning))) == refusal("input[0]", why)
 
@@ -117,9 +117,9 @@ def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve
         ("gAAA" + "A" * 200, "it was not made by a server of this kind, or is not whole"),
     ],
 )
-def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(served, sealed, why) -> None:
+def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(serve, sealed, why) -> None:
     engine = StagedEngine(TURN)
-    with served(engine) as url:
+    with serve(engine) as url:
         request = request_with(
             {"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [], "encrypted_content": sealed}
         )
@@ -127,14 +127,14 @@ def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generate
     assert engine.turns == []
 
 
-def test_reasoning_of_another_kind_model_or_key_holder_is_refused(served) -> None:
+def test_reasoning_of_another_kind_model_or_key_holder_is_refused(serve) -> None:
     headers, seals = {"authorization": "Bearer one"}, Seals(Envelope(KEYS), "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
-    with served(StagedEngine(TURN), sealing_keys=KEYS) as url:
+    with serve(StagedEngine(TURN), sealing_keys=KEYS) as url:
         (reasoning, _) = post(url, REQUEST)["output"]
         assert post(url, {**request_with(carried(reasoning)), "model": "org/staged-2"}) == refusal("input[0]", CHANGED)
         assert post(url, request_with(compaction)) == refusal("input[0]", CHANGED)
-    with served(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
+    with serve(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
         (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
         assert post(url, request_with(carried(reasoning)), headers=headers)["status"] == "completed"
         assert post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal(
@@ -142,12 +142,12 @@ def test_reasoning_of_another_kind_model_or_key_holder_is_refused(served) -> Non
         )
 
 
-def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(served, monkeypatch, caplog) -> None:
+def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monkeypatch, caplog) -> None:
     def break_down(*_):
         raise MemoryError("no room")
 
     monkeypatch.setattr(Envelope, "seal", break_down)
-    with served(StagedEngine(TURN)) as url:
+    with serve(StagedEngine(TURN)) as url:
         events = post(url, {**REQUEST, "stream": True})
     assert events[-1]["type"] == "response.completed"
     assert "encrypted_content" not in events[-1]["response"]["output"][0]

@@ -7,12 +7,12 @@ from interlock.serving.responses.sealing import KEYS_VARIABLE, Key, SealingKeys
 FIRST, SECOND = bytes(range(32)), bytes(range(1, 33))
 
 
-def written(*secrets):
+def key_list(*secrets):
     return ",".join(base64.b64encode(secret).decode() for secret in secrets)
 
 
 def test_the_first_key_seals_and_all_open():
-    keys = SealingKeys.from_text(f" {written(FIRST)} ,\n{written(SECOND)}")
+    keys = SealingKeys.from_text(f" {key_list(FIRST)} ,\n{key_list(SECOND)}")
     assert keys == SealingKeys(Key(FIRST), (Key(SECOND),))
     assert [keys.by_id(Key(secret).id) for secret in (FIRST, SECOND)] == [Key(FIRST), Key(SECOND)]
     assert keys.by_id(Key(bytes(32)).id) is None
@@ -22,11 +22,11 @@ def test_the_first_key_seals_and_all_open():
     ("text", "message"),
     [
         ("", "key 1 has 0 bytes instead of 32"),
-        (f"{written(FIRST)},", "key 2 has 0 bytes instead of 32"),
+        (f"{key_list(FIRST)},", "key 2 has 0 bytes instead of 32"),
         ("secret!", "key 1 is not base64"),
-        (f"{written(FIRST)},ключ", "key 2 is not base64"),
-        (written(FIRST, FIRST[1:]), "key 2 has 31 bytes instead of 32"),
-        (written(FIRST, SECOND, FIRST), "key 3 repeats key 1"),
+        (f"{key_list(FIRST)},ключ", "key 2 is not base64"),
+        (key_list(FIRST, FIRST[1:]), "key 2 has 31 bytes instead of 32"),
+        (key_list(FIRST, SECOND, FIRST), "key 3 repeats key 1"),
     ],
 )
 def test_a_wrong_key_is_named_by_its_place_alone(text, message):
@@ -42,7 +42,7 @@ def test_a_random_key_is_another_each_time_and_shows_nothing_of_itself():
 
 
 def test_the_environment_holds_the_keys(monkeypatch):
-    monkeypatch.setenv(KEYS_VARIABLE, written(FIRST))
+    monkeypatch.setenv(KEYS_VARIABLE, key_list(FIRST))
     assert SealingKeys.from_environment() == SealingKeys(Key(FIRST))
     monkeypatch.delenv(KEYS_VARIABLE)
     assert SealingKeys.from_environment() is None

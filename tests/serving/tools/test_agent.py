@@ -47,10 +47,10 @@ def tools(example):
 
 
 @pytest.fixture
-def url(tools, served):
+def url(tools, serve):
     """A server that uses it."""
     by = ToolServers({"code_interpreter": tools, "web_search": tools}, AddressPolicy.of(["127.0.0.1"]))
-    with served(EmbeddedEngine(), tools=by) as url:
+    with serve(EmbeddedEngine(), tools=by) as url:
         yield url
 
 
@@ -92,7 +92,7 @@ def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
     assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in page
 
 
-def test_completed_comes_after_the_real_end_of_each_tool(served) -> None:
+def test_completed_comes_after_the_real_end_of_each_tool(serve) -> None:
     shop = Workshop()
     with running(shop.server().streamable_http_app()) as base:
         tools = f"{base}/mcp"
@@ -100,7 +100,7 @@ def test_completed_comes_after_the_real_end_of_each_tool(served) -> None:
         body = {"model": MODEL, "stream": True, "input": "Search the news, calculate 6 * 7, and echo the text: Hi"}
         body["tools"] = offered(tools, allowed_tools=["echo"])
         times = {}
-        with served(EmbeddedEngine(), tools=by) as url, httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
+        with serve(EmbeddedEngine(), tools=by) as url, httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
             for line in stream.iter_lines():
                 if line.startswith("event: "):
                     times[line.removeprefix("event: response.")] = monotonic()

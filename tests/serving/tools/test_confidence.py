@@ -46,7 +46,7 @@ def tool(url, **members):
     return {"type": "mcp", "server_label": "shop", "server_url": url, "require_approval": "never", **members}
 
 
-def answered(reach, *tools, **members):
+def ask(reach, *tools, **members):
     """Ask a real server once; gives the stream's text, the response as it is stored, and the engine."""
     engine = StagedEngine(*TURNS)
     with ServerThread(create_app(engine, tools=ToolServers(policy=AddressPolicy.of(reach)))) as url:
@@ -75,7 +75,7 @@ def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
 
     with running(plain(gate=note)) as base:
         secrets = {"authorization": SECRET, "headers": {"X-Key": f"{SECRET}-2"}}
-        text, stored, engine = answered(["localhost"], tool(f"{base}/{path}", **secrets))
+        text, stored, engine = ask(["localhost"], tool(f"{base}/{path}", **secrets))
     assert {(head[b"authorization"], head[b"x-key"]) for head in seen} == {(f"Bearer {SECRET}".encode(), f"{SECRET}-2".encode())}
     rendered = "".join(piece for turn in engine.turns for piece, _ in prompt(turn))
     assert "shop" in rendered
@@ -105,7 +105,7 @@ def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
 def test_a_secret_that_cannot_be_sent_is_not_repeated(caplog, secrets) -> None:
     caplog.set_level(logging.DEBUG)
     with running(plain()) as base:
-        text, stored, engine = answered(["localhost"], tool(f"{base}/mcp", **secrets))
+        text, stored, engine = ask(["localhost"], tool(f"{base}/mcp", **secrets))
     assert SECRET not in text
     assert SECRET not in caplog.text
     assert stored is None or SECRET not in stored.text
@@ -117,7 +117,7 @@ def test_a_name_is_resolved_and_checked_for_each_request(names) -> None:
         port = base.rpartition(":")[2]
         names["shop.test"] = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "10.0.0.1"]
         url = f"http://shop.test:{port}/mcp"
-        _, stored, _ = answered(["shop.test", "127.0.0.0/8"], tool(url))
+        _, stored, _ = ask(["shop.test", "127.0.0.0/8"], tool(url))
     assert "10.0.0.1, an address that is not allowed on this server" in json.dumps(stored.json()["output"])
 
 
@@ -130,7 +130,7 @@ def test_a_connection_goes_to_the_checked_address_with_the_name_as_host(names) -
     with running(plain(gate=note)) as base:
         port = base.rpartition(":")[2]
         names["shop.test"] = ["127.0.0.1"]
-        _, stored, _ = answered(["shop.test", "127.0.0.1"], tool(f"http://shop.test:{port}/mcp"))
+        _, stored, _ = ask(["shop.test", "127.0.0.1"], tool(f"http://shop.test:{port}/mcp"))
     assert outcome(stored) == "said"
     assert set(hosts) == {(f"shop.test:{port}", "127.0.0.1")}
 
@@ -153,7 +153,7 @@ def test_tls_checks_the_name_and_not_the_address(names, secured, monkeypatch, ho
     trusting = ssl.create_default_context(cafile=CERTIFICATE)
     monkeypatch.setattr(mcp_session, "_certificates", lambda: trusting)
     names[host] = ["127.0.0.1"]
-    _, stored, _ = answered([host, "127.0.0.1"], tool(f"https://{host}:{secured}/mcp"))
+    _, stored, _ = ask([host, "127.0.0.1"], tool(f"https://{host}:{secured}/mcp"))
     if text is None:
         assert "The server cannot be reached." in json.dumps(stored.json()["output"])
     else:

@@ -410,10 +410,10 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
         assert response["status"] == "failed"
 
 
-def test_a_client_that_disconnects_during_a_call_cancels_it(served) -> None:
+def test_a_client_that_disconnects_during_a_call_cancels_it(serve) -> None:
     shop, by = Workshop(), servers()
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
-    with running(shop.server().streamable_http_app()) as base, served(engine, tools=by) as url:
+    with running(shop.server().streamable_http_app()) as base, serve(engine, tools=by) as url:
         body = {"model": "staged", "input": "Hi", "stream": True, "tools": [mcp(f"{base}/mcp")]}
         with httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
             lines = stream.iter_lines()

@@ -312,14 +312,14 @@ def test_a_call_that_needs_approval_ends_the_response_with_a_request() -> None:
     assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 1)
 
 
-def answered(approve):
+def approval_items(approve):
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
     return [{"role": "user", "content": "Hi"}, APPROVAL, answer]
 
 
 def test_an_approved_call_runs_before_the_models_first_turn() -> None:
     with running(plain()) as base:
-        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=True))
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=approval_items(approve=True))
     assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "mcp_call", "message"]
     call = outcome.output[1]
     assert (call["approval_request_id"], call["arguments"], call["output"]) == ("mcpr_1", '{"text": "a"}', "said")
@@ -329,14 +329,14 @@ def test_an_approved_call_runs_before_the_models_first_turn() -> None:
 def test_an_approval_counts_once() -> None:
     call = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "server_label": "shop", "name": "echo"}
     with running(plain()) as base:
-        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), call])
-        twice = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*answered(approve=True), answered(approve=True)[-1]])
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*approval_items(approve=True), call])
+        twice = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*approval_items(approve=True), approval_items(approve=True)[-1]])
     assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "message"]
     assert [item["type"] for item in twice.output] == ["mcp_list_tools", "mcp_call", "message"]
 
 
 def test_a_refused_call_does_not_run_and_the_model_sees_the_refusal() -> None:
     with running(plain()) as base:
-        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=answered(approve=False))
+        outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=approval_items(approve=False))
     assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "message"]
     assert outcome.engine.turns[0].items[2]["approve"] is False

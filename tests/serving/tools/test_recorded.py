@@ -24,5 +24,5 @@ def test_a_served_recording_is_the_replayed_one(recording) -> None:
     request = {"input": "Hi", **recording.request, "model": "scripted", "stream": True}
     with ServerThread(create_app(engine, tools=RecordedTools(recording.turns))) as url:
         answer = httpx.post(f"{url}/v1/responses", json=request)
-    served = bodies(answer.content)[-1]["response"]
-    assert without_chance(served) == without_chance({**replay_response(recording), "model": "scripted"})
+    response = bodies(answer.content)[-1]["response"]
+    assert without_chance(response) == without_chance({**replay_response(recording), "model": "scripted"})

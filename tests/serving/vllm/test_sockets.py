@@ -57,7 +57,7 @@ class Connected:
         return frames
 
 
-def refused(frames):
+def refusal_of(frames):
     (frame,) = frames
     return frame["status"], frame["error"]["param"], frame["error"]["code"], frame["error"]["message"]
 
@@ -94,12 +94,12 @@ def test_a_lane_goes_on_from_what_it_said_although_nothing_is_stored():
 def test_what_cannot_go_on_is_refused_and_evicts_what_it_went_on_from():
     missing = (400, "previous_response_id", "previous_response_not_found")
     with Connected(Serving(fake.HarmonyContext, outputs(ANSWER))) as connected:
-        assert refused(connected.ask(previous_response_id="resp_unheard"))[:3] == missing
+        assert refusal_of(connected.ask(previous_response_id="resp_unheard"))[:3] == missing
         first = connected.ask()[-1]["response"]["id"]
         answer = {"type": "function_call_output", "call_id": "call_nobody", "output": "1"}
-        wrong = refused(connected.ask(previous_response_id=first, input=[answer]))
+        wrong = refusal_of(connected.ask(previous_response_id=first, input=[answer]))
         assert wrong[0::3] == (400, "No tool call found for function call output with call_id call_nobody.")
-        assert refused(connected.ask(previous_response_id=first))[:3] == missing
+        assert refusal_of(connected.ask(previous_response_id=first))[:3] == missing
         assert connected.ask()[-1]["type"] == "response.completed"
 
 
@@ -140,17 +140,17 @@ def test_what_vllm_refuses_is_an_error_on_a_socket_that_stays_open():
             return await super().create_responses(request, raw_request)
 
     with Connected(Refusing(fake.HarmonyContext, outputs(ANSWER)), **{"x-session": "a"}) as connected:
-        assert refused(connected.ask(input="refuse"))[0::3] == (400, "It is refused.")
-        assert refused(connected.ask(input="raise"))[0::3] == (400, "It is too long.")
-        assert refused(connected.ask(max_output_tokens="many"))[:2] == (400, "max_output_tokens")
-        assert refused(connected.ask(input=[{"type": "from_the_future"}]))[:2] == (400, "input[0].type")
+        assert refusal_of(connected.ask(input="refuse"))[0::3] == (400, "It is refused.")
+        assert refusal_of(connected.ask(input="raise"))[0::3] == (400, "It is too long.")
+        assert refusal_of(connected.ask(max_output_tokens="many"))[:2] == (400, "max_output_tokens")
+        assert refusal_of(connected.ask(input=[{"type": "from_the_future"}]))[:2] == (400, "input[0].type")
         assert connected.ask()[-1]["type"] == "response.completed"
 
 
 def test_a_fault_of_vllm_is_an_error_of_the_server():
     with Connected(Serving(fake.HarmonyContext, [RuntimeError("It broke.")])) as connected:
         message = "The server had an error while processing your request."
-        assert refused(connected.ask()) == (500, None, None, message)
+        assert refusal_of(connected.ask()) == (500, None, None, message)
 
 
 def test_a_client_that_leaves_aborts_what_runs():
@@ -203,14 +203,14 @@ def test_a_page_of_an_origin_that_vllm_does_not_allow_is_refused():
     class Args:
         allowed_origins = ("http://friend",)
 
-    def opened(origin):
+    def try_origin(origin):
         try:
             with Connected(Serving(fake.HarmonyContext, outputs(ANSWER)), args=Args, origin=origin) as connected:
                 return connected.ask()[-1]["type"]
         except WebSocketDisconnect as closed:
             return closed.code
 
-    assert [opened("http://foe"), opened("http://friend")] == [1008, "response.completed"]
+    assert [try_origin("http://foe"), try_origin("http://friend")] == [1008, "response.completed"]
 
 
 def test_a_server_whose_model_makes_no_responses_takes_no_connection():

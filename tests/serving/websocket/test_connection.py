@@ -168,10 +168,10 @@ def test_frames_are_compressed_if_the_client_offers_it(url) -> None:
         assert plain.ask()[-1]["type"] == "response.completed"
 
 
-def test_lanes_run_side_by_side_and_each_in_its_order(served) -> None:
+def test_lanes_run_side_by_side_and_each_in_its_order(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with served(engine) as url, client(url) as socket:
+    with serve(engine) as url, client(url) as socket:
         socket.send(STAGED, stream_id="slow")
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, stream_id="slow", metadata={"turn": "2"})
@@ -183,10 +183,10 @@ def test_lanes_run_side_by_side_and_each_in_its_order(served) -> None:
     assert [(end["stream_id"], end["response"]["metadata"]) for end in ends] == [("slow", {}), ("slow", {"turn": "2"})]
 
 
-def test_limits_refuse_one_request_and_leave_the_others(served) -> None:
+def test_limits_refuse_one_request_and_leave_the_others(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with served(engine, socket_limits=Limits(in_flight=2, lanes=1)) as url, client(url) as socket:
+    with serve(engine, socket_limits=Limits(in_flight=2, lanes=1)) as url, client(url) as socket:
         socket.send(STAGED, stream_id="a")
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, stream_id="b")
@@ -227,10 +227,10 @@ def test_a_steering_is_refused_as_the_openai_package_types_it(url, steer, code, 
     types.ResponseSteerFailedEvent.model_validate(frame)
 
 
-def test_requests_are_bounded_in_bytes(served) -> None:
+def test_requests_are_bounded_in_bytes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with served(engine, socket_limits=Limits(memory_bytes=2000)) as url, client(url) as socket:
+    with serve(engine, socket_limits=Limits(memory_bytes=2000)) as url, client(url) as socket:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, input="x" * 1500)
@@ -241,8 +241,8 @@ def test_requests_are_bounded_in_bytes(served) -> None:
         assert socket.turn()[-1]["type"] == "response.completed"
 
 
-def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(served) -> None:
-    with served(EmbeddedEngine(), socket_limits=Limits(memory_bytes=60_000)) as url, client(url) as socket:
+def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(serve) -> None:
+    with serve(EmbeddedEngine(), socket_limits=Limits(memory_bytes=60_000)) as url, client(url) as socket:
         first, second, third = (
             socket.ask(store=False, generate=False, input="x" * 20_000, stream_id=name)[-1]["response"]["id"] for name in "abc"
         )
@@ -258,8 +258,8 @@ def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(serve
             assert going_on["response"]["previous_response_id"] == response
 
 
-def test_a_stored_response_is_continued_although_its_lane_evicted_it(served) -> None:
-    with served(EmbeddedEngine(), socket_limits=Limits(memory_bytes=10_000)) as url, client(url) as socket:
+def test_a_stored_response_is_continued_although_its_lane_evicted_it(serve) -> None:
+    with serve(EmbeddedEngine(), socket_limits=Limits(memory_bytes=10_000)) as url, client(url) as socket:
         first = socket.ask(generate=False, input="x" * 8_000)[-1]["response"]["id"]
         assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
 
@@ -284,9 +284,9 @@ def test_a_closed_connection_leaves_nothing_in_memory() -> None:
         gc.enable()
 
 
-def test_a_request_can_be_cancelled_and_the_lane_goes_on(served) -> None:
+def test_a_request_can_be_cancelled_and_the_lane_goes_on(serve) -> None:
     engine = StagedEngine([*steps(REASONING)[:-1], Gate()], steps(ANSWER))
-    with served(engine) as url, client(url) as socket:
+    with serve(engine) as url, client(url) as socket:
         socket.send({"type": "response.cancel"})  # nothing is generated: nothing happens
         socket.send(STAGED)
         while socket.receive()["type"] != "response.reasoning_text.delta":
@@ -297,10 +297,10 @@ def test_a_request_can_be_cancelled_and_the_lane_goes_on(served) -> None:
         assert socket.ask(STAGED)[-1]["type"] == "response.completed"
 
 
-def test_a_client_that_disconnects_cancels_running_and_waiting_requests(served) -> None:
+def test_a_client_that_disconnects_cancels_running_and_waiting_requests(serve) -> None:
     gate = Gate()
     engine = StagedEngine([*steps(REASONING)[:-1], gate])
-    with served(engine) as url:
+    with serve(engine) as url:
         with client(url) as socket:
             socket.send(STAGED)
             socket.send(STAGED)
@@ -309,9 +309,9 @@ def test_a_client_that_disconnects_cancels_running_and_waiting_requests(served) 
         assert len(engine.turns) == 1
 
 
-def test_a_call_of_a_tool_is_answered_in_the_next_turn(served) -> None:
+def test_a_call_of_a_tool_is_answered_in_the_next_turn(serve) -> None:
     tool = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
-    with served(StagedEngine(steps(CALL), steps(ANSWER))) as url, client(url) as socket:
+    with serve(StagedEngine(steps(CALL), steps(ANSWER))) as url, client(url) as socket:
         called = socket.ask(STAGED, tools=[tool], store=False)[-1]["response"]
         (call,) = called["output"]
         answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "1"}
@@ -319,9 +319,9 @@ def test_a_call_of_a_tool_is_answered_in_the_next_turn(served) -> None:
         assert ended["type"] == "response.completed"
 
 
-def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -> None:
+def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(serve) -> None:
     engine = StagedEngine(steps(ANSWER), [RuntimeError("broken")], steps(ANSWER))
-    with served(engine) as url, client(url) as socket:
+    with serve(engine) as url, client(url) as socket:
         first = socket.ask(STAGED, store=False)[-1]["response"]["id"]
         failed = socket.ask(STAGED, store=False, previous_response_id=first)
         assert check(failed) == []
@@ -330,12 +330,12 @@ def test_an_engine_that_fails_fails_its_response_and_evicts_the_latest(served) -
             assert error_of(socket.ask(STAGED, previous_response_id=error))[2] == "previous_response_not_found"
 
 
-def test_a_server_error_is_one_error_and_the_socket_stays_open(served) -> None:
+def test_a_server_error_is_one_error_and_the_socket_stays_open(serve) -> None:
     class Broken(MemoryStore):
         async def get(self, _tenant, response_id):
             raise RuntimeError(response_id)
 
-    with served(EmbeddedEngine(), store=Broken()) as url, client(url) as socket:
+    with serve(EmbeddedEngine(), store=Broken()) as url, client(url) as socket:
         assert error_of(socket.ask(previous_response_id="resp_1")) == (500, None, None)
         assert socket.ask()[-1]["type"] == "response.completed"
 
@@ -370,10 +370,10 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket"]
 
 
-def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(served) -> None:
+def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
-    with served(engine, socket_limits=Limits(lifetime=3)) as url, client(url) as socket:
+    with serve(engine, socket_limits=Limits(lifetime=3)) as url, client(url) as socket:
         socket.send(STAGED, stream_id="runs")
         assert gate.reached.wait(PATIENCE)
         codes = []
@@ -430,8 +430,8 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
         stopping.join()
 
 
-def test_a_socket_needs_the_key_before_it_is_opened(served) -> None:
-    with served(EmbeddedEngine(), api_key="right") as url:
+def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
+    with serve(EmbeddedEngine(), api_key="right") as url:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             with pytest.raises(InvalidStatus) as refused, client(url, additional_headers=headers):
                 pass
@@ -440,8 +440,8 @@ def test_a_socket_needs_the_key_before_it_is_opened(served) -> None:
             assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_a_page_of_another_origin_opens_no_socket(served) -> None:
-    with served(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
+def test_a_page_of_another_origin_opens_no_socket(serve) -> None:
+    with serve(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
         for origin in ("https://theirs.example", "null", "http://["):
             with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
                 pass

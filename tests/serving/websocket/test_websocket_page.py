@@ -32,7 +32,7 @@ def shortened(text):
     return ID.sub(r"_\1…", written)
 
 
-def played(url):
+def play(url):
     """Play the session of the page; gives its frames as the page writes them."""
     lines = []
     with connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
@@ -67,6 +67,6 @@ def of_lane(lines, lane):
 
 @pytest.mark.parametrize("lane", ["weather", "chat"])
 def test_the_session_on_the_page_is_what_a_server_sends(url, lane) -> None:
-    messages = iter(of_lane(played(url), lane))
+    messages = iter(of_lane(play(url), lane))
     missing = [line for line in of_lane(SESSION, lane) if line not in messages]  # a line is looked for after the one before
     assert (missing, len(of_lane(SESSION, lane)) > 4) == ([], True)
