@@ -142,7 +142,10 @@ def postgres_disk_full(folder):
 
 @contextmanager
 def postgres_failover(_folder):
-    """A primary that dies, and a replica that takes over with everything that was acknowledged; then it gets a replica too."""
+    """A primary that dies, and a replica that takes over with everything that was acknowledged; then it gets a replica too.
+
+    Nothing can be written until that is there, on a busy machine for longer than a lease.
+    """
     synchronous = "synchronous_standby_names=*"
     with postgres_server(synchronous) as first, postgres_server(synchronous, primary=first) as second:
         servers = [first, second]
@@ -156,7 +159,7 @@ def postgres_failover(_folder):
             time.sleep(WHILE)
 
         hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        yield Scene(f"postgresql://interlock@{hosts}/postgres?target_session_attrs=read-write", fail_over)
+        yield Scene(f"postgresql://interlock@{hosts}/postgres?target_session_attrs=read-write", fail_over, LOST)
 
 
 @contextmanager

@@ -111,15 +111,15 @@ def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_t
     assert run(open_store(postgres_url), scenario) == (1, (b"one",))
 
 
-def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(monkeypatch, own_server) -> None:
-    monkeypatch.setattr("interlock.serving.store.sql.postgres.TIMEOUT", 0.5)
-
+def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
+        patience, store._writer.timeout = store._writer.timeout, 0.5
         own_server.signal(signal.SIGSTOP)
         for number in (1, 2):  # the second one is abandoned before it is begun
             with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
                 await store.put("", stored(number))
+        store._writer.timeout = patience
         own_server.signal(signal.SIGCONT)
         await store.put("", stored(3))
         return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
@@ -253,6 +253,8 @@ def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
 
     async def scenario(store):
         await store.put("ten\0ant", stored("\0", strange))
+        lease = await store.enqueue("ten\0ant", stored("\0_2", strange), "a")
+        await store.finish(lease, 0, [b"one"], stored("\0_2", strange))
         return (
             await store.get("ten\0ant", "resp_\0") == stored("\0", strange),
             dict(await store.find("ten\0ant", ["msg_\0x"])) == {"msg_\0x": strange},

@@ -186,10 +186,10 @@ class DatabaseThread(Generic[T]):
         self._start()
         self._queue.put(job)
         result = asyncio.wrap_future(job.result)
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
         while not (await asyncio.wait([result], timeout=self.timeout))[0]:
             if self._is_stuck():
                 job.abandoned = True
-                result.add_done_callback(lambda done: done.exception())
                 raise StoreDown(f"{self.name} does not answer.")
         return result.result()
 

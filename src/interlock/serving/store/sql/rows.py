@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 
 from attrs import define, evolve, field, fields, frozen
@@ -188,6 +189,15 @@ _INSERT: Final = (
 )
 
 
+def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
+    """Return a state after what time alone has done to it."""
+    state = STORED.states[name]
+    for trigger, due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
+        if due and trigger in state.rows:
+            state, _ = state.rows[trigger]
+    return state
+
+
 @frozen
 class Responses:
     """The responses of all tenants."""
@@ -208,6 +218,7 @@ class Responses:
 
     def lock(self, keys: Sequence[Key]) -> None:
         """Lock responses, in the order that prevents deadlocks."""
+        keys = [key for key in keys if "\0" not in "".join(key)] or [("", "")]  # which Postgres stores under another name
         size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
         keys = [*keys, *[keys[0]] * (size - len(keys))]
         marks = ", ".join("(?, ?)" for _ in keys)
@@ -217,12 +228,12 @@ class Responses:
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
         """Return the state of a response now: it may have expired, or its lease may have lapsed."""
-        state = STORED.states[row.state]
-        if has_lapsed(row.until, self.tx.now) and _T.LAPSE in state.rows:
-            state, _ = state.rows[_T.LAPSE]
-        if self.tx.ttl is not None and self.tx.today >= row.written + self.tx.ttl and _T.EXPIRE in state.rows:
-            state, _ = state.rows[_T.EXPIRE]
-        return state
+        return _after(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=row.written <= self._expiry)
+
+    @property
+    def _expiry(self) -> float:
+        """The time of the last write about responses that expire now."""
+        return -inf if self.tx.ttl is None else self.tx.today - self.tx.ttl
 
     def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         row = self.row(tenant, response_id)
@@ -332,11 +343,9 @@ class Responses:
 
     def expire(self, limit: int) -> int:
         """Remove up to `limit` expired responses, and return how many."""
-        if self.tx.ttl is None:
-            return 0
         lock = self.tx.connection.lock
         where = f"written <= ? ORDER BY written LIMIT ?{lock}{lock and ' SKIP LOCKED'}"
-        rows = self.rows(where, self.tx.today - self.tx.ttl, limit)
+        rows = self.rows(where, self._expiry, limit)
         for row in rows:
             self.remove(row)
             self.tx.changed.append((row.tenant, row.id))
@@ -351,14 +360,15 @@ class Responses:
     def count(self) -> tuple[Counter[str], tuple[Lease, ...]]:
         """Return the number of responses in each state, and the leases that have not lapsed."""
         counts: Counter[str] = Counter()
-        leases: list[Lease] = []
-        for row in self.rows("TRUE"):
-            state = self.state(row)
+        valid = "? < until AND until <= ?"
+        lease = self.tx.now, self.tx.now + 2 * LEASE
+        query = f"SELECT state, NOT ({valid}), written <= ?, count(*) FROM response GROUP BY 1, 2, 3"  # noqa: S608 - constants
+        for name, lapsed, expired, count in self.tx.connection.rows(query, (*lease, self._expiry)):
+            state = _after(name, lapsed=lapsed, expired=expired)
             if state.rows:
-                counts[state.name] += 1
-            if _T.LAPSE in state.rows:
-                leases.append(Lease(row.tenant, row.id, row.owner, row.epoch))
-        return counts, tuple(leases)
+                counts[state.name] += count
+        rows = self.rows(f"state IN ({UNFINISHED}) AND {valid}", *lease)
+        return counts, tuple(Lease(row.tenant, row.id, row.owner, row.epoch) for row in rows if _T.LAPSE in self.state(row).rows)
 
 
 @frozen

@@ -88,13 +88,11 @@ class SqlStore(ResponseStore):
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
         return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
 
-    async def responses(self) -> AsyncGenerator[Key, None]:
-        async for key in self._list("response"):
-            yield key
+    def responses(self) -> AsyncGenerator[Key, None]:
+        return self._list("response")
 
-    async def conversations(self) -> AsyncGenerator[Key, None]:
-        async for key in self._list("conversation"):
-            yield key
+    def conversations(self) -> AsyncGenerator[Key, None]:
+        return self._list("conversation")
 
     async def _list(self, table: str) -> AsyncGenerator[Key, None]:
         query = f"SELECT seq, tenant, id FROM {table} WHERE seq > ? ORDER BY seq LIMIT {LISTED}"  # noqa: S608 - constants
@@ -174,6 +172,14 @@ class SharedSqlStore(SqlStore):
 
     async def migrate(self) -> int:
         return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
+
+    async def info(self) -> StoreInfo:
+        """Count on a connection of its own, because it can take long."""
+        return await asyncio.to_thread(self._run_alone, self._count)
+
+    def _count(self, connection: Connection) -> StoreInfo:
+        sql_schema.prepare(connection, create=self.create)
+        return self._info(self._begin_reading(connection))
 
     async def close(self) -> None:
         """Close the connections. The next use opens them again."""

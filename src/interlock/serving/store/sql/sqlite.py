@@ -100,10 +100,6 @@ class SqliteConnection(Connection):
         self._connection.set_busy_timeout(int(self.busy * 1000))
         self.file = _identity(self.path)
 
-    @property
-    def in_transaction(self) -> bool:
-        return bool(self._connection.in_transaction)
-
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
         return rows
@@ -118,7 +114,7 @@ class SqliteConnection(Connection):
         self.execute("COMMIT")
 
     def roll_back(self) -> None:
-        if self.in_transaction:
+        if self._connection.in_transaction:
             self.execute("ROLLBACK")
 
     def close(self) -> None:
