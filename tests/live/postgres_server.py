@@ -23,11 +23,9 @@ def _binaries():
     return folders[-1] if folders else None
 
 
-BINARIES = _binaries()
+BINARIES = _binaries() if find_spec("psycopg") else None
 
-needs_postgres = pytest.mark.skipif(
-    BINARIES is None or find_spec("psycopg") is None, reason="there is no postgres (Debian's package postgresql brings it)"
-)
+needs_postgres = pytest.mark.skipif(BINARIES is None, reason="there is no psycopg, or no postgres (Debian: postgresql)")
 
 UNPRIVILEGED = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
 """A server refuses to run as root; the package has made this user."""

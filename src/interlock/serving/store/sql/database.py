@@ -20,8 +20,7 @@ from interlock.serving.store.interface import Key, StoreDown, StoreError
 __all__ = ["Connection", "Contention", "Database", "DatabaseThread", "Failure"]
 
 R = TypeVar("R")
-T = TypeVar("T")
-"""A transaction."""
+T = TypeVar("T")  # a transaction
 
 Values: TypeAlias = Sequence[object]
 
@@ -39,10 +38,8 @@ class Connection(ABC):
 
     types: ClassVar[Mapping[str, str]]
     """What the database has for the names in braces in `sql_schema`."""
-    answered: float = 0.0
-    """The time of the last answer by the monotonic clock, if the database can be out of reach."""
-    rows_at_once: ClassVar[int] = 1
-    """The most rows that one statement inserts."""
+    answered: float = 0.0  # the time of the last answer by the monotonic clock, if the database can be out of reach
+    rows_at_once: ClassVar[int] = 1  # the most rows that one statement inserts
     lock: str = ""
     """Ends a SELECT of rows that the transaction changes, so that other processes wait for it."""
     share: str = ""
