@@ -18,7 +18,7 @@ from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import LITERAL
-from interlock.parsers.families.literals import LITERALS, Step
+from interlock.parsers.families.literals import LITERALS, Part, Step
 
 __all__ = ["PLACES", "part_for", "picture_of", "picture_of_literals", "triggers_of"]
 
@@ -51,7 +51,7 @@ PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
 )
 """The regions of each place in a text; a state without a region is in a call."""
 
-_CALL: Final = ("outside", "body", "astray", "value", "argument", "json", "loose", "torn")
+_CALL: Final = ("outside", "body", "astray", "value", "argument", "json", "literal", "loose", "torn")
 """The main column of a picture of calls."""
 
 
@@ -122,7 +122,7 @@ def picture_of_literals() -> Graph:
         if edge.dest != "broken"
     ]
     graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"})
-    return evolve(graph, key=key_of(Step))
+    return evolve(graph, triggers=key_of(Part), key=key_of(Step))
 
 
 def _place_of(state: str) -> str:
