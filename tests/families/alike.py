@@ -24,7 +24,6 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
             *(f"{state}/glued_keys: go to astray" for state in ("name", "thought name", "aside name")),
             *(f"{state}/glued_json: go to argument" for state in ("name", "thought name", "aside name")),
             "keyed/text: go to body",
-            "member/text: go to whole",
             "member/text: go to shut",
             "whole/text: go to shut",
         }
