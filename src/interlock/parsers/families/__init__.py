@@ -19,7 +19,6 @@ One table declares the framing for all; a family is data: its markers and their 
     parameter_values    from the text of a parameter to JSON
     special_tokens      the tokens behind the text
     reference_encoders  writes items as a model of a family does
-    response_template   from a checkpoint's own template to a family
     drawing             diagrams of the framing
 """
 

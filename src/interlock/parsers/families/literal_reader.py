@@ -268,7 +268,7 @@ class LiteralReader:
         for step in steps:
             self._carry_out(step, part, text)
 
-    def _carry_out(self, step: Step, part: Part, text: str) -> None:  # noqa: C901 - one case for each step
+    def _carry_out(self, step: Step, part: Part, text: str) -> None:  # noqa: C901, PLR0912 - one case for each step
         match step:
             case Step.OPEN:
                 self._open(part, text)
