@@ -11,6 +11,8 @@ from typing import Final
 
 from attrs import field, frozen
 
+from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 FUNCTION: Final = {
@@ -312,8 +314,10 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             _cut(200, FUNCTION),
         ),
     )
+    is_bare = {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)  # then only a declared tool is called
+    strange = MESSAGE if is_bare else CALL
     loose = (
-        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*opening, CALL], body=tools),
+        Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*opening, strange], body=tools),
         Turn(
             f"a quoted marker ({name})",
             [encoded(*LOOK[:2]) + f" {encoded(WrittenItem('call', '{}', 'f'))[:11]} it says.{END}"],
