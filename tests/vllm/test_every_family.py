@@ -56,8 +56,8 @@ def test_a_forced_call(server, choice):
     thought = encode(LOOK[:1], "hermes", EVERY[name], thinking=False).rstrip() if EVERY[name] else ""
     written = written_json(name, choice) or encode([WrittenItem("call", CALLED, "get_weather")], name)
     read = []
-    for blank in ("", "\n", "\n\n"):  # some grammars want the line breaks before a call
-        forced = turn.__class__("forced", [f"{thought}{blank}{written}<|im_end|>"], [], body={"tools": [FUNCTION]})
+    for before in ("", "\n", "\n\n", "<|open|>response<|sep|><|close|>response<|sep|>"):  # as the grammars want it
+        forced = turn.__class__("forced", [f"{thought}{before}{written}<|im_end|>"], [], body={"tools": [FUNCTION]})
         response = both(server, body(server.setup.model, forced, tool_choice=choice, max_output_tokens=300))
         read.append(called(response))
     assert [("get_weather", {"city": "Rome"})] in read
