@@ -34,7 +34,7 @@ from interlock.fsm.processes.stored import STORED
 from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
-from interlock.parsers.families.drawing import PLACES, picture_of
+from interlock.parsers.families.drawing import PLACES, picture_of, picture_of_literals
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
@@ -63,7 +63,7 @@ CALLS = {
     style: picture_of([read for read in FAMILIES if read.style == style], "a call") for style in ("keys", "json", "envelope")
 }
 PLACED = {f"family {place}": picture_of(FAMILIES, place) for place in PLACES if place != "a call"}
-DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, **PLACED}
+DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, **PLACED, "literals": picture_of_literals()}
 """Every machine of which the documentation has a picture."""
 
 GRAPHS = {**DRAWN, "framing": FRAMING, **HOSTS}
@@ -323,7 +323,7 @@ def test_no_two_lines_overlap(graph) -> None:
 
 @every_graph
 def test_nothing_is_outside_of_a_picture(graph) -> None:
-    width, height = (int(picture(graph).attrib[name]) for name in ("width", "height"))
+    width, height = map(int, picture(graph).attrib["viewBox"].split()[2:])
     layout = laid_out(graph)
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels] + [*layout.frames.values()]
     assert all(box.x > 0 and box.y > 0 and box.right < width and box.bottom < height for box in boxes)
@@ -469,7 +469,7 @@ def test_the_key_stands_beside_the_machine_in_short_lines() -> None:
     ]
     assert " ".join(line.text for line in lines) == meaning
     assert len({line.attrib["x"] for line in lines}) == 1
-    assert int(root.attrib["width"]) > max(float(line.attrib["x"]) for line in lines)
+    assert int(root.attrib["viewBox"].split()[2]) > max(float(line.attrib["x"]) for line in lines)
 
 
 def test_a_state_whose_name_has_spaces_is_one_word_in_mermaid():

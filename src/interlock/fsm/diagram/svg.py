@@ -27,6 +27,7 @@ from interlock.fsm.diagram.geometry import (
 from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
 
+_SCREEN: Final = (1400, 900)  # a larger picture is scaled down
 _ROUND: Final = 8  # the radius of a corner
 _LEGEND: Final = 60  # the middle of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
@@ -85,8 +86,10 @@ def to_svg(graph: Graph) -> str:
     right, bottom = layout.corner
     legend, right, end = _legend(graph, right + 1.5 * MARGIN)
     width, height = ceil(right + MARGIN), ceil(max(bottom, end) + MARGIN)
+    scale = min(1, _SCREEN[0] / width, _SCREEN[1] / height)
+    size = f'width="{int(width * scale)}" height="{int(height * scale)}" viewBox="0 0 {width} {height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
         f"<style>{_SHEET}</style>",
         f"<defs>{''.join(_arrowhead(name, colour) for name, colour in _HEADS.items())}</defs>",

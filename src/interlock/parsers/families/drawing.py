@@ -121,8 +121,10 @@ def picture_of_literals() -> Graph:
         for edge in LITERALS.edges
         if edge.dest != "broken"
     ]
-    graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"})
-    return evolve(graph, triggers=key_of(Part), key=key_of(Step))
+    regions = {"before a value": ["value", "item"], "in a string": ["string", "torn"]}
+    graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, regions=regions)
+    column = ("start", "member", "key", "keyed", "value", "item", "after", "end")
+    return evolve(graph, column=column, triggers=key_of(Part), key=key_of(Step))
 
 
 def _place_of(state: str) -> str:
