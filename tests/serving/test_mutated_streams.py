@@ -18,7 +18,7 @@ from interlock.serving.cli.check import Result, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import Source
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
-from interlock.serving.view.event_lines import encoded
+from interlock.serving.view.event_lines import encode_lines
 
 
 class Seeded(random.Random):
@@ -99,7 +99,7 @@ def look_at(chance, data, other):
     clean("\n".join(text)).encode()
     sides = [StreamSource("a", Source(pieces(chance, one))) for one in (data, other)]
     for batch in page_batches(sides[: chance.randint(1, 2)], dialect, redact=chance.random() < 0.5):
-        encoded(batch)
+        encode_lines(batch)
 
 
 def bare(data):
@@ -132,7 +132,7 @@ def test_no_recording_makes_a_replay_raise_anything_else_than_why_it_cannot_be_r
             for batch in page_batches(
                 [StreamSource("a", Source(iter(())), recording=recording)], "openai", redact=chance.random() < 0.5
             ):
-                encoded(batch)
+                encode_lines(batch)
         except RecordingError:
             continue
         except Exception as error:
