@@ -7,7 +7,7 @@ before; `resolved` puts the id in. So a scenario stays what it is when others of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import attrs
 from hypothesis import strategies as st
@@ -101,10 +101,17 @@ def _scenarios() -> st.SearchStrategy[list[Delta]]:
 SCENARIOS = _scenarios()
 
 
+_ACTIONS: Final[dict[str | None, dict[str, object]]] = {
+    "web_search_call": {"type": "search", "query": "noise"},
+    "local_shell_call": {"type": "exec", "command": ["ls"], "env": {}},
+}
+"""The actions of kinds that have others than a computer's."""
+
+
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
     """Put in the id of the item that a delta is about, and a result or an action as that kind of item has it."""
-    if isinstance(delta, deltas.Close) and "action" in delta.fields and _kind(driver) == "web_search_call":
-        return deltas.Close({**delta.fields, "action": {"type": "search", "query": "noise"}})
+    if isinstance(delta, deltas.Close) and "action" in delta.fields:
+        return deltas.Close({**delta.fields, "action": _ACTIONS.get(_kind(driver), delta.fields["action"])})
     if not isinstance(delta, deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail):
         return delta
     output = driver.response["output"][::-1]

@@ -348,3 +348,10 @@ def test_which_pairs_are_known():
     assert not has_family(None, None)
     assert not has_family("hermes", "dreams")
     assert not has_family("latin", "qwen3")
+
+
+def test_the_last_mark_of_a_prompt_decides_where_a_turn_starts():
+    qwen3 = family("hermes", "qwen3")
+    marks = (["<think>", "<tool_call>"], ["<think>", "</think>", "<tool_call>"], ["<tool_call>"], [])
+    assert [qwen3.start_after(each) for each in marks] == ["thinking", "between", None, None]
+    assert family("hermes").start_after(["<think>"]) == "between"

@@ -153,11 +153,11 @@ def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
     assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, api_key," in command("--config", path)
 
 
-def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(served):
+def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(serve):
     first, second = ScriptedUpstream([GOOD], ("one", "two")), ScriptedUpstream([GOOD], ("two", "three"))
     with serve_upstream(first) as url, serve_upstream(second) as other_url:
         upstreams = [UpstreamSettings(url=url), UpstreamSettings(url=other_url, models=["three"], aliases={"gpt-4o": "two"})]
-        with served(Gateway([each.upstream() for each in upstreams])) as gateway_url:
+        with serve(Gateway([each.upstream() for each in upstreams])) as gateway_url:
             assert httpx.get(f"{gateway_url}/ready").json() == {"status": "ready"}
             listed = [model["id"] for model in httpx.get(f"{gateway_url}/v1/models").json()["data"]]
             statuses = [ask(gateway_url, model).status_code for model in ("one", "two", "three", "gpt-4o", "four")]
@@ -171,9 +171,9 @@ def ask(url, model):
     return httpx.post(f"{url}/v1/responses", json={"model": model, "input": "Hi"})
 
 
-def test_the_only_upstream_decides_itself_on_names_that_it_does_not_list(served):
+def test_the_only_upstream_decides_itself_on_names_that_it_does_not_list(serve):
     upstream = ScriptedUpstream([GOOD])
-    with serve_upstream(upstream) as url, served(Gateway([UpstreamSettings(url=url).upstream()])) as gateway_url:
+    with serve_upstream(upstream) as url, serve(Gateway([UpstreamSettings(url=url).upstream()])) as gateway_url:
         assert ask(gateway_url, "anything").status_code == 200
     assert upstream.bodies[0]["model"] == "anything"
 

@@ -58,11 +58,11 @@ def test_every_shape_of_an_error_is_read_and_no_key_is_in_it(body, message):
         assert post(url).json()["error"]["message"] == message
 
 
-def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(served):
+def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(serve):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     upstream = UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0).upstream()
-    with served(Gateway([upstream])) as url:
+    with serve(Gateway([upstream])) as url:
         answer = post(url)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
         assert httpx.get(f"{url}/ready").status_code == 503

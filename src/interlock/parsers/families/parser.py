@@ -246,8 +246,7 @@ class FamilyParser:
     def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
         item = self._effects.item
-        if item.call.literal is None:
-            raise AttributeError("no literal is open")
+        assert item.call.literal is not None  # noqa: S101 - the state is only entered with one
         json_text, self._at, stop = item.call.literal.read(self._text, self._at, final=final)
         item.write(json_text)
         marker, start = self._find(lexicon, final=final) if stop == "marker" else (None, self._at)
