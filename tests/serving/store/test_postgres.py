@@ -248,6 +248,18 @@ def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(post
     assert run(open_store(postgres_url), scenario) == ("cannot be written: it is read-only.", True, True)
 
 
+def test_of_several_hosts_a_standby_is_neither_written_nor_read(own_server) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.append(lease, 0, [b"one"])
+        return (await store.read("", "resp_1", 0, 10)).frames, (await store.info()).responses
+
+    with closing(PostgresServer(primary=own_server)) as standby:
+        standby.query("SELECT pg_wal_replay_pause()")
+        url = f"postgresql://interlock@127.0.0.1:{standby.port},127.0.0.1:{own_server.port}/postgres"
+        assert run(open_store(url), scenario) == ((b"one",), {"running": 1})
+
+
 def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
     strange = {"id": "msg_\0x", "type": "message", "content": "a\0b"}
 

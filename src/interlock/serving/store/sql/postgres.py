@@ -40,6 +40,7 @@ LISTEN: Final = 0.2  # seconds for which the listener waits for a notification b
 SETTINGS: Final = {
     "connect_timeout": "5",
     "application_name": "interlock",
+    "target_session_attrs": "primary",  # of several hosts; a standby refuses writes, and lags behind for readers
     # A server that has vanished without a word is noticed by these.
     "keepalives_idle": "5",
     "keepalives_interval": "2",
