@@ -220,6 +220,24 @@ def test_a_row_that_another_transaction_keeps_is_down_and_the_others_are_not(mon
     assert appended == "False"
 
 
+def test_a_lease_lasts_from_when_its_row_was_locked(postgres_url) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute("SELECT 1 FROM interlock.response FOR UPDATE")
+            renewal = asyncio.create_task(store.renew(lease))
+            await asyncio.sleep(1)
+            (unlocked,) = holder.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        await renewal
+        with psycopg.connect(postgres_url) as reader:
+            (until,) = reader.execute("SELECT until FROM interlock.response").fetchone()
+        return until - unlocked
+
+    assert run(open_store(postgres_url), scenario) >= LEASE
+
+
 def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(postgres_server, postgres_url) -> None:
     async def scenario(store):
         await store.put("", stored(1))

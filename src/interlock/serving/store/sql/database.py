@@ -66,8 +66,12 @@ class Connection(ABC):
             self.execute(statement, each)
 
     @abstractmethod
-    def begin(self, *, write: bool) -> float | None:
-        """Begin a transaction; return the time by the database's clock, or None if it has none."""
+    def begin(self, *, write: bool) -> None:
+        """Begin a transaction."""
+
+    def time(self) -> float | None:
+        """Return the time by the database's clock, or None if it has none."""
+        return None
 
     @abstractmethod
     def commit(self) -> None:

@@ -94,11 +94,13 @@ class PostgresConnection(Connection):
     def execute(self, statement: str, values: Values = ()) -> None:
         self._execute(statement, values)
 
-    def begin(self, *, write: bool) -> float:
+    def begin(self, *, write: bool) -> None:
         mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
         self.lock, self.share = (" FOR UPDATE", " FOR KEY SHARE") if write else ("", "")
         self.execute(f"BEGIN{mode}")
-        return float(self.value("SELECT extract(epoch FROM now())::float8"))
+
+    def time(self) -> float:
+        return float(self.value("SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     def commit(self) -> None:
         self.execute("COMMIT")

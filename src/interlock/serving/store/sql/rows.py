@@ -30,7 +30,7 @@ from interlock.serving.store.interface import (
 )
 from interlock.serving.store.sql.database import Connection, Contention
 
-__all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction"]
+__all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction", "lock"]
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
@@ -198,6 +198,17 @@ def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, St
     return state
 
 
+def lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, ResponseRow | None]:
+    """Lock responses, in the order that prevents deadlocks, and return their rows."""
+    keys = [key for key in keys if "\0" not in "".join(key)] or [("", "")]  # which Postgres stores under another name
+    size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
+    keys = [*keys, *[keys[0]] * (size - len(keys))]
+    marks = ", ".join("(?, ?)" for _ in keys)
+    query = f"{_SELECT} WHERE (tenant, id) IN ({marks}) ORDER BY seq{connection.lock}"
+    rows = [ResponseRow(*row) for row in connection.rows(query, [name for key in keys for name in key])]
+    return {**dict.fromkeys(keys), **{(row.tenant, row.id): row for row in rows}}
+
+
 @frozen
 class Responses:
     """The responses of all tenants."""
@@ -215,16 +226,6 @@ class Responses:
             return self.tx.locked[key]
         rows = self.rows(f"tenant = ? AND id = ?{self.tx.connection.lock}", tenant, response_id)
         return rows[0] if rows else None
-
-    def lock(self, keys: Sequence[Key]) -> None:
-        """Lock responses, in the order that prevents deadlocks."""
-        keys = [key for key in keys if "\0" not in "".join(key)] or [("", "")]  # which Postgres stores under another name
-        size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
-        keys = [*keys, *[keys[0]] * (size - len(keys))]
-        marks = ", ".join("(?, ?)" for _ in keys)
-        where = f"(tenant, id) IN ({marks}) ORDER BY seq{self.tx.connection.lock}"
-        rows = self.rows(where, *(name for key in keys for name in key))
-        self.tx.locked |= {**dict.fromkeys(keys), **{(row.tenant, row.id): row for row in rows}}
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
         """Return the state of a response now: it may have expired, or its lease may have lapsed."""

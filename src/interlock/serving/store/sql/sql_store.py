@@ -28,7 +28,7 @@ from interlock.serving.store.interface import (
 )
 from interlock.serving.store.sql import sql_schema
 from interlock.serving.store.sql.database import Connection, Database, DatabaseThread
-from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction
+from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
 __all__ = ["SharedSqlStore", "SqlStore"]
 
@@ -123,8 +123,9 @@ class SqlStore(ResponseStore):
         kind = self._kind(tx.connection)
         return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
 
-    def _transaction(self, connection: Connection, now: float | None = None) -> Transaction:
-        """Return a transaction that has begun at the time `now` of the database, if it has a clock."""
+    def _transaction(self, connection: Connection) -> Transaction:
+        """Return a transaction that has begun."""
+        now = connection.time()
         host = (time.monotonic, time.time) if now is None else (lambda: now, lambda: now)
         clock, calendar = self.clock or host[0], self.calendar or host[1]
         return Transaction(connection, clock(), calendar(), self.ttl)
@@ -203,16 +204,15 @@ class SharedSqlStore(SqlStore):
         return connection
 
     def _begin_reading(self, connection: Connection, _keys: Sequence[Key] = ()) -> Transaction:
-        return self._begin(connection, write=False)
+        connection.begin(write=False)
+        return self._transaction(connection)
 
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
-        tx = self._begin(connection, write=True)
-        if keys and connection.lock:
-            Responses(tx).lock([*dict.fromkeys(keys)])
+        connection.begin(write=True)
+        locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
+        tx = self._transaction(connection)  # not before the locks, which can take many seconds
+        tx.locked |= locked
         return tx
-
-    def _begin(self, connection: Connection, *, write: bool) -> Transaction:
-        return self._transaction(connection, connection.begin(write=write))
 
     def _commit(self, tx: Transaction) -> Callable[[], None]:
         tx.connection.commit()
