@@ -6,7 +6,7 @@ import pytest
 from live.postgres_server import needs_postgres
 from live.redis_server import needs_redis
 
-from interlock.serving.store import LEASE, Conversation, MemoryStore, StoredResponse, open_store
+from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse, open_store
 from interlock.serving.store.copying import Copied, copy_store
 
 KINDS = [
@@ -77,6 +77,39 @@ def test_everything_is_copied(request, source, target) -> None:
     assert copied == [Copied(8, 2, 0), Copied(0, 2, 8)]
     assert after == before
     assert leases == {"copy"}
+
+
+@pytest.mark.parametrize("method", ["append", "finish", "trim", "cancel"])
+@pytest.mark.parametrize("completed", [0, 1])
+def test_a_copy_that_was_interrupted_is_completed_by_the_next(monkeypatch, method, completed) -> None:
+    calls = 0
+
+    async def scenario():
+        old, new = MemoryStore(), MemoryStore()
+        for number in (1, 2):
+            lease = await old.enqueue("", response(number, status="queued"), "a")
+            await old.finish(lease, 0, FRAMES, response(number, ANSWER, status="completed"))
+            lease = await old.enqueue("", response(number + 2, status="queued"), "a")
+            await old.append(lease, 0, FRAMES[:300])
+            await old.cancel("", f"resp_{number + 2}")
+        await old.trim("", "resp_1")
+        write = getattr(new, method)
+
+        async def fail(*arguments):
+            nonlocal calls
+            calls += 1
+            if calls == 1 + completed:
+                raise StoreDown("The cable is unplugged.")
+            return await write(*arguments)
+
+        monkeypatch.setattr(new, method, fail)
+        try:
+            await copy_store(old, new)
+        except StoreDown:
+            await copy_store(old, new)
+        return await contents(new) == await contents(old), [await copy_store(old, new) for _ in range(2)]
+
+    assert asyncio.run(scenario()) == (True, [Copied(0, 0, 4)] * 2)
 
 
 def test_a_response_that_was_in_progress_is_ended_by_another_server() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.serving.store.interface import ResponseStore, StoredResponse
+from interlock.serving.store.interface import Log, ResponseStore, StoredResponse
 
 __all__ = ["Copied", "copy_store"]
 
@@ -27,19 +27,23 @@ class Copied:
 async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     """Copy all responses with their events, and all conversations. No server may write to either store meanwhile.
 
-    Responses that the target has are left as they are, so that a copy that was interrupted can be repeated. The time until a
-    response expires starts anew.
+    Responses that the target has are left as they are, unless a copy of them was interrupted. The time until a response expires
+    starts anew.
     """
     responses = conversations = skipped = 0
     async for tenant, name in source.responses():
         stored = await source.get(tenant, name)
-        if stored is None:  # it has expired
+        log = await source.read(tenant, name, 0, PAGE)
+        if stored is None or log is None:  # it has expired
             continue
-        if await target.get(tenant, name) is None:
-            await _copy_response(source, target, tenant, stored)
-            responses += 1
-        else:
+        copy = await target.read(tenant, name, 0, 1)
+        if copy is not None and not _is_partial(copy, log):
             skipped += 1
+            continue
+        if copy is not None:
+            await target.delete(tenant, name)
+        await _copy_response(source, target, tenant, stored, log)
+        responses += 1
     async for tenant, name in source.conversations():
         conversation = await source.conversation(tenant, name)
         items = await source.conversation_items(tenant, name)
@@ -49,9 +53,15 @@ async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     return Copied(responses, conversations, skipped)
 
 
-async def _copy_response(source: ResponseStore, target: ResponseStore, tenant: str, stored: StoredResponse) -> None:
-    log = await source.read(tenant, stored.id, 0, PAGE)
-    if log is None or (log.state == "ended" and not log.following):  # it was not in the background
+def _is_partial(copy: Log, log: Log) -> bool:
+    """Return whether the copy of a log was interrupted. A server may have continued a whole one since."""
+    if copy.state == "ended":
+        return copy.oldest < log.oldest
+    return log.state == "ended" or copy.following < log.following or (log.cancelled and not copy.cancelled)
+
+
+async def _copy_response(source: ResponseStore, target: ResponseStore, tenant: str, stored: StoredResponse, log: Log) -> None:
+    if log.state == "ended" and not log.following:  # it was not in the background
         await target.put(tenant, stored)
         return
     lease = await target.enqueue(tenant, stored, OWNER)
