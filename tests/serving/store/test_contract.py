@@ -383,3 +383,36 @@ def test_the_items_that_a_response_adds_are_one_commit_with_its_end(opened) -> N
         return before, (await log_of(store))[3], await store.conversation_items("", "conv_1")
 
     assert run(opened, scenario) == ((((), 0, 0, "queued", False, False), ()), "ended", (QUESTION, ANSWER))
+
+
+def test_ids_with_lone_surrogates_are_stored(opened) -> None:
+    item = {"id": "msg_\ud83d", "type": "message", "role": "user", "content": "Why\ud83d?"}
+    cleaned = {"id": "msg_\ufffd", "type": "message", "role": "user", "content": "Why\ufffd?"}
+    key = "", "resp_\ud83d"
+
+    def response(status):
+        return StoredResponse({"id": key[1], "status": status, "output": []}, (item,))
+
+    async def scenario(store):
+        await store.put("", StoredResponse({"id": "resp_0", "output": [item]}, ()))
+        lease = await store.enqueue("", response("queued"), "a")
+        with pytest.raises(Conflict):
+            await store.enqueue("", response("queued"), "b")
+        await store.append(lease, 0, FRAMES[:1])
+        await store.finish(lease, 1, FRAMES[1:], response("completed"))
+        await store.create_conversation("", Conversation("conv_\ud83d", 0, {"topic": "\ud83d"}), [item])
+        version = await store.hold("", "conv_\ud83d", "resp_1")
+        await store.put("", ENDED, Addition("conv_\ud83d", version, (QUESTION,)))
+        removed = await store.delete_item("", "conv_\ud83d", "msg_\ud83d")
+        return (
+            [*(await store.find("", ["msg_\ud83d", "msg_q"])).values()],
+            (await store.get("", "resp_0")).output,
+            (await store.get(*key)).items,
+            (await store.read(*key, 0, 10)).frames,
+            removed is not None and await store.conversation_items("", "conv_\ud83d"),
+            await store.delete(*key),
+        )
+
+    found, output, items, frames, members, deleted = run(opened, scenario)
+    assert (found, output, items) == ([cleaned, QUESTION], [cleaned], (cleaned,))
+    assert (frames, members, deleted) == (FRAMES, (QUESTION,), True)

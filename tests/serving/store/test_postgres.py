@@ -334,6 +334,18 @@ def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(postgres_url) ->
     assert run(open_store(postgres_url), scenario) == (["NoneType", "TypeError", "NoneType"], [True, True, False, True])
 
 
+def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    async def scenario(store):
+        results = await asyncio.gather(
+            store.create_conversation("", Conversation("conv_1", 2**80, {})), store.put("", stored(1)), return_exceptions=True
+        )
+        return isinstance(results[0], psycopg.DataError), await store.get("", "resp_1") == stored(1)
+
+    assert run(open_store(postgres_url), scenario) == (True, True)
+
+
 def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
     async def scenario(store):
         stores = [store, *(open_store(postgres_url) for _ in range(7))]

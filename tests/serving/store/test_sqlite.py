@@ -223,6 +223,28 @@ def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(path) -> None:
     assert run((SqliteStore(path), scenario)) == [(["NoneType", "TypeError", "NoneType"], [True, True, False, True])]
 
 
+def test_a_value_that_is_too_long_is_no_outage(path) -> None:
+    store = SqliteStore(path)
+    connect = store._writer.open
+
+    def connect_with_limit():
+        connection = connect()
+        connection._connection.limit(apsw.SQLITE_LIMIT_LENGTH, 10_000)
+        return connection
+
+    store._writer.open = connect_with_limit
+
+    async def scenario():
+        results = await asyncio.gather(
+            store.put("", stored(1, message(1, "x" * 20_000))), store.put("", stored(2)), return_exceptions=True
+        )
+        present = await store.get("", "resp_2") is not None
+        await store.close()
+        return type(results[0]), present
+
+    assert asyncio.run(scenario()) == (apsw.TooBigError, True)
+
+
 def test_a_damaged_file_is_down_and_one_that_was_moved_is_created_again(path) -> None:
     async def scenario(store):
         await store.put("", stored(1))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 from attrs import field, frozen
 
-from interlock.events.json import dumps, loads
+from interlock.events.json import clean, dumps, loads
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.interface import StoredResponse
 
@@ -67,7 +67,7 @@ def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
     """Return the chunks of items, each with an id. Tenants share none."""
     root = _digest(tenant.encode())
-    return tuple(Chunk(_digest(root, packed), str(item["id"]), packed) for item in items for packed in [pack(item)])
+    return tuple(Chunk(_digest(root, packed), clean(str(item["id"])), packed) for item in items for packed in [pack(item)])
 
 
 def links_of(tenant: str, chunks: Sequence[Chunk]) -> list[bytes]:

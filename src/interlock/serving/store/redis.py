@@ -329,4 +329,4 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
 
 def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
     """Return digest, id and body of items."""
-    return [[as_text(chunk.digest), clean(chunk.id), as_text(chunk.packed)] for chunk in chunks]
+    return [[as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]

@@ -23,6 +23,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
+from interlock.events.json import clean
 from interlock.serving.store.interface import Key, StoreDown, Subscription
 from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
@@ -61,10 +62,10 @@ LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
 class _TextDumper(StrDumper):
-    """Writes text, which cannot contain a null character in Postgres."""
+    """Writes text, which cannot contain a null character or a surrogate in Postgres."""
 
     def dump(self, obj: str) -> Any:  # noqa: ANN401 - a buffer
-        return super().dump(obj.replace("\0", "\ufffd"))
+        return super().dump(clean(obj).replace("\0", "\ufffd"))
 
 
 @cache
@@ -161,7 +162,7 @@ class PostgresServer(Database):
                 return Failure(StoreDown(f"{self.name} cannot be written: it is read-only."), lost=True)
             case errors.DiskFull():
                 return Failure(StoreDown(f"{self.name} cannot grow: its disk is full."))
-            case psycopg.Error():
+            case psycopg.Error() if not isinstance(error, psycopg.DataError):  # which is of one call only
                 down = StoreDown(f"{self.name} cannot be used: {str(error).partition(chr(10))[0]}.")
                 passing = isinstance(error, PASSING)
                 return Failure(down, passing=passing, lost=not passing and isinstance(error, LOST))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
@@ -36,6 +37,8 @@ _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
 
 Seq: TypeAlias = int  # the rowid of a row
+
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # characters that some databases store as others
 
 UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
 """The states of responses that have not ended, as SQL."""
@@ -200,7 +203,7 @@ def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, St
 
 def lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, ResponseRow | None]:
     """Lock responses, in the order that prevents deadlocks, and return their rows."""
-    keys = [key for key in keys if "\0" not in "".join(key)] or [("", "")]  # which Postgres stores under another name
+    keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # the others have other names as rows
     size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
     keys = [*keys, *[keys[0]] * (size - len(keys))]
     marks = ", ".join("(?, ?)" for _ in keys)

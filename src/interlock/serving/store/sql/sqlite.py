@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 import apsw
 from attrs import define, field, frozen
 
+from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.chain import body_of, pack
 from interlock.serving.store.interface import (
@@ -101,7 +102,10 @@ class SqliteConnection(Connection):
         self.file = _identity(self.path)
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
+        try:
+            rows: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
+        except UnicodeEncodeError:  # seldom, and slow to look for
+            return self.rows(statement, [clean(value) if isinstance(value, str) else value for value in values])
         return rows
 
     def execute(self, statement: str, values: Values = ()) -> None:
@@ -172,7 +176,7 @@ class SqliteFile(Database):
                 reason = "cannot be written: it is read-only"
             case apsw.CorruptError() | apsw.NotADBError():
                 reason = f"is damaged, or is no SQLite database: {error}"
-            case apsw.Error():
+            case apsw.Error() if not isinstance(error, apsw.TooBigError):  # which is of one call only
                 reason = f"cannot be used: {error}"
             case _:
                 return None
