@@ -127,6 +127,31 @@ def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(ow
     assert run(open_store(own_server.url), scenario) == [True, False, True]
 
 
+def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_server) -> None:
+    async def scenario(store):
+        await store.put("", stored(0))
+        store._writer.timeout = store._reader.timeout = 0.3
+        own_server.signal(signal.SIGSTOP)
+        for _ in range(2):
+            with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
+                await store.put("", stored(1))
+            await store.close()
+        assert len(writers()) == 2  # which wait for the server
+        own_server.signal(signal.SIGCONT)
+        store._writer.timeout = store._reader.timeout = 5
+        await asyncio.gather(*(store.put("", stored(number)) for number in range(2, 30)))
+        present = [await store.get("", f"resp_{number}") is not None for number in range(2, 30)]
+        await store.close()
+        for writer in writers():
+            writer.join(10)
+        return all(present), writers()
+
+    def writers():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("interlock: ")]
+
+    assert run(open_store(own_server.url), scenario) == (True, [])
+
+
 def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connection_was_lost(postgres_server, postgres_url) -> None:
     async def scenario(store):
         other = open_store(postgres_url)

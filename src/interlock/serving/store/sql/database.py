@@ -166,13 +166,7 @@ class DatabaseThread(Generic[T]):
     poll: Callable[[Connection], None] = lambda _connection: None
     interval: Callable[[], float | None] = lambda: None
     timeout: float | None = None
-    _queue: SimpleQueue[Job[T, Any] | Literal["poll", "stop"]] = field(
-        factory=SimpleQueue["Job[T, Any] | Literal['poll', 'stop']"], init=False
-    )
-    _thread: Thread | None = field(default=None, init=False)
-    _connection: Connection | None = field(default=None, init=False)
-    _committing: bool = field(default=False, init=False)
-    _begun: float = field(default=0.0, init=False)  # the time of the last attempt to run a batch
+    _worker: Worker[T] | None = field(default=None, init=False)
 
     async def run(self, work: Callable[[T], R], key: Key | None = None) -> R:
         """Run `work` on a transaction, and return its result once it is committed; `key` is the response that it changes.
@@ -184,40 +178,51 @@ class DatabaseThread(Generic[T]):
         """
         job = Job(work, key, Future[R]())
         job.result.set_running_or_notify_cancel()  # a cancelled caller does not cancel the job
-        self._start()
-        self._queue.put(job)
+        worker = self._start()
+        worker.queue.put(job)
         result = asyncio.wrap_future(job.result)
         result.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
         while not (await asyncio.wait([result], timeout=self.timeout))[0]:
-            if self._is_stuck():
+            if self.timeout is not None and worker.silence() > self.timeout:
                 job.abandoned = True
                 raise StoreDown(f"{self.name} does not answer.")
         return result.result()
 
     def poll_soon(self) -> None:
         """Poll now, and ask `interval` again."""
-        self._start()
-        self._queue.put("poll")
+        self._start().queue.put("poll")
 
     async def stop(self) -> None:
-        """Finish the jobs in the queue, and close the connection. The next job opens it again."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._queue.put("stop")
-            await asyncio.to_thread(thread.join, self.timeout)
+        """Finish the jobs in the queue, and close the connection. The next job opens another one."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.queue.put("stop")
+            await asyncio.to_thread(worker.join, self.timeout)
 
-    def _is_stuck(self) -> bool:
-        """Return whether the database has not answered for `timeout` seconds, rather than be busy with many jobs."""
+    def _start(self) -> Worker[T]:
+        if self._worker is None:
+            self._worker = Worker(self)
+            self._worker.start()
+        return self._worker
+
+
+class Worker(Thread, Generic[T]):
+    """The thread of a `DatabaseThread` until that is stopped. It can go on after that, if the database does not answer."""
+
+    def __init__(self, owner: DatabaseThread[T]) -> None:
+        super().__init__(name=f"interlock: {owner.name}", daemon=True)
+        self.queue: SimpleQueue[Job[T, Any] | Literal["poll", "stop"]] = SimpleQueue()
+        self._owner = owner
+        self._connection: Connection | None = None
+        self._committing = False
+        self._begun = 0.0  # the time of the last attempt to run a batch
+
+    def silence(self) -> float:
+        """Return the seconds since the database has answered, however many jobs it is busy with."""
         connection = self._connection
-        last = max(self._begun, 0.0 if connection is None else connection.answered)
-        return self.timeout is not None and monotonic() - last > self.timeout
+        return monotonic() - max(self._begun, 0.0 if connection is None else connection.answered)
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = Thread(target=self._loop, name=f"interlock: {self.name}", daemon=True)
-            self._thread.start()
-
-    def _loop(self) -> None:
+    def run(self) -> None:
         running = True
         while running:
             jobs, running = self._next_jobs()
@@ -231,12 +236,12 @@ class DatabaseThread(Generic[T]):
         """Return the jobs in the queue, none after a pause, and whether the thread goes on."""
         jobs: list[Job[T, Any]] = []
         try:
-            entry = self._queue.get(timeout=self.interval())
+            entry = self.queue.get(timeout=self._owner.interval())
             while isinstance(entry, Job):
                 jobs.append(entry)
                 if len(jobs) == BATCH:
                     break
-                entry = self._queue.get_nowait()
+                entry = self.queue.get_nowait()
         except Empty:
             return jobs, True
         return jobs, entry != "stop"
@@ -268,34 +273,34 @@ class DatabaseThread(Generic[T]):
         """Run jobs in one transaction; return the setter of each outcome, and what to call after the commit."""
         self._committing = False
         outcomes: list[Callable[[], None]] = []
-        tx = self.begin(connection, [job.key for job in jobs if job.key is not None])
+        tx = self._owner.begin(connection, [job.key for job in jobs if job.key is not None])
         for job in jobs:
             try:
                 outcomes.append(partial(job.result.set_result, job.work(tx)))
             except StoreError as error:
                 outcomes.append(partial(job.result.set_exception, error))
         self._committing = True
-        return outcomes, self.commit(tx)
+        return outcomes, self._owner.commit(tx)
 
     def _poll(self) -> None:
         try:
-            self.poll(self._open_connection())
+            self._owner.poll(self._open_connection())
         except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read again by themselves
             self._recover(error)
 
     def _open_connection(self) -> Connection:
-        if self._connection is not None and not self.database.is_current(self._connection):
+        if self._connection is not None and not self._owner.database.is_current(self._connection):
             self._close()
         if self._connection is None:
             self._committing = False
-            self._connection = self.open()
+            self._connection = self._owner.open()
         return self._connection
 
     def _recover(self, error: Exception) -> Failure | None:
         """Roll back the transaction, or close the connection if it is lost."""
-        failure = self.database.failure(error)
+        failure = self._owner.database.failure(error)
         if isinstance(error, Contention):
-            failure = Failure(StoreDown(f"{self.name} is locked by another process."), passing=True)
+            failure = Failure(StoreDown(f"{self._owner.name} is locked by another process."), passing=True)
         if self._connection is not None:
             if failure is not None and failure.lost:
                 self._close()
