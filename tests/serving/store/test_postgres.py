@@ -371,6 +371,24 @@ def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
     assert run(open_store(postgres_url), scenario) == (True, True)
 
 
+def test_a_user_without_the_right_to_create_schemas_can_use_one_of_its_own(postgres_server, postgres_url) -> None:
+    postgres_server.query("CREATE ROLE guest LOGIN")
+    guest = open_store(postgres_url.replace("interlock@", "guest@"))
+
+    async def scenario(store):
+        with pytest.raises(StoreDown, match="permission denied"):
+            await store.put("", stored(1))
+        postgres_server.query("CREATE SCHEMA interlock AUTHORIZATION guest")
+        await store.put("", stored(1))
+        return (await store.info()).responses
+
+    try:
+        assert run(guest, scenario) == {"ended": 1}
+    finally:
+        postgres_server.clear()
+        postgres_server.query("DROP ROLE guest")
+
+
 def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
     async def scenario(store):
         stores = [store, *(open_store(postgres_url) for _ in range(7))]

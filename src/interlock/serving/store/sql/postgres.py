@@ -124,7 +124,8 @@ class PostgresConnection(Connection):
     def begin_migration(self) -> None:
         super().begin_migration()
         self.execute(f"SELECT pg_advisory_xact_lock(hashtext('{SCHEMA}'))")
-        self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        if self.value(f"SELECT to_regnamespace('{SCHEMA}')") is None:  # the user may not have the right to create schemas
+            self.execute(f"CREATE SCHEMA {SCHEMA}")
 
     def _execute(self, statement: str, values: Values) -> psycopg.Cursor[tuple[Any, ...]]:
         cursor = psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
