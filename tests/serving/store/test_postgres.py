@@ -111,6 +111,37 @@ def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_t
     assert run(open_store(postgres_url), scenario) == (1, (b"one",))
 
 
+def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgres_url) -> None:
+    from interlock.serving.store.sql.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
+
+    commit = PostgresConnection.commit
+    losing = []
+
+    def lost(connection):
+        commit(connection)
+        if losing:
+            losing.pop()
+            connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setattr(PostgresConnection, "commit", lost)
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        with store.subscribe("", "resp_1") as watch:
+            await asyncio.wait_for(watch.wait(60), 30)  # the listener listens
+            await asyncio.sleep(0.5)
+            await watch.wait(0)
+            losing.append(True)
+            with pytest.raises(StoreDown):
+                await store.append(lease, 0, [b"one"])
+            await asyncio.sleep(0.5)  # the listener receives the notification of its own process
+            await store.renew(lease)
+            await asyncio.wait_for(watch.wait(60), 30)
+            return (await store.read("", "resp_1", 0, 10)).frames
+
+    assert run(open_store(postgres_url), scenario) == (b"one",)
+
+
 def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))

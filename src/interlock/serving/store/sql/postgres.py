@@ -213,7 +213,10 @@ class PostgresStore(SharedSqlStore):
         await super().close()
 
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
-        self._pid = cast("PostgresConnection", connection).connection.info.backend_pid
+        pid = cast("PostgresConnection", connection).connection.info.backend_pid
+        if pid != self._pid:  # the last connection may have been lost after a commit
+            self._pid = pid
+            self._notifications.notify(self._notifications.responses())
         return super()._begin_writing(connection, keys)
 
     def _commit(self, tx: Transaction) -> Callable[[], None]:
