@@ -276,6 +276,22 @@ def test_a_row_that_another_transaction_keeps_is_down_and_the_others_are_not(mon
     assert appended == "False"
 
 
+def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        trace = tmp_path / "trace"
+        with trace.open("w") as file:
+            messages = store._writer._worker._connection.connection.pgconn
+            messages.trace(file.fileno())
+            await store.append(lease, 0, [b"event"] * 100)
+            messages.untrace()
+        round_trips = trace.read_text().count("ReadyForQuery")
+        return round_trips, len((await store.read("", "resp_1", 0, 200)).frames)
+
+    round_trips, events = run(open_store(postgres_url), scenario)
+    assert (round_trips, events) == (7, 100)
+
+
 def test_a_lease_lasts_from_when_its_row_was_locked(postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
