@@ -39,7 +39,6 @@ class Connection(ABC):
     types: ClassVar[Mapping[str, str]]
     """What the database has for the names in braces in `sql_schema`."""
     answered: float = 0.0  # the time of the last answer by the monotonic clock, if the database can be out of reach
-    rows_at_once: ClassVar[int] = 1  # the most rows that one statement inserts
     lock: str = ""
     """Ends a SELECT of rows that the transaction changes, so that other processes wait for it."""
     share: str = ""

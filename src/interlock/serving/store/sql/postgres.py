@@ -80,7 +80,6 @@ class PostgresConnection(Connection):
     """A connection to a server."""
 
     connection: psycopg.Connection[tuple[Any, ...]]
-    rows_at_once: ClassVar[int] = 64
     types: ClassVar[Mapping[str, str]] = {
         "seq": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "int": "BIGINT",

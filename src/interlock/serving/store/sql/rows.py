@@ -80,18 +80,12 @@ class Items:
 
     def add(self, tenant: str, chunks: Sequence[Chunk]) -> None:
         """Insert items; those that are stored already stay."""
-        new = [*{chunk.digest: (tenant, chunk.id, chunk.digest, chunk.packed) for chunk in chunks}.values()]
-        while new:
-            count = min(
-                2 ** (len(new).bit_length() - 1), self.connection.rows_at_once
-            )  # so that there are few statements to prepare
-            rows, new = new[:count], new[count:]
-            # A row that is there already is locked, so that nobody removes it before the commit.
-            insert = f"""
-                INSERT INTO item (tenant, id, digest, body) VALUES {", ".join(["(?, ?, ?, ?)"] * count)}
-                ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE FALSE
-            """  # noqa: S608 - marks
-            self.connection.execute(insert, [value for row in rows for value in row])
+        # A row that is there already is locked, so that nobody removes it before the commit.
+        insert = """
+            INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?)
+            ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE FALSE
+        """
+        self.connection.execute_many(insert, [(tenant, chunk.id, chunk.digest, chunk.packed) for chunk in chunks])
 
     def drop(self, item: Seq) -> None:
         """Remove an item unless something refers to it."""
