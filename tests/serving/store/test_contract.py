@@ -41,7 +41,7 @@ def a_memory_store(clock):
 
 
 def a_sqlite_store(path):
-    return lambda clock: SqliteStore(str(path / "store.db"), ttl=3600, clock=clock, calendar=clock)
+    return lambda clock: SqliteStore(str(path / "store.db"), ttl=3600, clock=clock)
 
 
 def a_redis_store(url):
@@ -51,7 +51,7 @@ def a_redis_store(url):
 def a_postgres_store(url):
     from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
 
-    return lambda clock: PostgresStore(url, ttl=3600, clock=clock, calendar=clock)
+    return lambda clock: PostgresStore(url, ttl=3600, clock=clock)
 
 
 SHARED = [pytest.param("postgres", marks=needs_postgres), pytest.param("redis", marks=needs_redis)]

@@ -483,7 +483,7 @@ def test_a_url_names_the_server_and_the_parameters() -> None:
 def test_expired_responses_and_logs_are_swept(postgres_url) -> None:
     store = open_store(f"{postgres_url}?ttl=1h&logs=1m")
     now = 1000.0
-    store.clock = store.calendar = lambda: now
+    store.clock = lambda: now
 
     async def scenario(store):
         nonlocal now

@@ -119,7 +119,7 @@ def test_no_file_contains_what_was_deleted(path) -> None:
 
 def test_a_log_is_trimmed_some_time_after_its_end(path) -> None:
     now = 1000.0
-    store = SqliteStore(path, logs=60, clock=lambda: now, calendar=lambda: now)
+    store = SqliteStore(path, logs=60, clock=lambda: now)
 
     async def scenario(store):
         nonlocal now

@@ -245,7 +245,7 @@ def test_the_store_in_sqlite_matches_the_model() -> None:
     class InSqlite(StoreMachine):
         def open(self, clock):
             folders.append(tempfile.mkdtemp(prefix="interlock-store-"))
-            return SqliteStore(str(Path(folders[-1], "store.db")), ttl=TTL, clock=clock, calendar=clock)
+            return SqliteStore(str(Path(folders[-1], "store.db")), ttl=TTL, clock=clock)
 
     try:
         run_state_machine_as_test(InSqlite, settings=LIMITS)
@@ -273,6 +273,6 @@ def test_the_store_in_postgres_matches_the_model(postgres_server) -> None:
             from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
 
             postgres_server.clear()
-            return PostgresStore(postgres_server.url, ttl=TTL, clock=clock, calendar=clock)
+            return PostgresStore(postgres_server.url, ttl=TTL, clock=clock)
 
     run_state_machine_as_test(InPostgres, settings=LIMITS)

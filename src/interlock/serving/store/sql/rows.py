@@ -51,7 +51,7 @@ def has_lapsed(until: float, now: float) -> bool:
 
 @define(eq=False)
 class Transaction:
-    """A transaction at a time: `now` by the clock for leases, `today` by the calendar for the expiry of responses.
+    """A transaction at a time: `now` for leases, and `today`, since the epoch, for the expiry of responses.
 
     It calls `use` with each response and conversation that is used, and adds each response that it changes to `changed`.
     """

@@ -45,15 +45,13 @@ class SqlStore(ResponseStore):
     Args:
         ttl: Seconds from the last write about a response until it expires; None for never.
         logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time for leases in seconds; None for the clock of the database, or else for one of the host that all
-            processes share and only a restart resets.
-        calendar: Returns the time for expiry in seconds since the epoch; None for the clock of the database, or else of the host.
+        clock: Returns the time in seconds, for tests; None for the clock of the database, or else of the host, whose clock for
+            leases only a restart resets.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
     logs: float | None = field(default=None, kw_only=True)
     clock: Callable[[], float] | None = field(default=None, kw_only=True)
-    calendar: Callable[[], float] | None = field(default=None, kw_only=True)
     _notifications: Notifications = field(factory=Notifications, init=False)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
@@ -125,10 +123,9 @@ class SqlStore(ResponseStore):
 
     def _transaction(self, connection: Connection) -> Transaction:
         """Return a transaction that has begun."""
-        now = connection.time()
-        host = (time.monotonic, time.time) if now is None else (lambda: now, lambda: now)
-        clock, calendar = self.clock or host[0], self.calendar or host[1]
-        return Transaction(connection, clock(), calendar(), self.ttl)
+        now = connection.time() if self.clock is None else self.clock()
+        times = (time.monotonic(), time.time()) if now is None else (now, now)
+        return Transaction(connection, *times, self.ttl)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
         """Run work until it has nothing left to do; return the sum of what it has done."""

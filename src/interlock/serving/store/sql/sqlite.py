@@ -266,7 +266,7 @@ class MemoryStore(SqlStore):
     _empty_pages: int = field(init=False)  # of the tables without rows, which do not count
 
     def __attrs_post_init__(self) -> None:
-        self.clock = self.calendar = self.clock or time.monotonic
+        self.clock = self.clock or time.monotonic
         self._connection = connection = SqliteConnection(":memory:")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA foreign_keys = ON")
