@@ -46,11 +46,10 @@ class Connection(ABC):
 
     @abstractmethod
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement, and return its rows."""
+        """Execute a statement, and return its rows, if it has any."""
 
-    @abstractmethod
     def execute(self, statement: str, values: Values = ()) -> None:
-        """Execute a statement without rows. Its error may be raised by a later call."""
+        self.rows(statement, values)
 
     def row(self, statement: str, values: Values = ()) -> tuple[Any, ...] | None:
         rows = self.rows(statement, values)
@@ -72,9 +71,8 @@ class Connection(ABC):
         """Return the time by the database's clock, or None if it has none."""
         return None
 
-    @abstractmethod
     def commit(self) -> None:
-        """Commit the transaction."""
+        self.execute("COMMIT")
 
     @abstractmethod
     def roll_back(self) -> None:
@@ -89,12 +87,8 @@ class Connection(ABC):
         """Return the version of the layout; None for an empty database. Raises `StoreDown` for a database of another program."""
 
     def begin_migration(self) -> None:
-        """Begin a transaction in which no other process changes the layout."""
+        """Begin a transaction in which no other process changes the layout, and mark an empty database as one of this program."""
         self.begin(write=True)
-
-    @abstractmethod
-    def mark(self) -> None:
-        """Mark a database as one of this program."""
 
 
 @frozen

@@ -89,10 +89,9 @@ class PostgresConnection(Connection):
     }
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        return self._execute(statement, values).fetchall()
-
-    def execute(self, statement: str, values: Values = ()) -> None:
-        self._execute(statement, values)
+        cursor = psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
+        self.answered = time.monotonic()
+        return cursor.fetchall() if cursor.description else []
 
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
         psycopg.RawCursor(self.connection).executemany(_numbered(statement), [*values])  # in one round trip
@@ -106,9 +105,6 @@ class PostgresConnection(Connection):
     def time(self) -> float:
         return float(self.value("SELECT extract(epoch FROM clock_timestamp())::float8"))
 
-    def commit(self) -> None:
-        self.execute("COMMIT")
-
     def roll_back(self) -> None:
         if not self.connection.closed and self.connection.info.transaction_status:
             self.execute("ROLLBACK")
@@ -121,19 +117,11 @@ class PostgresConnection(Connection):
             return None
         return int(self.value("SELECT version FROM layout"))
 
-    def mark(self) -> None:
-        """Do nothing: the schema has its name."""
-
     def begin_migration(self) -> None:
         super().begin_migration()
         self.execute(f"SELECT pg_advisory_xact_lock(hashtext('{SCHEMA}'))")
         if self.value(f"SELECT to_regnamespace('{SCHEMA}')") is None:  # the user may not have the right to create schemas
             self.execute(f"CREATE SCHEMA {SCHEMA}")
-
-    def _execute(self, statement: str, values: Values) -> psycopg.Cursor[tuple[Any, ...]]:
-        cursor = psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
-        self.answered = time.monotonic()
-        return cursor
 
 
 @frozen

@@ -95,7 +95,6 @@ def migrate(connection: Connection) -> int:
             for statement in LAYOUTS[step]:
                 connection.execute(statement.format_map(connection.types))
         connection.execute(f"UPDATE layout SET version = {VERSION}")  # noqa: S608 - a number
-        connection.mark()
         connection.commit()
     except BaseException:
         connection.roll_back()

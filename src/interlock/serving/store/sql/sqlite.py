@@ -108,14 +108,8 @@ class SqliteConnection(Connection):
             return self.rows(statement, [clean(value) if isinstance(value, str) else value for value in values])
         return rows
 
-    def execute(self, statement: str, values: Values = ()) -> None:
-        self.rows(statement, values)
-
     def begin(self, *, write: bool) -> None:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-
-    def commit(self) -> None:
-        self.execute("COMMIT")
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -132,8 +126,10 @@ class SqliteConnection(Connection):
             raise StoreDown(f"{self.path} is a database of another program.")
         return int(self.value("SELECT version FROM layout"))
 
-    def mark(self) -> None:
-        self.execute(f"PRAGMA application_id = {APPLICATION}")
+    def begin_migration(self) -> None:
+        super().begin_migration()
+        if self.layout() is None:
+            self.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
 @frozen
