@@ -119,9 +119,8 @@ class Database(ABC):
     def failure(self, error: Exception) -> Failure | None:
         """Explain an error of the database; None for any other error."""
 
-    def is_current(self, connection: Connection) -> bool:
+    def is_current(self, _connection: Connection, /) -> bool:
         """Return whether a connection is to the database that the URL names now."""
-        del connection
         return True
 
 

@@ -139,15 +139,15 @@ class SqlStore(ResponseStore):
         """Run work that only reads."""
 
     @abstractmethod
-    async def _change(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
+    async def _change(self, work: Callable[[Transaction], R], key: Key | None = None, /) -> R:
         """Run work that writes, about one response; after the commit, notify the subscribers of changed responses."""
 
     @abstractmethod
-    def _kind(self, connection: Connection) -> str:
+    def _kind(self, connection: Connection, /) -> str:
         """Return the name and version of the database."""
 
     @abstractmethod
-    def _size(self, connection: Connection) -> int:
+    def _size(self, connection: Connection, /) -> int:
         """Return the size of the store in bytes."""
 
     @abstractmethod

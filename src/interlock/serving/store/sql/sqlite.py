@@ -219,12 +219,10 @@ class SqliteStore(SharedSqlStore):
             self._writer.poll_soon()
             yield subscription
 
-    def _kind(self, connection: Connection) -> str:
-        del connection
+    def _kind(self, _connection: Connection) -> str:
         return f"SQLite {apsw.sqlite_lib_version()}"
 
-    def _size(self, connection: Connection) -> int:
-        del connection
+    def _size(self, _connection: Connection) -> int:
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -285,8 +283,7 @@ class MemoryStore(SqlStore):
     async def _read(self, work: Callable[[Transaction], R]) -> R:
         return self._run(work, lambda: None)
 
-    async def _change(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
-        del key
+    async def _change(self, work: Callable[[Transaction], R], _key: Key | None = None) -> R:
         return self._run(work, self._make_room)
 
     def _run(self, work: Callable[[Transaction], R], before_commit: Callable[[], None]) -> R:
@@ -306,8 +303,7 @@ class MemoryStore(SqlStore):
         self._notifications.notify(tx.changed)
         return result
 
-    def _kind(self, connection: Connection) -> str:
-        del connection
+    def _kind(self, _connection: Connection) -> str:
         return "memory"
 
     def _size(self, connection: Connection) -> int:
