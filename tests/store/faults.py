@@ -159,7 +159,7 @@ def postgres_failover(_folder):
             time.sleep(WHILE)
 
         hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        yield Scene(f"postgresql://interlock@{hosts}/postgres?target_session_attrs=read-write", fail_over, LOST)
+        yield Scene(f"postgresql://interlock@{hosts}/postgres", fail_over, LOST)
 
 
 @contextmanager
