@@ -385,6 +385,18 @@ def test_the_items_that_a_response_adds_are_one_commit_with_its_end(opened) -> N
     assert run(opened, scenario) == ((((), 0, 0, "queued", False, False), ()), "ended", (QUESTION, ANSWER))
 
 
+def test_a_subscription_to_an_id_with_a_lone_surrogate_does_not_stop_the_others(opened) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", QUEUED, "a")
+        with store.subscribe("", "resp_\ud83d"), store.subscribe("", "resp_1") as watch:
+            await watch.wait(1)
+            await watch.wait(0)
+            await store.append(lease, 0, FRAMES)
+            await asyncio.wait_for(watch.wait(60), 5)
+
+    run(opened, scenario)
+
+
 def test_ids_with_lone_surrogates_are_stored(opened) -> None:
     item = {"id": "msg_\ud83d", "type": "message", "role": "user", "content": "Why\ud83d?"}
     cleaned = {"id": "msg_\ufffd", "type": "message", "role": "user", "content": "Why\ufffd?"}

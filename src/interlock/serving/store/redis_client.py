@@ -245,7 +245,7 @@ class Listener:
 
     async def _subscribe(self, pubsub: Any, channels: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
         """Subscribe to the channels of all subscriptions, and to no others."""
-        wanted = {f"{key_prefix(tenant)}:w:{name}".encode(): (tenant, name) for tenant, name in self.notifications.responses()}
+        wanted = {f"{key_prefix(key[0])}:w:{clean(key[1])}".encode(): key for key in self.notifications.responses()}
         added, removed = wanted.keys() - channels.keys(), channels.keys() - wanted.keys()
         channels.clear()
         channels.update(wanted)
