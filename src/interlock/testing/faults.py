@@ -14,6 +14,7 @@ from interlock.testing.scripts import ENDINGS, KINDS, Body, Chance, Ending
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 """Changes the events of a stream in place; returns False if the fault does not apply to them."""
 
+# Items with output text, calls whose input the model writes, calls that the server runs, and the events that start those.
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
 _WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
 _RUN: Final[tuple[ItemKind, ...]] = (*("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call"),)
@@ -22,7 +23,7 @@ _STARTED: Final = (".searching", ".interpreting", ".generating")
 
 @frozen
 class Fault:
-    """A way to break a stream, and the `kinds` of item and `endings` of a stream that it applies to."""
+    """A way to break a stream, with the item `kinds` and stream `endings` that it applies to."""
 
     rule: str
     what: str
@@ -68,7 +69,7 @@ def _double(*ends: str) -> Apply:
 
 
 def _set(path: str, value: object, *ends: str) -> Apply:
-    """Set a field of an event, given its dotted path; `...` deletes it."""
+    """Set the field at a dotted path in an event; the value `...` deletes it."""
 
     def apply(chance: Chance, events: list[Body]) -> bool:
         places = _places(events, *ends)
@@ -139,11 +140,11 @@ FAULTS: Final = (
     Fault("R1", "response.created is missing", _drop("response.created")),
     Fault("R1", "response.in_progress is missing", _drop("response.in_progress")),
     Fault("R1", "response.in_progress comes twice", _double("response.in_progress")),
-    Fault("R2", "a number is missing", _set("sequence_number", ..., "")),
-    Fault("R2", "a number is wrong", _set("sequence_number", 10_000, "")),
+    Fault("R2", "a sequence number is missing", _set("sequence_number", ..., "")),
+    Fault("R2", "a sequence number is wrong", _set("sequence_number", 10_000, "")),
     Fault("R3", "the terminal event is missing", _drop(*_END)),
     Fault("R3", "the terminal event comes twice", _double(*_END)),
-    Fault("R3", "the response has another status", _set("response.status", "in_progress", *_END)),
+    Fault("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
     Fault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
     Fault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
     Fault("R6", "an output index is skipped", _shift_index),
@@ -155,7 +156,7 @@ FAULTS: Final = (
     Fault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
     Fault("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
     Fault("R9", "a delta is changed", _set("delta", "something else", ".delta")),
-    Fault("R10", "a text does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
+    Fault("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
     Fault("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
     Fault("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
     Fault(
@@ -165,11 +166,11 @@ FAULTS: Final = (
         endings=("incomplete",),
     ),
     Fault("R13", "there is no usage", _set("response.usage", None, *_END)),
-    Fault("R13", "the final response has another output", _set("response.output", [_NO_ITEM], *_END)),
+    Fault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
     Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
     Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
-    Fault("R14", "an item has a field of an event", _set("item.sequence_number", 3, "output_item.added")),
-    Fault("R14", "an event has another name", _set("type", "response.output_text.deltas", ".delta")),
+    Fault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
+    Fault("R14", "an event has an unknown name", _set("type", "response.output_text.deltas", ".delta")),
     Fault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
     Fault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
 )

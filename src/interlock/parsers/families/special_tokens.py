@@ -1,4 +1,4 @@
-"""The tokens behind the text of a family: which are special, and how many are reasoning."""
+"""Tracks the token ids of a turn: which markers are special tokens, and how many tokens are reasoning."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["SpecialTokens", "TokenCounter"]
 
 @define(eq=False)
 class SpecialTokens:
-    """The special tokens of a turn; `texts` are the markers that are special tokens, by their ids."""
+    """The special tokens of a turn; `texts` maps their ids to the markers that they stand for."""
 
     texts: Mapping[int, str]
     _unread: Counter[str] = field(factory=Counter[str])
-    """The special tokens whose text was not read yet."""
+    """The special tokens whose text has not been read yet."""
     _pending: list[str] = field(factory=list[str])
-    """The special tokens in the pending text."""
+    """The special tokens in the pending text, which may be read again."""
 
     def add(self, ids: Sequence[int]) -> None:
         """Add the tokens of a chunk."""
@@ -30,12 +30,12 @@ class SpecialTokens:
                 self._unread[self.texts[token]] += 1
 
     def confirm(self, marker: str) -> bool:
-        """Return whether a marker, which may begin with a line break, is a special token or need not be one."""
+        """Return whether a marker came as its special token, or has none; it may begin with a line break."""
         special = self._special_in(marker)
         return special is None or self._unread[special] > 0
 
     def read(self, marker: str, *, pending: bool) -> None:
-        """Record that the text of a marker was read; if `pending`, it may be read again."""
+        """Record that a marker was read; a `pending` one may be read again."""
         special = self._special_in(marker)
         if special is not None and self._unread[special]:
             self._unread[special] -= 1
@@ -43,12 +43,12 @@ class SpecialTokens:
                 self._pending.append(special)
 
     def restore(self) -> None:
-        """Expect the pending tokens again, except for the first."""
+        """Mark the pending tokens, except for the first, as unread."""
         self._unread.update(self._pending[1:])
         self._pending.clear()
 
     def commit(self) -> None:
-        """Forget the pending tokens, which are not read again."""
+        """Forget the pending tokens, which will not be read again."""
         self._pending.clear()
 
     def _special_in(self, marker: str) -> str | None:
@@ -57,7 +57,7 @@ class SpecialTokens:
 
 @define(eq=False)
 class TokenCounter:
-    """Counts the tokens of a turn; without `count`, reasoning tokens are estimated from their place in a chunk's text."""
+    """Counts the tokens of a turn; without `count`, estimates the reasoning tokens from where markers are in a chunk's text."""
 
     _count: ReasoningCounter | None
     tokens: int = 0
@@ -65,7 +65,7 @@ class TokenCounter:
     _chunk_size: int = 0
     """How many tokens the current chunk has."""
     _position: float = 0.0
-    """How many tokens precede the current place, if all tokens of a chunk have the same length."""
+    """How many tokens precede the current place, assuming that the tokens of a chunk are equally long."""
     _reasoning_start: float | None = None
     """The token at which reasoning began."""
     _reasoning: float = 0.0

@@ -1,7 +1,7 @@
 """uvicorn's WebSocket protocol with limits: it parses input in slices, as the application reads it.
 
-uvicorn's own protocol parses everything that has arrived at once, inflates a message in one piece, joins any number of frames to
-a message, and answers pings while its client does not read.
+uvicorn's own protocol parses all input at once, inflates a message in one step, accepts any number of frames for a message, and
+answers the pings of a client that does not read.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from interlock.serving.requests.yielder import STRETCH
 
 __all__ = ["BoundedProtocol", "install"]
 
-SLICE: Final = 1024  # bytes that are parsed at once: they may be hundreds of frames
-SMALL: Final = 1024  # the size below which a frame that does not end a message is counted
-MAX_SMALL: Final = 1000  # the most that a client may send in one `PERIOD`
+SLICE: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
+SMALL: Final = 1024  # bytes: fragments below this size are counted, like control frames
+MAX_SMALL: Final = 1000  # how many counted frames a client may send in one `PERIOD`
 PERIOD: Final = 1.0  # seconds
-ABORT_SECONDS: Final = 10.0  # after the close, for the client to read the rest
+ABORT_SECONDS: Final = 10.0  # from the close to the abort, for the client to read the rest
 
 DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 """The bytes that a sender leaves out at the end of a compressed message (RFC 7692, section 7.2.1)."""
 
 
 def install() -> None:
-    """Make this uvicorn's default protocol, if the installed uvicorn supports it; for vLLM's server."""
+    """Make this the default protocol of vLLM's server, if the installed uvicorn supports it."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
 
@@ -80,7 +80,7 @@ class LazyDeflate(Extension):
 
 
 class BoundedProtocol(WebSocketsSansIOProtocol):
-    """Parses input in slices between which other tasks run, and does not read ahead of the application.
+    """Parses input in slices, lets other tasks run in between, and does not read ahead of the application.
 
     It reads nothing while a message waits for the application, or output waits for the client. It counts small frames that do not
     end a message, and closes the connection of a client that sends too many.
@@ -90,9 +90,9 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **options)
         self._unparsed = bytearray()
         self._deflate: Sequence[LazyDeflate] = ()
-        self._first = Frame(Opcode.TEXT, b"")  # of the incomplete message
+        self._first = Frame(Opcode.TEXT, b"")  # the first frame of the incomplete message
         self._message = bytearray()
-        self._messages: deque[tuple[Frame, bytes]] = deque()  # each with its first frame
+        self._messages: deque[tuple[Frame, bytes]] = deque()  # complete messages, each with its first frame
         self._steps = self._work()
         self._next_turn: asyncio.Handle | None = None
         self._abort: asyncio.Handle | None = None
@@ -105,7 +105,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._continue()
 
     def resume_writing(self) -> None:
-        """Continue to read, because the client has read the output."""
+        """Continue to read after the client has read the output."""
         super().resume_writing()
         self._continue()
 
@@ -143,7 +143,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._abort_later()
 
     def handle_connect(self, event: Request) -> None:
-        """Open the connection, with compression that is bounded."""
+        """Open the connection, and bound its decompression."""
         super().handle_connect(event)
         self._deflate = [LazyDeflate(each) for each in self.conn.extensions if isinstance(each, PerMessageDeflate)]
         self.conn.extensions = [*self._deflate]
@@ -155,7 +155,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
                 self.handle_connect(event)
             elif isinstance(event, Frame):
                 if self._is_excessive(event):
-                    self._fail(CloseCode.POLICY_VIOLATION, f"more than {MAX_SMALL} frames in a second end no message")
+                    self._fail(CloseCode.POLICY_VIOLATION, f"more than {MAX_SMALL} control frames and small fragments per second")
                     return
                 self._handle_frame(event)
 
@@ -188,7 +188,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         return self._small_frames > MAX_SMALL
 
     def _continue(self) -> None:
-        """Read for some milliseconds, and schedule another turn for the rest."""
+        """Work for about `STRETCH` seconds, and schedule another turn for the rest."""
         start = perf_counter()
         while (more := next(self._steps, False)) and perf_counter() - start < STRETCH:
             pass
@@ -204,7 +204,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._continue()
 
     def _work(self) -> Generator[bool]:
-        """Take one small step at a time, and yield whether there was one."""
+        """Yield True after each small step, and False while there is nothing to do."""
         while True:
             if self._messages:
                 yield from self._deliver(*self._messages.popleft())
@@ -233,7 +233,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
                 yield True
             text.append(decoder.decode(b"", final=True))
         except ApiError:
-            self._fail(CloseCode.INVALID_DATA, "it could not be decompressed")
+            self._fail(CloseCode.INVALID_DATA, "the message could not be decompressed")
         except UnicodeDecodeError as error:
             self._fail(CloseCode.INVALID_DATA, f"{error.reason} at position {error.start}")
         else:

@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 MAX_ADDED: Final = 20
-"""Items that one request may add to a conversation, in OpenAI's API."""
+"""The most items that one request may add to a conversation, as in OpenAI's API."""
 
 CALLED: Final[Shapes] = {kind: TOOLS[kind] for kind in ("function", "custom")}
-"""The tools that the model calls by name and the client runs; a namespace has no others."""
+"""The tools that the model calls by name and the client runs; a namespace can hold only these."""
 
 MODES: Final = ("none", "auto", "required")
 
@@ -55,7 +55,7 @@ MODES: Final = ("none", "auto", "required")
 class CreateResponse(Parameters, kw_only=True, frozen=True):
     """A valid request for a response.
 
-    `raw` is the body, which `interlock.events.resource.response_settings` echoes. It alone has the secrets of MCP servers
+    `raw` is the body, which `interlock.events.resource.response_settings` echoes. Only `raw` has the secrets of MCP servers
     (`authorization`, `headers`), so no engine renders tools from it. Items in `input` have a type, and a string input is a user's
     message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`.
     """
@@ -77,7 +77,7 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
     @property
     def conversation_id(self) -> str | None:
-        """The conversation that the response continues and is added to; never beside a previous response."""
+        """The conversation that the response continues and extends; a request with one names no previous response."""
         conversation = self.raw.get("conversation")
         return None if conversation is None else str(members(conversation).get("id", conversation))
 
@@ -105,12 +105,12 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
     @property
     def compacts_only(self) -> bool:
-        """Whether the request wants a compaction and no answer."""
+        """Whether the request asks only for a compaction."""
         return bool(self.input) and self.input[-1]["type"] == "compaction_trigger"
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether the text of messages has log probabilities."""
+        """Whether the request asks for the log probabilities of message text."""
         return "message.output_text.logprobs" in self.include
 
 
@@ -141,7 +141,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     _require_schemas(request)
     _require_chosen_tool(request)
     if request.background and not request.store:
-        raise invalid("background", "A response in the background needs 'store' to be true.")
+        raise invalid("background", "A background response needs 'store' to be true.")
     return request
 
 
@@ -166,7 +166,7 @@ def _require_last_trigger(items: Sequence[Item]) -> None:
 
 
 def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
-    """Return valid tools without their secrets; a tool of an unknown type stays as it is."""
+    """Return valid tools without their secrets; a tool of an unknown type is not checked."""
     tools = require_list(value, MAX_TOOLS, "tools")
     count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
     if count > MAX_TOOLS:
@@ -199,7 +199,7 @@ def _choice(value: object) -> str | Mapping[str, object]:
 
 
 def _require_distinct_names(tools: Iterable[object]) -> None:
-    """Refuse two tools with one name at the top level or in one namespace."""
+    """Refuse two tools with the same name at the top level or in one namespace."""
     seen: set[tuple[str, object]] = set()
     for param, tool in _declared_tools(tools):
         if tool["type"] in CALLED:
@@ -210,7 +210,7 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
 
 
 def _require_schemas(request: CreateResponse) -> None:
-    """Refuse an invalid JSON schema in the output format or a strict function; others are unchecked."""
+    """Refuse an invalid JSON schema in the output format or a strict function; other schemas are not checked."""
     if request.text_format.get("type") == "json_schema":
         require_json_schema("text.format.schema", request.text_format["schema"])
     for param, tool in _declared_tools(request.tools):
@@ -265,7 +265,7 @@ def requested_conversation(raw: Mapping[str, object]) -> str | None:
 
 
 def _require_compatible(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
-    """Refuse a conversation beside a previous response, or for a response that is not stored."""
+    """Refuse a conversation together with a previous response, or for a response that is not stored."""
     if conversation_id is None:
         return
     if previous_response_id is not None:

@@ -1,4 +1,4 @@
-"""The items of a conversation: validates a request's input and appends it to the items before it.
+"""Validates the input of a request, and appends it to the items of the conversation.
 
 Invalid items raise an `ApiError` with the status 400 and the invalid parameter.
 """
@@ -23,12 +23,12 @@ Item: TypeAlias = Mapping[str, object]
 STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
 
 MAX_ITEMS: Final = 20_000
-"""Items of a conversation, over all its requests: more than any context window holds."""
+"""The most items in a conversation, over all its requests; no context window holds as many."""
 
 CALL_OUTPUTS: Final = frozenset(
     {"function_call_output", "custom_tool_call_output", "computer_call_output", "shell_call_output", "apply_patch_call_output"}
 )
-"""The items that need the call with their `call_id` before them."""
+"""The items that must follow the call with their `call_id`."""
 
 ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of item ids; other items have `fc`."""
@@ -50,7 +50,7 @@ def _item(item: object, param: str, shapes: Shapes) -> Item:
     if not is_object(item):
         raise wrong_type(param, "an object", item)
     kind = item.get("type")
-    if kind is None:  # an item with a role is a message, and one with an id a reference
+    if kind is None:  # an item with a role is a message; any other item with an id is a reference
         kind = "message" if "role" in item else "item_reference" if "id" in item else None
     shape = shapes.get(require_type(kind, f"{param}.type"))
     if shape is None:
@@ -77,23 +77,20 @@ def with_ids(items: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def require_input(items: Sequence[Item], *, continues: bool) -> None:
-    """Refuse a request with an empty input that continues no response or conversation."""
+    """Refuse an empty input, unless the request continues a response or conversation."""
     if not items and not continues:
-        message = (
-            "One of 'input', 'previous_response_id' and 'conversation' must be given, "
-            "and 'input' must not be empty without one of the others."
-        )
+        message = "The request needs a non-empty 'input', a 'previous_response_id' or a 'conversation'."
         raise invalid("input", message, "missing_required_parameter")
 
 
 def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
     """Return a conversation with new items appended.
 
-    A reference is replaced by its item in `stored`, or disappears if it names an item of the conversation.
+    A reference is replaced by its item in `stored`, or dropped if the conversation has that item.
 
     Raises:
-        ApiError: 404 for a reference to an unknown item; 400 for an output without its call before it, or an approval without its
-            request before it.
+        ApiError: 404 for a reference to an unknown item; 400 for too many items, an output that follows no call, or an approval
+            that follows no request.
     """
     if len(previous) + len(new) > MAX_ITEMS:
         raise too_long("input", MAX_ITEMS, len(previous) + len(new))
@@ -116,7 +113,7 @@ def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Ite
 
 
 def _resolve_reference(item: Item, ids: AbstractSet[object], stored: Mapping[str, Item]) -> Item | None:
-    """Return the item that a reference names, or None if the conversation has it; any other item as it is."""
+    """Return the item that a reference names (None if the conversation has it), or any other item unchanged."""
     if item.get("type") != "item_reference":
         return item
     if item["id"] in ids:

@@ -1,4 +1,4 @@
-"""Access to JSON values of unknown type, without exceptions."""
+"""Reads JSON values of unknown type, and never raises."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 
 
 def members(value: object) -> Mapping[str, object]:
-    """Return the members of an object, or none for any other value."""
+    """Return an object, or an empty one instead of any other value."""
     return value if is_object(value) else EMPTY
 
 
 def elements(value: object) -> list[object]:
-    """Return the elements of an array, or none for any other value."""
+    """Return an array, or an empty one instead of any other value."""
     return value if is_array(value) else []
 
 
 def text_of(content: object) -> str:
-    """Return a string, or the text of content parts, with the type of a part without text in square brackets."""
+    """Return a string, or the text of content parts; a part without text becomes its type in square brackets."""
     if is_array(content):
         return "\n".join(_text_of_part(members(part)) for part in elements(content))
     return content if isinstance(content, str) else ""

@@ -20,10 +20,11 @@ TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "
 
 
 def chat_messages(instructions: str | None, items: Iterable[Item], reasoning_field: str = "reasoning_content") -> list[Message]:
-    """Return the messages for a conversation; reasoning is in a field of assistant messages, or left out if that is empty.
+    """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
 
-    Items of one assistant turn become one message. Messages of developers become messages of the system, at the beginning one
-    with the instructions, because many chat templates know no others. Images in the output of a tool follow as a user's message.
+    Items of one assistant turn become one message. Developer messages become system messages, and adjacent system messages are
+    joined, beginning with the instructions, because many chat templates accept nothing else. Images in the output of a tool
+    follow as a user message.
 
     Raises:
         ApiError: 400 for a content part that Chat Completions cannot express.
@@ -39,7 +40,7 @@ def chat_messages(instructions: str | None, items: Iterable[Item], reasoning_fie
 
 @define(eq=False)
 class _MessageWriter:
-    """Collects messages; `_images` of tool outputs wait until all outputs of a turn are there."""
+    """Collects messages; `_images` holds the images of tool outputs until the last output of a turn."""
 
     _reasoning_field: str
     messages: list[Message] = field(factory=list[Message])
@@ -71,7 +72,7 @@ class _MessageWriter:
             self._images = []
 
     def add_text(self, role: str, text: str) -> None:
-        """Add a text, to the last message if that is the system's too."""
+        """Add a message, or extend the last one if both are system messages."""
         last = self.messages[-1] if self.messages else None
         if role == "system" and last is not None and last["role"] == "system":
             last["content"] = f"{last['content']}\n\n{text}"

@@ -14,14 +14,14 @@ LAYOUTS: Final[Mapping[int, tuple[str, ...]]] = {
     1: (
         "CREATE TABLE layout (version INTEGER NOT NULL)",
         "INSERT INTO layout VALUES (0)",
-        # Each item is stored once. `digest` is of tenant and body.
+        # Each item is stored once. `digest` covers its tenant and body.
         """
         CREATE TABLE item (
             seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, digest {bytes} NOT NULL UNIQUE, body {bytes} NOT NULL
         )
         """,
         "CREATE INDEX item_by_id ON item (tenant, id)",
-        # Conversations of responses are chains that share their common links. `digest` is of all items up to this one.
+        # The conversations of responses are chains that share their common links. `digest` covers all items up to this one.
         """
         CREATE TABLE link (
             seq {seq}, digest {bytes} NOT NULL UNIQUE,
@@ -42,7 +42,7 @@ LAYOUTS: Final[Mapping[int, tuple[str, ...]]] = {
         "CREATE INDEX response_by_tip ON response (tip)",
         "CREATE INDEX response_by_written ON response (written)",
         "CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost')",
-        # The response object without its output, in a table of its own because every event updates the row above.
+        # The response object without its output has its own table, because every event updates the row above.
         "CREATE TABLE body (response {int} PRIMARY KEY REFERENCES response, json {bytes} NOT NULL)",
         """
         CREATE TABLE event (
@@ -64,16 +64,16 @@ LAYOUTS: Final[Mapping[int, tuple[str, ...]]] = {
         """,
         "CREATE INDEX member_by_item ON member (item)",
     ),
-    # The bodies of new responses are compressed, which the software of layout 1 cannot read.
+    # New responses have compressed bodies, which releases with layout 1 cannot read.
     2: (),
 }
-"""The statements that migrate each layout to the next version; the first starts with an empty database."""
+"""The statements that lead to each version from the one before; the first starts with an empty database."""
 
 VERSION: Final = max(LAYOUTS)
 
 
 def prepare(connection: Connection, *, create: bool) -> None:
-    """Create the tables in an empty database. Raises `StoreDown` for any other without the current layout."""
+    """Create the tables if the database is empty and `create` is true. Raises `StoreDown` without the current layout."""
     version = connection.layout()
     if version is None:
         if not create:
@@ -86,7 +86,7 @@ def prepare(connection: Connection, *, create: bool) -> None:
 
 
 def migrate(connection: Connection) -> int:
-    """Migrate an older layout in one transaction, and return its version. Raises `StoreDown` for a newer one."""
+    """Migrate an older layout in one transaction, and return the version that it had. Raises `StoreDown` for a newer one."""
     connection.begin_migration()
     try:
         version = connection.layout() or 0
