@@ -52,7 +52,7 @@ class Usage(Struct, kw_only=True):
 
 
 class MisalignmentSteer(Struct, kw_only=True):
-    """A message to send to the model to continue."""
+    """The message to send so that the model continues."""
 
     message: str
 
@@ -160,7 +160,7 @@ class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=Tru
 
 
 class ModerationOutcome(Struct, tag_field="type", kw_only=True):
-    """The moderation of the input or the output."""
+    """The result of moderating the input or the output."""
 
 
 class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True):
@@ -188,11 +188,11 @@ class Moderation(Struct, kw_only=True):
 
 
 class CacheDiagnostics(Struct, tag_field="type", kw_only=True):
-    """A comparison of the prompt cache with another response."""
+    """How the prompt cache served this response, compared with another one."""
 
 
 class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
-    """Cached tokens were missed, and why."""
+    """The prompt missed the cache, and why."""
 
     cache_missed_tokens: int
     reason: Literal[
@@ -273,7 +273,7 @@ class Response(Struct, kw_only=True, gc=False):
     access_programs: Nullable[AccessPrograms] = UNSET
     background: Nullable[bool] = False
     conversation: Nullable[Conversation] = UNSET
-    frequency_penalty: Maybe[Number] = 0.0  # Open Responses has the penalties, and no release of the `openai` package
+    frequency_penalty: Maybe[Number] = 0.0  # the penalties are in Open Responses, but in no release of the `openai` package
     image: Nullable[ImageSettings] = UNSET
     input_transformations: Nullable[list[InputTransformation]] = UNSET
     instructions: Nullable[str | list[InputItem]] = None
@@ -305,7 +305,7 @@ class Response(Struct, kw_only=True, gc=False):
     output: list[OutputItem] = []
     tool_usage: Nullable[ToolUsage] = UNSET
     usage: Nullable[Usage] = None
-    # What vLLM's own route adds to a response that has ended.
+    # Fields that vLLM's route adds to a response that has ended.
     kv_transfer_params: Nullable[Json] = UNSET
     ec_transfer_params: Nullable[Json] = UNSET
     input_messages: Nullable[list[Json]] = UNSET
@@ -341,7 +341,7 @@ class ItemList(Struct, kw_only=True):
     has_more: bool
 
 
-# The request. A null parameter is not set.
+# The request. A null parameter counts as omitted.
 
 
 class BackgroundOptions(Struct, kw_only=True):
@@ -407,7 +407,7 @@ Identifier: TypeAlias = Annotated[str, Meta(max_length=4_096)]
 
 
 class Parameters(Struct, kw_only=True, frozen=True):
-    """The parameters of a request, without items and tools."""
+    """The parameters of a request, without its input and tools."""
 
     model: Annotated[str, Meta(min_length=1)]
     access_programs: AccessPrograms | None = None
@@ -419,7 +419,7 @@ class Parameters(Struct, kw_only=True, frozen=True):
     frequency_penalty: Penalty | None = None
     image: ImageSettings | None = None
     include: Annotated[list[str], Meta(max_length=1_000)] | None = None
-    instructions: Annotated[str, Meta(max_length=4_194_304)] | None = None  # as many as a context window of a million tokens
+    instructions: Annotated[str, Meta(max_length=4_194_304)] | None = None  # about a million tokens
     max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
     max_tool_calls: Annotated[int, Meta(ge=0)] | None = None
     metadata: Metadata | None = None

@@ -1,14 +1,14 @@
 """The driver: the composition of the lifecycles for one request.
 
 The driver takes deltas, fires edges and returns the events that the edges emit. It owns the sequence number and the open items.
-At most one of these is being written, the *active item*; the others wait for their tools. The driver accepts every delta in every
+It writes at most one of these, the *active item*; the others wait for their tools. The driver accepts every delta in every
 state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect (a result for a call that has
 ended, text after the end).
 
 Only the tables define which order is legal. The driver looks up the rows of a state, and the path to a trigger that is not legal
-yet; it never compares names of states. Events are made where an edge fires (`_fire`). There are two exceptions. The fast path in
-`feed` rewrites the last delta event with the new text and number where a state only streams text, and `mark_unstored` rewrites
-the terminal event.
+yet; it never compares names of states. It makes events where an edge fires (`_fire`), with two exceptions. Where a state only
+streams text, the fast path in `feed` rewrites the last delta event with the new text and number, and `mark_unstored` rewrites the
+terminal event.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from interlock.fsm.rebuilding import bodies_of, open_items
 from interlock.fsm.response_subject import SETTINGS, ResponseState, usage_of
 
 T = TypeVar("T")
-"""The form of a written event: `bytes`, or `StreamEvent`."""
+"""The type of a written event: `bytes` or `StreamEvent`."""
 
 _ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
 _REASONING: Final = deltas.Open("reasoning")
@@ -76,8 +76,8 @@ class ResponseDriver(Generic[T]):
         clock: Returns the time, in whole seconds since the epoch.
         response_id: The response's id; None for a new one.
         created_at: When the response was created, in seconds since the epoch; None for now.
-        additions: Returns fields that the server adds to the API's when the response ends.
-        late: Called with an item when its `output_item.done` is made; returns fields such as `encrypted_content`. Must not raise.
+        additions: Returns extra fields that the server adds to a response that ends.
+        late: Receives each item before its `output_item.done`; returns fields such as `encrypted_content`. Must not raise.
         lifecycles: The lifecycles of the response and of the items.
     """
 
@@ -155,8 +155,8 @@ class ResponseDriver(Generic[T]):
     def resume(self, frames: Iterable[bytes]) -> None:
         """Restore the state that another driver reached in a stream. Call it once, before the first `feed`.
 
-        Text that was never sent is lost: white space that was held back, an item without text, the state of a parser. A resumed
-        stream can therefore only be ended, with `Fault` or `Cancel`. `response` works as usual.
+        State that no event shows is lost: white space that was held back, an item without text, the state of a parser. So end a
+        resumed stream with `Fault` or `Cancel`; it cannot continue. `response` works as usual.
 
         Args:
             frames: The events of the stream so far, as an `SseWriter` writes them, in either dialect.
@@ -173,8 +173,8 @@ class ResponseDriver(Generic[T]):
         """Process deltas and return their events, in order.
 
         Raises:
-            TypeError: `changes` is a single delta, or contains something else. The deltas before that one are processed; the next
-                call returns their events.
+            TypeError: `changes` is a single delta, or contains anything but deltas. The driver processes the deltas before it;
+                the next call returns their events.
         """
         if changes.__class__ is not list and isinstance(changes, deltas.DELTAS):
             raise TypeError(f"feed takes a list of deltas, not a single delta: {changes!r}")
@@ -198,7 +198,7 @@ class ResponseDriver(Generic[T]):
         return events
 
     def mark_unstored(self) -> T:
-        """Set `store` to false in a response that has ended, and return the terminal event to send instead of the first one."""
+        """Set `store` to false in a response that has ended, and return a new terminal event to send instead."""
         self._response.body = replace(self._response.body, store=False)
         return self._writer.write(replace(cast("ResponseEvent", self._terminal), response=self._response.body))
 
@@ -258,7 +258,7 @@ class ResponseDriver(Generic[T]):
         if body.made:
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
-            body = replace(body, status=UNSET)  # only an item that is added and done at once has its final status now
+            body = replace(body, status=UNSET)  # an item has its final status now only if it is added and done at once
         item: ItemState[Any] = ItemState(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
         self._fire_item(item, "open")
         rows = item.state.rows
@@ -353,7 +353,7 @@ class ResponseDriver(Generic[T]):
             self._lead(item_id, "fail", failure_fields(item.kind, message))
 
     def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
-        """Fire a tool's trigger after the triggers that lead to it. Do nothing if the trigger can no longer become legal."""
+        """Fire a tool's trigger, and before it the triggers that make it legal. Do nothing if it can no longer become legal."""
         item = self._find(item_id)
         if item is not None and trigger in item.state.paths:
             *before, last = item.state.paths[trigger]
@@ -412,7 +412,7 @@ class ResponseDriver(Generic[T]):
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
         if item.shown_body is not None and item.output_index == len(output):
-            output.append(item)  # it was added
+            output.append(item)  # the edge added it
         if not rows:
             self._open.pop(item.id, None)
         if item is self._active and "close" not in rows:

@@ -1,10 +1,10 @@
-"""The format `responses`: from the events of any service that speaks Responses to deltas.
+"""The format `responses`: turns the events of any Responses service into deltas.
 
-Services leave events out, repeat them, rename items and renumber them, or send an item only in the last event. So each event is
-read as a statement about an item: more of a text, a whole text, or the whole item. Of a whole, only what is new is written.
+Services omit or repeat events, rename and renumber items, or send an item only in the last event. So the parser reads each event
+as a statement about an item: more of a text, a whole text, or the whole item. It writes only the new content of a whole.
 
-A stream writes one item at a time (rule R8), so items queue in the order in which they began. The active item is written until
-the service ends it, or goes on to another item while nothing of this one is missing. Text that still follows begins a new item.
+A stream writes one item at a time (rule R8), so items queue in the order in which they began. The parser writes the active item
+until the service ends it, or begins another when this one seems complete. Text that arrives later begins a new item.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ Fields: TypeAlias = Mapping[str, object]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 TextPlace: TypeAlias = tuple[str, int]
-"""A text of an item: the subject of its events in `TEXTS`, and its index among them."""
+"""A text of an item: the subject of its events in `TEXTS`, and its index in the item."""
 
 
 @frozen
 class TextEvents:
-    """The events of a text: its kind of item, the field with its index, the field with the whole text, and its delta."""
+    """The events of a text: the kind of item, the fields with its index and with the whole text, and its delta class."""
 
     kind: ItemKind
     index: str
@@ -83,7 +83,7 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
 """The texts of items by the subject of their events, `response.SUBJECT.delta` and `.done`."""
 
 OTHER_NAMES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
-"""Subjects in Open Responses and in older services."""
+"""Our subjects, by their names in Open Responses and older services."""
 
 PARTS: Final = {
     "output_text": "output_text",
@@ -95,7 +95,7 @@ PARTS: Final = {
 """The subjects of parts by type."""
 
 OWN_TEXTS: Final = {events.kind: subject for subject, events in TEXTS.items() if not events.index}
-"""The subjects of the texts that are a field of their item, by kind."""
+"""The subject of the text that is a field of the item, by kind of item."""
 
 RESULTS: Final[Mapping[ItemKind, tuple[str, ...]]] = MappingProxyType(
     {
@@ -111,13 +111,13 @@ RESULTS: Final[Mapping[ItemKind, tuple[str, ...]]] = MappingProxyType(
         "compaction": ("encrypted_content",),
     }
 )
-"""The items whose tool the service runs, with the fields of the result."""
+"""The kinds of item that the service completes itself, with the fields of the result."""
 
 OPENING: Final = frozenset({"action", "queries"})
-"""The fields of results that an item may open with."""
+"""Result fields that may be known when the item opens."""
 
 STARTS: Final = frozenset({"searching", "generating"})
-"""The last words of the events with which a tool without text starts."""
+"""The last words of the events that report the start of a tool without text."""
 
 SEARCH: Final[Fields] = {"type": "search", "query": ""}
 """The action of a web search before the service sends it."""
@@ -133,7 +133,7 @@ ENDED: Final = ("completed", "failed")
 ENDINGS: Final[Mapping[str, FinishReason]] = MappingProxyType(
     {"completed": "stop", "done": "stop", "incomplete": "length", "failed": "error", "cancelled": "abort"}
 )
-"""The finish reasons of the terminal events, by their last words, and of the statuses of a response."""
+"""The finish reasons, by the last words of terminal events and by the statuses of a response."""
 
 NOT_ENDED: Final = "The service ended the response before the call."
 CONTRADICTION: Final = "The service sent a call whose content differs from its deltas."
@@ -142,7 +142,7 @@ FAILURE: Final = "The service failed."
 
 @define(eq=False)
 class _Item:
-    """An item of the service, and what of it waits to be written; `writer` is set while it is the active one."""
+    """An item of the service, with its unwritten deltas; the active item has a `writer`."""
 
     kind: ItemKind
     id: str
@@ -164,7 +164,7 @@ class _Item:
 
     @property
     def is_shown(self) -> bool:
-        """Whether a stream would show the item now; a message is shown once it has text."""
+        """Whether the stream shows the item yet: a message, for example, needs text first."""
         needs_content = self.kind in PARTED or self.kind in AT_ONCE
         return bool(self.pending) or self.status != "in_progress" or not needs_content
 
@@ -178,11 +178,11 @@ class _Item:
 
     @property
     def is_for_client(self) -> bool:
-        """Whether the client acts on the item, so that a wrong content does harm."""
+        """Whether the client acts on the item, so that wrong content does harm."""
         return self.kind not in PARTED and self.kind not in RESULTS
 
     def received(self, place: TextPlace) -> str:
-        """Return a text as far as it was received."""
+        """Return the text received so far."""
         return "".join(self.texts.get(place, ()))
 
     def add(self, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
@@ -208,21 +208,21 @@ class _Item:
         self.pending.append(EndPart())
 
     def flush(self) -> None:
-        """Write the text that waits for the rest of its token."""
+        """Write text that ends inside a token and waits for the rest of it."""
         text, entries = self.alignment.flush()
         self.pending += [Text(text, entries)] if text else []
         self.alignment = Alignment()
 
     def update(self, item: Fields) -> None:
-        """Take over the valid fields of an item."""
+        """Copy the valid fields of an item."""
         self.raw = item
         self.fields |= _legal_fields(self.kind, item)
         call_id = as_text(self.fields.get("call_id"))
         if call_id and not call_id.startswith("call_"):
-            self.fields["call_id"] = f"call_{call_id}"  # as the driver does, so that outputs still name their calls
+            self.fields["call_id"] = f"call_{call_id}"  # as the driver does, so that outputs still match their calls
 
     def opening(self) -> Fields:
-        """Return the fields to open the item with, without its texts and what is known only at its end."""
+        """Return the opening fields: all except texts and fields known only at the end."""
         late = {*ITEMS[self.kind].late, *RESULTS.get(self.kind, ()), "error"} - OPENING
         fields = {name: value for name, value in self.fields.items() if name not in late}
         match self.kind:
@@ -246,7 +246,7 @@ class _Item:
         return [late, *self._printed(), Succeed("", results)]
 
     def _printed(self) -> Iterator[Delta]:
-        """Yield what the commands of a shell printed."""
+        """Yield the output of shell commands."""
         if self.kind == "shell_call_output":
             for output in map(as_mapping, as_sequence(self.raw.get("output"))):
                 yield Progress("", {name: as_text(output.get(name)) for name in ("stdout", "stderr")})
@@ -266,9 +266,9 @@ def finish_reason(event: Fields) -> FinishReason | None:
 
 @define(eq=False)
 class ResponsesParser:
-    """Parses the events of a Responses service, one as the `delta` of each chunk; see `Parser`.
+    """Parses the events of a Responses service; each chunk has one as its `delta`. See `Parser`.
 
-    The driver makes the ids and indices. Calls of functions that stand for other tools (`routing`) become items of these tools.
+    The driver makes the ids and indices. A call of a function that stands for another tool (`routing`) becomes that tool's item.
     Encrypted content and log probabilities are passed on if the request's `include` names them.
     """
 
@@ -315,13 +315,13 @@ class ResponsesParser:
         return self._take()
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn. If the service completed it, items that it did not end are complete too."""
+        """End the turn. If the service completed it, items that it did not end are complete, but hosted calls fail."""
         reason = self._flush(reason)
         deltas = [*self._take(), EndTurn(reason, usage)]
         self._items, self._queue, self._active = [], [], None
         return deltas
 
-    # Reading: what an event says of an item.
+    # Reading events.
 
     def _read_text(self, subject: str, verb: str, event: Fields) -> None:
         events = TEXTS[subject]
@@ -349,7 +349,7 @@ class ResponsesParser:
             self._end_item(self._find(kind, body.get("id"), index), body)
 
     def _end_response(self, verb: str, response: Fields) -> None:
-        """Read the last event, with all items once more."""
+        """Read the last event, which repeats all items."""
         bodies = [body for body in map(as_mapping, as_sequence(response.get("output"))) if as_text(body.get("type")) in ITEMS]
         ids = [body.get("id") for body in bodies]
         streamed = [*self._items]
@@ -391,7 +391,7 @@ class ResponsesParser:
             item.pending.append(delta)
 
     def _add(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
-        """Add more of a text; to an item that is written already, only if the service had not ended it with a text."""
+        """Add more of a text. Ignore it for a written item, except a message or reasoning that the service left open or empty."""
         if item not in self._queue:
             if item.kind not in PARTED or (item.status != "in_progress" and item.texts):
                 return
@@ -400,7 +400,7 @@ class ResponsesParser:
         item.add(place, text, entries)
 
     def _complete(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
-        """Add what a whole text has beyond the one that was received."""
+        """Add the new content of a whole text."""
         received = item.received(place)
         if text.startswith(received):
             if text != received:
@@ -418,7 +418,7 @@ class ResponsesParser:
         self._add_annotations(item, place, as_sequence(part.get("annotations"))[item.annotations.get(place, 0) :])
 
     def _end_item(self, item: _Item, body: Fields) -> None:
-        """Read a whole item that the service has ended, unless it had done so before."""
+        """Read the whole item with which the service ends an item; ignore it if the item has ended already."""
         if item.status == "in_progress":
             self._update(item, body)
             self._read_whole(item)
@@ -440,10 +440,10 @@ class ResponsesParser:
         return _legal(logprobs, list[Logprob]) or () if wanted else ()
 
     def _find(self, kind: ItemKind, item_id: object, index: object, *, begins: bool = False) -> _Item:
-        """Return the item of an event by its id, else by its index, or the newest one without both; else a new one.
+        """Return the item with an id, else with an index; without both, the newest one; if there is none, a new item.
 
-        An index may name another item later, so it finds only items that the service has not ended, and for an item that
-        `begins` only those that were not added.
+        Services reuse indices, so an index finds only items that the service has not ended, and if the item `begins`, only
+        items without an `added` event.
         """
         active = self._active
         if active is not None and active.kind == kind and active.id == item_id != "":
@@ -465,7 +465,7 @@ class ResponsesParser:
     # Writing: one item at a time.
 
     def _advance(self) -> None:
-        """Write the active item, and the next ones once it is over."""
+        """Write the active item, and when it ends, the next ones."""
         while (item := self._active or self._next()) is not None:
             self._write(item)
             if item.status not in ENDED and not (self._is_followed(item) and item.seems_complete):
@@ -483,7 +483,7 @@ class ResponsesParser:
         return None
 
     def _writer(self, item: _Item) -> Writer | None:
-        """Return the writer of an item, None while a field is missing; without it an ended item becomes a message."""
+        """Return the writer of an item; None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
         if item.kind == "function_call" and "namespace" not in fields and as_text(fields.get("name")):
             route = self._routing.function(as_text(fields["name"]))
@@ -516,7 +516,7 @@ class ResponsesParser:
         return len(self._queue) > 1 and any(other.is_shown for other in self._queue if other is not item)
 
     def _flush(self, reason: FinishReason) -> FinishReason:
-        """Write all items but for the end of one that is cut, and return the reason with which the turn ends."""
+        """Write all items up to a truncated one, which stays open, and return why the turn ends."""
         if reason == "stop":
             for unended in [item for item in self._queue if item.status == "in_progress"]:
                 self._read_whole(unended)
@@ -552,7 +552,7 @@ def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
 
 
 def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
-    """Return whether an item has only texts that are in others; a service may name an item anew in its last event."""
+    """Return whether other items have all texts of an item; a service may rename an item in its last event."""
     wholes = [_text(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
     streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]
     return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
@@ -567,7 +567,7 @@ def _error_text(item: Fields) -> str:
 
 
 def _index(value: object, item: _Item) -> int:
-    """Return the index of a text; without one, that of the last text."""
+    """Return the index of a text; by default, the index of the last text."""
     return value if isinstance(value, int) else item.place[1] if item.place is not None else 0
 
 
@@ -595,7 +595,7 @@ def _is_same_json(text: str, other: str) -> bool:
 
 
 def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401 - JSON of the type
-    """Return a value without unknown fields and nulls that the API omits; None if it does not fit the type otherwise.
+    """Return a value without unknown fields and illegal nulls; None if the rest does not fit the type.
 
     With a name, only that field is examined.
     """

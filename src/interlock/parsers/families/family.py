@@ -1,6 +1,6 @@
 """A family is data: the texts of its markers by role, and the patterns of names and keys.
 
-vLLM names two parsers for a model, one for calls and one for reasoning, in any combination. So a `Family` is a pair of a
+In vLLM, a model has two parsers in any combination, one for calls and one for reasoning. So a `Family` is a pair of a
 `Syntax` and a `Reasoning`.
 """
 
@@ -19,18 +19,18 @@ from interlock.parsers.families.literals import PYTHON, Dialect
 __all__ = ["CALLING", "Family", "Markers", "Reasoning", "Start", "Style", "Syntax"]
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
-"""The style of arguments: keys and values, JSON, a member of a JSON object that names the function too, or a literal."""
+"""The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
 
 Start: TypeAlias = Literal["thinking", "between"]
 """The states in which a turn may start."""
 
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
-"""The texts of the markers of each role; of several that match at one place, the longest counts."""
+"""The texts of the markers of each role; the longest match wins."""
 
 CALLING: Final = frozenset(
     {Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE, Trigger.LONE, Trigger.ORPHAN}
 )
-"""The roles that begin a call, or are of one: without tools they are text."""
+"""The roles of markers that begin a call or stand outside one; without tools, such markers are text."""
 
 _NAME: Final = r"[\w.:/$-]"
 
@@ -42,14 +42,14 @@ class Syntax:
     Args:
         style: The style of arguments.
         markers: The markers of calls.
-        name: Matches a complete name: the group `name`, and `id` where the family writes one; in a family with literals also the
-            sign that ends the name, and the group `begun`, the beginning of the literal before it.
+        name: Matches a complete name: the group `name`, and `id` where the family writes one. In a family with literals, also the
+            group `begun`, the beginning of the literal, and the sign after it.
         partial_name: Matches any beginning of a name.
-        key: Matches a complete key: the group `key`, and `string` where the markup has a type: `true` or `string` for a string.
-        lenient: Whether an untyped value is JSON if it can be.
+        key: Matches a complete key: the group `key`, and `string` where the markup has a type; `true` or `string` means a string.
+        lenient: Whether an untyped value that is valid JSON is read as JSON.
         omits_ends: Whether models of the family omit the markers after the last value of a turn.
         ids: Matches the ids of calls, where the family writes them.
-        needs: A marker that the vocabularies of models with an older format lack.
+        needs: A marker that must be in the vocabulary; models with an older format lack it.
         dialect: The notation of literals.
     """
 
@@ -72,7 +72,7 @@ class Reasoning:
     Args:
         begins: The markers before it.
         ends: The markers after it.
-        implied: Whether a turn starts in reasoning if the prompt does not decide that.
+        implied: Whether a turn starts in reasoning by default, if the prompt does not decide.
         answers: The markers before and after messages, in a family that marks them.
     """
 
@@ -114,7 +114,7 @@ class Family:
 
     @property
     def omits_ends(self) -> bool:
-        """Whether a turn that stops between values ends its call."""
+        """Whether a turn that stops after a value ends its call."""
         return self.syntax is not None and self.syntax.omits_ends
 
     @property
@@ -124,7 +124,7 @@ class Family:
 
     @property
     def signs(self) -> frozenset[str]:
-        """The signs that structure the arguments, which are no markers inside of them."""
+        """The signs that structure a literal; inside it, they are not markers."""
         return self.dialect.signs if self.style == "literal" else frozenset()
 
     def may_be_name(self, text: str) -> bool:
@@ -140,7 +140,7 @@ class Family:
         return NameMatch(match["name"], arguments=groups.get("begun") or "", call_id=groups.get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
-        """Return the key in a text and the type that the markup has for its value; None if invalid."""
+        """Return the key in a text, and the type of its value in the markup; None if invalid."""
         match = None if self.syntax is None else self.syntax.key.fullmatch(text)
         return None if match is None else (match["key"], match.groupdict().get("string"))
 
@@ -151,7 +151,7 @@ class Family:
         return bare_id if ids is not None and ids.fullmatch(bare_id) else call_id
 
     def with_written_id(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a call or its output with the id that the model wrote; clients know it with the prefix `call_` (rule R7)."""
+        """Return a call or its output with the id that the model wrote; for clients, it has the prefix `call_` (rule R7)."""
         call_id = item.get("call_id")
         return {**item, "call_id": self.written_id(call_id)} if isinstance(call_id, str) else item
 
@@ -169,7 +169,7 @@ class Family:
     def count_reasoning(
         self, tokens: Iterable[int], special: Mapping[int, str], start: Start | None, controls: Container[int] = ()
     ) -> int:
-        """Count the tokens between reasoning marks; 0, for the parser to estimate, if the marks are not tokens.
+        """Count the tokens between reasoning markers; return 0 if the markers are not tokens, so that the parser estimates.
 
         Args:
             tokens: The output of a turn.

@@ -1,11 +1,11 @@
-"""The format `tagged`: from text with the markers of a family to deltas.
+"""The format `tagged`: turns text with the markers of a family into deltas.
 
 `interlock.parsers.families.framing` declares the order of markers; the parser finds them, fires the edges and carries out their
-effects. No text, however it is chunked or ends, raises or is lost (rule R20).
+effects. However text is chunked or ends, the parser neither raises nor loses any (rule R20).
 
-The cost of a chunk depends only on its length. The hot path is text without a marker or the beginning of one, where text
-passes through: one regular expression search. Only an incomplete marker is held back and, after a marker that may begin a
-call, up to 4096 characters.
+The cost of a chunk depends only on its length. On the hot path, one regular expression search finds neither a marker nor the
+beginning of one, and the text passes through. The parser holds back only an incomplete marker, or up to 4096 characters after
+a marker that may begin a call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FamilyParser:
         family: How the model writes.
         settings: How its text is parsed.
         starts: The state in which turns start, `thinking` or `between`; None for the family's default.
-        framing: The table to run.
+        framing: The table of states and edges.
     """
 
     _family: Family
@@ -75,7 +75,7 @@ class FamilyParser:
         self.begin(self._starts)
 
     def begin(self, starts: Start | None) -> None:
-        """Start a turn in `thinking` or `between`; None, if the prompt does not decide that, is the family's default."""
+        """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure = "", None, None, None
         self._effects = Effects(self._family, self._settings, frozenset(self._lexica["literal"].roles))
@@ -87,7 +87,7 @@ class FamilyParser:
         return self._effects.pending + self._partial
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a chunk's text; its `token_ids` are counted, and confirm special tokens."""
+        """Return the deltas of a chunk's text; count its `token_ids`, and use them to confirm special tokens."""
         text, ids = chunk.text, chunk.token_ids
         self._counter.add(ids)
         special = self._settings.special
@@ -124,7 +124,7 @@ class FamilyParser:
         return deltas
 
     def _scan(self, text: str, *, final: bool) -> None:
-        """Read all decided text, or at the end of a turn all text."""
+        """Read text up to an incomplete marker; at the end of a turn, read all of it."""
         self._text, self._at = text, 0
         while self._at < len(self._text) and self._step(final=final):
             pass
@@ -144,7 +144,7 @@ class FamilyParser:
     def _passes_json(self, text: str) -> bool:
         """Return whether JSON can pass through, because nothing in it ends the arguments.
 
-        If so, its quotes and brackets are counted together, with the same result as one by one.
+        If so, count its quotes and brackets together, with the same result as one by one.
         """
         parts = text.split('"')
         if not self._effects.nesting.passes(parts, quoted=self._lexicon.in_string):
@@ -227,13 +227,13 @@ class FamilyParser:
             self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: end - len(header)])
 
     def _may_call(self, name: str) -> bool:
-        """Return whether a tool may be called here: any tool, or only a declared one where its section is missing."""
+        """Return whether the model may call a tool here; without a section, only a declared one."""
         return name in self._settings.routing.declared or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]
 
     def _end_of_name(self, match: NameMatch, text: str) -> tuple[Trigger, int]:
         """Return the trigger of a name in an envelope, and where its text ends.
 
-        A call without a section needs a declared tool, and arguments.
+        A call without a section needs a declared tool and arguments.
         """
         trigger = Trigger.SETTLED if match.arguments else Trigger.MEMBER
         if match.arguments or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]:
@@ -246,7 +246,7 @@ class FamilyParser:
     def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
         item = self._effects.item
-        assert item.call.literal is not None  # noqa: S101 - the state is only entered with one
+        assert item.call.literal is not None  # noqa: S101 - only a call with a literal enters this state
         json_text, self._at, stop = item.call.literal.read(self._text, self._at, final=final)
         item.write(json_text)
         marker, start = self._find(lexicon, final=final) if stop == "marker" else (None, self._at)
@@ -288,12 +288,12 @@ class FamilyParser:
         return role if declared else STRANGE.get(role, role)
 
     def _consume(self, trigger: Trigger, text: str) -> None:
-        """Fire a trigger, and go on after its text unless that is read again."""
+        """Fire a trigger, and advance past its text unless it is read again."""
         if not self._fire(trigger, text):
             self._at += len(text)
 
     def _fire(self, trigger: Trigger, text: str) -> bool:
-        """Fire an edge, and return whether the same input is read again."""
+        """Fire an edge, and return whether the new state reads the input again."""
         row = self._state.rows[trigger]
         self._enter(row[0])
         effects = self._effects

@@ -1,4 +1,4 @@
-"""Patterns that find the next of some texts, or the beginning of one at the end of what has arrived."""
+"""Patterns that find the next marker, or the beginning of one at the end of the text that has arrived."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import define, field
 __all__ = ["ANY", "Search", "alternatives", "example", "longer_texts", "wild"]
 
 ANY: Final = "\0"
-"""Stands for any word, or none, in the text of a marker."""
+"""A wildcard in a marker: up to 32 word characters, spaces or hyphens."""
 
 _WORD: Final = r"[\w\s-]{0,32}"
 
@@ -20,7 +20,7 @@ class Search(Protocol):
     """The signature of `re.Pattern.search`."""
 
     def __call__(self, text: str, start: int = 0, /) -> re.Match[str] | None:
-        """Find the first match from a position on."""
+        """Find the first match at or after `start`."""
         ...
 
 
@@ -33,7 +33,7 @@ class _Node:
 
 
 def alternatives(texts: Collection[str]) -> Iterator[str]:
-    """Yield patterns that together match the longest of some texts, or the beginning of one at the end."""
+    """Yield alternatives that match the longest of the texts, or the beginning of one at the end of the input."""
     trie = _Node()
     for text in sorted(texts):
         node = trie
@@ -44,18 +44,18 @@ def alternatives(texts: Collection[str]) -> Iterator[str]:
 
 
 def longer_texts(texts: Collection[str]) -> frozenset[str]:
-    """Return the texts that are the beginning of another."""
+    """Return the texts that are a prefix of another text."""
     return frozenset(text for text in texts if any(other != text and other.startswith(text) for other in texts))
 
 
 def wild(texts: Collection[str]) -> Mapping[str, re.Pattern[str]]:
-    """Return the texts with any word in them, each as a pattern, the longest first."""
+    """Return the texts that contain `ANY`, each with its pattern, the longest first."""
     wilds = sorted((text for text in texts if ANY in text), key=len, reverse=True)
     return {text: re.compile(_WORD.join(map(re.escape, text.split(ANY)))) for text in wilds}
 
 
 def example(text: str) -> str:
-    """Return a text with one word in the place of any."""
+    """Return a text with a word in place of each `ANY`."""
     return text.replace(ANY, "calls")
 
 
@@ -65,7 +65,7 @@ def _alternatives(node: _Node) -> Iterator[str]:
 
 
 def _pattern(node: _Node) -> str:
-    """Return the pattern of the next input: the end of the text, a next letter, or nothing if a text ends here."""
+    """Return the pattern of what follows: the end of the input, a next letter, or nothing if a text ends here."""
     if not node.children:
         return ""
     patterns = [r"\Z", *_alternatives(node), *([""] if node.ends else [])]

@@ -1,4 +1,4 @@
-"""The commands `interlock store …`, for the store of running servers."""
+"""The `interlock store` commands, which work on a server's store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ store = typer.Typer(help="Inspect, clean up, migrate, copy and export a store.",
 
 @store.command(epilog="\b\nExamples:\n  interlock store info --store sqlite:responses.db")
 def info(url: Url) -> None:
-    """Count what a store has, and list running responses."""
+    """Show the size and contents of a store, and its running responses."""
     contents = _run(url, lambda store: store.info())
     responses = ", ".join(f"{count} {state}" for state, count in sorted(contents.responses.items())) or "none"
     typer.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
@@ -112,7 +112,7 @@ def export(
 
 
 async def _events(store: ResponseStore, tenant: str, response_id: str) -> bytes | None:
-    """Return the stream of all committed events, with `[DONE]` if it has ended; None if there is no such response."""
+    """Return the stream of all committed events, with `[DONE]` if the response has ended; None if the response is unknown."""
     from interlock.events.sse import DONE_FRAME
 
     frames: list[bytes] = []

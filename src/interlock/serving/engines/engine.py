@@ -1,6 +1,6 @@
 """The engine protocol: a source of model output, one turn at a time, independent of HTTP and events.
 
-A server's own engine that also validates requests is a `HostEngine` (`interlock.serving.engines.generation`).
+An engine inside a server that validates requests itself is a `HostEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
 
-if TYPE_CHECKING:  # the command reads recordings without request validation
+if TYPE_CHECKING:  # the command line reads recordings without importing request validation
     from interlock.serving.requests.create import CreateResponse
 
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # the command reads recordings without request validation
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may count the prompt's tokens (all, read from a prefix cache, and written to it), and those of the whole output (all,
-    and reasoning), if the chunks have no token ids; 0 means unknown.
+    Any step may count the prompt's tokens (all, read from a prefix cache, and written to it) and, if the chunks have no token
+    ids, those of the whole output (all, and reasoning); 0 means unknown.
     """
 
     chunk: Chunk
@@ -39,7 +39,7 @@ class Turn:
     """The next turn of a response, for an engine to generate; `index` is the number of the response's earlier turns.
 
     `items` are the history, the request's input, and the response's earlier items with the results of their tools. `budget` is
-    the most tokens of the turn, at least 1, or None for no limit.
+    the turn's token limit, at least 1, or None for no limit.
     """
 
     request: CreateResponse
@@ -53,7 +53,7 @@ class Engine(Protocol):
 
     @property
     def models(self) -> Sequence[str]:
-        """The names of the models that requests may name; the first is the served one."""
+        """The model names that a request may use; the first is the served model."""
         ...
 
     @property
@@ -71,6 +71,6 @@ class Engine(Protocol):
         Closing the generator (`aclose`) aborts the generation and frees its resources.
 
         Raises:
-            EngineError: The engine cannot continue; earlier steps stand.
+            EngineError: The engine cannot continue; earlier steps remain valid.
         """
         ...

@@ -1,6 +1,6 @@
-"""Renders conversations for stand-in models: items as text, and a harmony prompt with its number of tokens.
+"""Renders conversations for stand-in models: items as text, and harmony prompts with their token counts.
 
-Parts without text (images, files, items of hosted tools) are written by name or as JSON, so that they count.
+A part without text counts as its type; an item of a hosted tool counts as its JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interlock.serving.requests.yielder import Yielder
 CONTEXT: Final = 131_072
 
 CHARACTERS: Final = 2_000_000
-"""The most characters of a prompt: a token may stand for a hundred spaces."""
+"""The character limit of a prompt. `CONTEXT` alone allows far more, because one token may be a hundred spaces."""
 
 TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
@@ -43,7 +43,7 @@ HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "we
 
 
 async def count_prompt(turn: Turn) -> int:
-    """Return how many tokens the prompt of a turn has; `PromptError` is raised if it exceeds the context window."""
+    """Return the number of tokens in the prompt of a turn; raise `PromptError` if it exceeds the context window."""
     count, characters, yielder = 0, 0, Yielder()
     for text, is_framing in prompt(turn):
         characters += len(text)
@@ -61,7 +61,7 @@ async def count_prompt(turn: Turn) -> int:
 
 
 def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the prompt of a turn for gpt-oss, with tools as JSON: chunks of text, each with whether it is framing."""
+    """Yield the gpt-oss prompt of a turn, with tools as JSON, as pairs of text and whether that text is framing."""
     yield _system(turn.request.reasoning_effort), True
     texts = [*_developer_texts(turn)]
     if texts:
@@ -96,7 +96,7 @@ def _message(header: str, *texts: str, end: str = "<|end|>") -> Iterator[tuple[s
 
 
 def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
-    """Yield an item as a message of harmony; a tool's name is text, because a client may write control tokens into it."""
+    """Yield an item as a harmony message; a tool's name is not framing, because a client may put control tokens into it."""
     match item.get("type"):
         case "message":
             role = str(item.get("role"))
@@ -118,7 +118,7 @@ def call_text(item: Item) -> str:
 
 
 def is_answered(item: Item) -> bool:
-    """Return whether an item is the client's answer to a call."""
+    """Return whether an item is the output of a call that the client ran."""
     return item.get("type") in ("function_call_output", "custom_tool_call_output")
 
 
@@ -128,12 +128,12 @@ def is_from_user(item: Item) -> bool:
 
 
 def tool_names(items: Sequence[Item]) -> dict[object, str]:
-    """Return the names of the called tools of a conversation by call id."""
+    """Return the names of the tools called in a conversation, by call id."""
     return {item["call_id"]: str(item["name"]) for item in reversed(items) if "name" in item and "call_id" in item}
 
 
 def tool_name(item: Item, names: Mapping[object, str]) -> str:
-    """Return the name of the tool that answered, or that the server ran; `names` are from `tool_names`."""
+    """Return the name of the tool that an item belongs to; `names` are from `tool_names`."""
     if item.get("type") in HOSTED_NAMES:
         return HOSTED_NAMES[str(item["type"])]
     return str(item.get("name") or names.get(item.get("call_id"), "unknown"))

@@ -21,14 +21,14 @@ from interlock.serving.engines.upstream.upstream_client import Timeouts, Upstrea
 __all__ = ["ConfigError", "GatewayConfig", "UpstreamSettings", "family_format", "read_config", "read_upstream"]
 
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
-"""The text of an error of msgspec, and the path of the wrong value."""
+"""Matches the text of a msgspec error, and the path of the wrong value."""
 
 Seconds = Annotated[float, Meta(gt=0)]
 
 
 @frozen
 class ConfigError(InterlockError):
-    """A setting that cannot be used; `key` is its path in the file."""
+    """A setting is invalid; `key` is its path in the file."""
 
     key: str
     message: str
@@ -55,7 +55,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
     fields: dict[str, str] = {}
 
     def upstream(self) -> Upstream:
-        """Return the upstream; `ConfigError` is raised for a value that cannot be used."""
+        """Return the upstream; raise `ConfigError` for an invalid value."""
         timeouts = Timeouts(self.connect_timeout, self.first_timeout, self.between_timeout)
         return Upstream(
             UpstreamClient(_base_url(self.url), self._key(), self.pass_key, timeouts, self.retries),
@@ -77,7 +77,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The file: the upstreams, and under `[serve]` other options of `interlock serve` by their names with underscores."""
+    """The file: the upstreams, and under `[serve]` other options of `interlock serve`, named with underscores."""
 
     upstream: list[UpstreamSettings] = []
     serve: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def read_config(path: Path) -> GatewayConfig:
 
 
 def read_upstream(settings: Mapping[str, object]) -> Upstream:
-    """Return the upstream of a table's settings; `ConfigError` is raised for an unknown key or a wrong value."""
+    """Return the upstream of a table's settings; raise `ConfigError` for an unknown key or a wrong value."""
     try:
         return msgspec.convert(settings, UpstreamSettings).upstream()
     except msgspec.ValidationError as error:
@@ -124,7 +124,7 @@ def _config_error(error: msgspec.ValidationError) -> ConfigError:
 
 
 def family_format(name: str) -> Tagged:
-    """Return the format of a model family; `ConfigError` is raised for an unknown one."""
+    """Return the format of a model family; raise `ConfigError` for an unknown one."""
     from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - only gateways with a family load the families
 
     if name not in DEFAULT_REASONING:
@@ -133,7 +133,7 @@ def family_format(name: str) -> Tagged:
 
 
 def _base_url(url: str) -> str:
-    """Return a URL with its path, by default `/v1`."""
+    """Return a URL without a trailing slash; its path defaults to `/v1`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("url", f"{url!r} is not an HTTP URL")
