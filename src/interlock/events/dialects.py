@@ -1,7 +1,7 @@
-"""The two dialects of a stream: OpenAI's, which is used internally, and Open Responses'.
+"""The two dialects of a stream: OpenAI's, which Interlock uses internally, and Open Responses'.
 
-A dialect is data: its names of some events, the place of an error event's fields, the nulls that it omits and the fields that an
-object requires. Order and content are the same in both.
+A dialect is data: the event names that differ, the nesting of error events, the nulls that it omits and the fields that it
+requires. Both dialects have the same events in the same order.
 
 Source: the Open Responses specification of 2026-04-24 (its OpenAPI document) and the types of the `openai` package.
 """
@@ -19,15 +19,15 @@ DialectName = Literal["openai", "open_responses"]
 
 @frozen(eq=False)
 class Dialect:
-    """A form of events on the wire.
+    """The wire format of events and responses.
 
     Args:
         name: The dialect's name.
-        event_names: Names of events that differ from OpenAI's, by OpenAI's name.
+        event_names: The event names that differ from OpenAI's, keyed by OpenAI's.
         error_field: The field that nests an error event's fields; empty if they are not nested.
-        refused_nulls: The fields that are omitted instead of sent as null, by the kind of their object. The kind of an object is
-            its `type`, or, without one, a dot and the name of the field that holds it.
-        required: The fields that an object must have, by its kind, with the default for a missing field or a refused null.
+        refused_nulls: The fields that are omitted if null, keyed by the kind of their object. The kind of an object is its
+            `type`; without one, it is a dot and the name of the field that contains it.
+        required: The required fields and their defaults, keyed by kind. A default that is not null also replaces null.
     """
 
     name: DialectName
@@ -41,7 +41,7 @@ class Dialect:
         return self.event_names.get(name, name)
 
     def convert(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Convert an event, or a response, from OpenAI's dialect; the copy may share objects with `body`."""
+        """Convert an event or a response from OpenAI's dialect; the copy may share objects with `body`."""
         if self is OPENAI:
             return dict(body)
         if body.get("object") == "response":
@@ -51,7 +51,7 @@ class Dialect:
         return _nested(event, self.error_field) if event["type"] == "error" and self.error_field else event
 
     def _object(self, untyped: str, body: Mapping[str, object]) -> dict[str, object]:
-        """Return an object without refused nulls and with the required fields; `untyped` is its kind if it has no type."""
+        """Convert an object: drop refused nulls and add required fields. `untyped` is its kind if it has no type."""
         kind = str(body.get("type", untyped))
         refused = self.refused_nulls.get(kind, _NOTHING)
         required = self.required.get(kind, {})
@@ -63,7 +63,7 @@ class Dialect:
         return {**required, **fields}
 
     def _value(self, held_by: str, value: object) -> object:
-        """Convert the value of a field, if it can hold objects that differ between the dialects."""
+        """Convert the value of a field if its objects can differ between the dialects."""
         if held_by not in _CONVERTED:
             return value
         if isinstance(value, Mapping):
@@ -76,10 +76,10 @@ class Dialect:
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 _CONVERTED: Final = frozenset({"response", "output", "item", "part", "content", "text", "reasoning", "tools"})
-"""The fields that hold objects in which the dialects can differ."""
+"""The fields whose objects can differ between the dialects."""
 
 OPENAI: Final = Dialect("openai")
-"""The dialect used internally."""
+"""The dialect that Interlock uses internally."""
 
 OPEN_RESPONSES: Final = Dialect(
     "open_responses",
@@ -139,7 +139,7 @@ DIALECTS: Final[Mapping[DialectName, Dialect]] = {dialect.name: dialect for dial
 
 
 def _nested(body: dict[str, object], under: str) -> dict[str, object]:
-    """Nest the fields of an error event under one field; the `type` of the error is its code."""
+    """Nest the fields of an error event under one field, with its code as the `type`."""
     code = body.get("code")
     error = {"type": code or "server_error", "code": code, "message": body.get("message"), "param": body.get("param")}
     own = {name: value for name, value in body.items() if name not in error or name == "type"}
@@ -147,14 +147,14 @@ def _nested(body: dict[str, object], under: str) -> dict[str, object]:
 
 
 def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Convert an event, or a response, from OpenAI's dialect to Open Responses'."""
+    """Convert an event or a response from OpenAI's dialect to Open Responses'."""
     return OPEN_RESPONSES.convert(body)
 
 
 def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:
     """Convert an event from Open Responses' dialect to OpenAI's; omitted nulls stay omitted.
 
-    An event in OpenAI's dialect is copied unchanged.
+    An event in OpenAI's dialect is returned as an unchanged copy.
     """
     event = dict(body)
     name = body.get("type")

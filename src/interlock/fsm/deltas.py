@@ -276,7 +276,7 @@ class Finish:
 
 @frozen
 class Fault:
-    """The engine, a parser or the server failed; tools have `Fail` (rule R4).
+    """The engine, a parser or the server failed (rule R4). For a tool, feed `Fail`.
 
     Args:
         code: One of the API's codes for a response's error, usually `server_error`.

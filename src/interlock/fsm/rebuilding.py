@@ -1,8 +1,8 @@
 """Rebuild a driver's state from the events of a stream, for `ResponseDriver.resume`.
 
-Each event of a log is an effect of an edge. The tables tell which edges emit the next events; these edges fire again, so that the
-subjects record the same fields, but nothing is emitted. If the log ends in the middle of an edge, `_between` makes a temporary
-state. It can only be ended, and first emits the rest of the edge's events.
+Each event of a log is an effect of an edge. The tables name the edges that emit the next events. These edges fire again, so that
+the subjects record the same fields, but nothing is emitted. If the log ends in the middle of an edge, `_between` makes a
+temporary state. From there the subject can only end, after the rest of the edge's events.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _IMAGE: Final = frozenset({"partial_image_b64", "background", "output_format", "
 _ENDINGS: Final = ("cut", "fail", "cancel")
 """The triggers that end a subject in any state."""
 _FAILURES: Final = frozenset({"cut", "fail"})
-"""The triggers whose edges report an error."""
+"""Within an edge of these triggers, `fail` may end the subject as well as `cut`."""
 
 
 def bodies_of(frames: Iterable[bytes]) -> list[Body]:
     """Parse the frames of a log.
 
     Args:
-        frames: Server-sent events, from the first of the stream, in either dialect.
+        frames: The stream's server-sent events from the first, in either dialect.
 
     Raises:
-        ValueError: A frame is not an event, or its number is not the next one.
+        ValueError: A frame is not an event, or skips or repeats a sequence number.
     """
     decoder = SseDecoder()
     bodies: list[Body] = []
@@ -67,11 +67,11 @@ def open_items(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifec
 
     Args:
         subject: The response, in its initial state and without items.
-        bodies: All of its events so far.
-        lifecycles: The lifecycles that made them.
+        bodies: All events of its stream so far.
+        lifecycles: The lifecycles that emitted them.
 
     Raises:
-        ValueError: No edge of the current state emits the next event.
+        ValueError: No edge from the current state emits the next event.
     """
     of_items: dict[int, list[Body]] = {}
     own: list[Body] = []
@@ -84,19 +84,19 @@ def open_items(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifec
         _replay(subject, own)
     rebuilt = [_item(subject, events, lifecycles) for _, events in sorted(of_items.items())]
     for item in rebuilt[:-1]:
-        if "close" in item.state.rows:  # one item is written at a time, so this one was closed without an event
+        if "close" in item.state.rows:  # the model writes one item at a time, so this one was closed without an event
             item.fire("close")
     return [item for item in rebuilt if item.state.rows]
 
 
 def _finish(subject: ResponseState, body: object, lifecycles: Lifecycles) -> None:
-    """Put a response into its final state; the path to it no longer matters."""
+    """Put a response into its final state; the path to that state does not matter."""
     subject.body = convert(body, response.Response)
     subject.state = lifecycles.response.states[str(subject.body.status)]
 
 
 def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> ItemState[Any]:
-    """Return an item after its events, and add it to the output of the response."""
+    """Replay the events of an item, and add it to the output of the response."""
     first, last = bodies[0], bodies[-1]
     if first["type"] != wire_name(ItemAdded):
         raise ValueError(f"the log has {first['type']} of an item that was not added")
@@ -105,7 +105,7 @@ def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles
     item: ItemState[Any] = ItemState(
         lifecycle.states[lifecycle.initial], id=str(body.id), body=body, output_index=len(subject.output)
     )
-    if last["type"] == wire_name(ItemDone):  # the path to it no longer matters
+    if last["type"] == wire_name(ItemDone):  # the path to the final state does not matter
         item.body = item.shown_body = _body(last["item"])
         item.state = lifecycle.states[min(lifecycle.final)]
     else:
@@ -123,7 +123,7 @@ class _Match:
     """An edge whose events match the next ones of the log.
 
     Args:
-        path: The triggers without events that lead to the edge.
+        path: The triggers that lead to the edge and emit nothing.
         source: The state that the edge leaves.
         trigger: The trigger of the edge.
         matched: The number of its events that are in the log.
@@ -151,13 +151,13 @@ class _Match:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Sort key: complete edges first, then longer ones, then those closest to an end."""
+        """Complete edges rank highest; then those with more matched events, then those closest to an end."""
         endings = [len(self.dest.rows[trigger][1]) for trigger in _ENDINGS if trigger in self.dest.rows]
         return not self.pending, self.matched, -len(self.pending) - min(endings, default=0)
 
 
 def _replay(subject: Subject[S], bodies: Sequence[Body]) -> None:
-    """Fire the edges that made the events of a subject, and emit nothing."""
+    """Fire the edges that emitted the events of a subject, without emitting them again."""
     rest = bodies
     while rest:
         names = [str(body["type"]) for body in rest]
@@ -178,7 +178,7 @@ def _replay(subject: Subject[S], bodies: Sequence[Body]) -> None:
 
 
 def _matches(start: State[str, Emission[object]], names: Sequence[str]) -> Iterator[_Match]:
-    """Yield the edges whose events match the next ones, or whose first events match all that is left."""
+    """Yield the edges whose events match the next ones; at the end of the log, their first events suffice."""
     seen = {start}
     waiting: deque[tuple[State[str, Emission[object]], tuple[str, ...]]] = deque([(start, ())])
     while waiting:
@@ -194,7 +194,7 @@ def _matches(start: State[str, Emission[object]], names: Sequence[str]) -> Itera
 
 
 def _between(edge: _Match) -> State[str, Emission[object]]:
-    """Return a state between two events of an edge: the triggers that end it first emit the pending events."""
+    """Return a state between two events of an edge. Every trigger ends the subject, and first emits the pending events."""
     state = State[str, Emission[object]](edge.source.table, edge.dest.name)
     if not edge.dest.rows:
         endings = ("cut", "fail") if edge.trigger in _FAILURES else ("cut",)
@@ -207,19 +207,19 @@ def _between(edge: _Match) -> State[str, Emission[object]]:
 
 
 def _hold(item: object, bodies: Iterable[Body], edge: _Match) -> None:
-    """Buffer the texts of the events for the edge to send."""
+    """Buffer the text of the delta events, which the edge then takes."""
     if not isinstance(item, ItemState):
         return
     for body in bodies:
         text = body.get("delta")
         if isinstance(text, str):
             item.hold(text, cast("Sequence[Mapping[str, object]]", body.get("logprobs") or ()))
-    if edge.pending and edge.trigger == "succeed":  # the log does not have the result yet
+    if edge.pending and edge.trigger == "succeed":  # the log ends before the result
         item.update(**RESULTS.get(item.kind, NO_FIELDS))
 
 
 def _args(trigger: str, bodies: Sequence[Body]) -> Fields:
-    """Return the arguments of a trigger, read from its events."""
+    """Read the arguments of a trigger from its events."""
     last = bodies[-1]
     match trigger:
         case "annotate":

@@ -1,12 +1,12 @@
-"""A lifecycle run backwards: from the events that its edges emit to the states that it may be in.
+"""Infers the possible states of a lifecycle from the events of a stream.
 
 A stream shows events but no triggers, and the same events can lead to several states: a message that is done may be complete
 or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
-Edges without events are followed at once.
+The set includes the states behind edges without events.
 
-Unlike the tables, but like the rules, the automaton accepts a text without deltas: each delta is optional.
+For the automaton every delta event is optional, as in the rules; the tables require them.
 
-The sets are built on demand and cached; an automaton has a few dozen of them, and a step is one lookup in a dict.
+The sets are built on demand and cached: an automaton has at most a few dozen, and a cached step is one dict lookup.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
 
 @frozen
 class Observed:
-    """A legal edge that real services take and the driver does not.
+    """A legal edge that real services take and the driver never takes.
 
     Args:
-        source: The state that it leaves; some states occur only here.
-        dest: The state that it enters.
+        source: The state that it leaves. It may be missing from the table.
+        dest: The state that it enters, likewise.
         events: Its events, in order.
-        why: The service's behaviour, and why it is legal.
+        why: Why the edge is legal; generated pages show it.
     """
 
     source: str
@@ -44,9 +44,9 @@ class Observed:
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
     "message": [
-        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 judges that it is blank"),
+        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 reports it as blank"),
         Observed("added", "completed", [ItemDone], "a message may have no parts"),
-        Observed("added", "incomplete", [ItemDone], "a message that is cut may have no parts"),
+        Observed("added", "incomplete", [ItemDone], "a truncated message may have no parts"),
     ],
     "mcp_call": [
         Observed(
@@ -57,11 +57,11 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
         ),
     ],
     "shell_call_output": [
-        Observed("in_progress", "incomplete", [ItemDone], "an output that is cut may be `incomplete`"),
-        Observed("printing", "incomplete", [OutputDone, ItemDone], "an output that is cut may be `incomplete`"),
+        Observed("in_progress", "incomplete", [ItemDone], "a truncated output may be `incomplete`"),
+        Observed("printing", "incomplete", [OutputDone, ItemDone], "a truncated output may be `incomplete`"),
     ],
     "compaction": [
-        Observed("in_progress", "completed", [ItemDone], "a compaction may come without the event that it runs"),
+        Observed("in_progress", "completed", [ItemDone], "a compaction may omit `response.compaction.compacting`"),
     ],
 }
 """The observed edges of each kind of item."""
@@ -69,7 +69,7 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
 
 @frozen
 class _Position:
-    """A state (`source` equals `dest`), or an edge between two states whose events are still due."""
+    """A state (nothing is due, `source` equals `dest`), or an edge with events still due."""
 
     source: str
     dest: str
@@ -81,12 +81,14 @@ class Node:
     """A set of positions in a lifecycle.
 
     Args:
-        state: The possible states, for messages; `leaving` a state if events of an edge are due.
+        state: The possible states, for messages; `leaving` and the source state if every position has events due.
         legal: The wire names of the events that may follow, in the order of the table.
-        states: The possible states; empty while events of an edge are due.
+        states: The possible states; empty if every position has events due.
         ends: The final states among them.
-        moves: The positions after each legal event.
+        inside_part: Whether every legal event belongs inside a part.
         following: The cached nodes after legal events.
+        positions: The set of positions.
+        moves: The positions after each legal event.
     """
 
     state: str
@@ -100,7 +102,7 @@ class Node:
 
 
 class Automaton(Generic[S]):
-    """A recognizer of the events of one lifecycle."""
+    """Recognizes the events of one lifecycle."""
 
     def __init__(self, lifecycle: Lifecycle[S]) -> None:
         self._name = lifecycle.name
@@ -120,13 +122,13 @@ class Automaton(Generic[S]):
         self._anywhere = self._moves(self._positions())
         self.start = self._node([_settled(lifecycle.initial)])
         self.unknown = self._node(self._positions())
-        """The node of all positions."""
+        """The node for an unknown state: the union of all positions."""
         self.events = frozenset(self._anywhere)
         """The wire names of all events of the lifecycle."""
         self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
         """The events that report the result of a tool."""
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
-        """Whether the item has no events between `added` and `done`, and so may be added with any status."""
+        """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
         self.apart = frozenset(
             emission.name
             for name, state in lifecycle.states.items()
@@ -134,7 +136,7 @@ class Automaton(Generic[S]):
             for _, emissions in state.rows.values()
             for emission in emissions
         )
-        """The events that may come while a later item is written, because the model no longer writes this one."""
+        """The events that may come while the model writes a later item, because it has finished writing this one."""
 
     def step(self, node: Node, event: str) -> Node | None:
         """Return the node after an event, by its wire name; None if the event is not legal."""
@@ -158,7 +160,7 @@ class Automaton(Generic[S]):
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
-        """Return the node after an event of this lifecycle, from any node."""
+        """Return the node after an event if the node before is unknown."""
         return self._node(self._anywhere[event])
 
     def either(self, one: Node, other: Node) -> Node:
@@ -166,7 +168,7 @@ class Automaton(Generic[S]):
         return self._node(one.positions | other.positions)
 
     def anywhere_in(self, state: str) -> Node:
-        """Return the node of a single state."""
+        """Return the node of one state, including states that it reaches without an event."""
         return self._node([_settled(state)])
 
     def explain(self, before: Node, event: str, after: Node) -> Step:
@@ -181,7 +183,7 @@ class Automaton(Generic[S]):
         return step
 
     def _is_certain(self, position: _Position, positions: frozenset[_Position]) -> bool:
-        """Return whether no other position leads to this one without an event."""
+        """Return whether no other position reaches this one without an event."""
         return not any(position in self._closure([other]) for other in positions if other != position)
 
     def _fired(self, node: Node, event: str) -> Iterator[FiredEdge]:
@@ -235,7 +237,7 @@ class Automaton(Generic[S]):
         return sorted(closed, key=lambda position: (order[position.source], order[position.dest], position.due))
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
-        """Add the positions that are reached without an event."""
+        """Add every position that can be reached without an event."""
         closed: set[_Position] = set()
         waiting = list(positions)
         while waiting:
@@ -284,7 +286,7 @@ def _names(emissions: Iterable[Emission[S]]) -> tuple[str, ...]:
 
 
 def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
-    """Yield the names of the events that a trigger emits, without `output_item.done`."""
+    """Yield the names of the events that a trigger emits, except `output_item.done`."""
     for edge in lifecycle.edges:
         if edge.trigger == trigger:
             yield from (emission.name for emission in edge.effects if emission.event.after is not Place.AFTER)

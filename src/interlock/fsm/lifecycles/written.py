@@ -1,6 +1,6 @@
-"""The lifecycles of calls that the model writes and that have no delta events: their content is sent when they are complete.
+"""The lifecycles of calls that the model writes and that have no delta events: `output_item.done` carries their content.
 
-The client runs them and sends their output with the next request.
+Interlock runs none of them; the client sends their output with the next request.
 """
 
 from typing import Any, Final
@@ -28,4 +28,4 @@ def _written(kind: ItemKind) -> Lifecycle[ItemState[Any]]:
 
 _KINDS: Final[tuple[ItemKind, ...]] = ("local_shell_call", "computer_call", "tool_search_call", "program")
 WRITTEN: Final = tuple(map(_written, _KINDS))
-"""The lifecycles of these calls."""
+"""The lifecycles of these calls, which differ only in name."""

@@ -1,4 +1,4 @@
-"""The fields of the events and items of a stream, compared with the tables in `api_fields` (R14)."""
+"""Checks the fields of events, items and responses against the tables in `api_fields` (rule R14)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADDED: Final = "response.output_item.added"
 
 @frozen
 class _Shape:
-    """The fields of one type with their allowed types, the required fields, and the fields required in a done item."""
+    """The allowed types of each field, the required fields, and the fields that only a done item must have."""
 
     fields: Mapping[str, frozenset[str]]
     required: frozenset[str]
@@ -32,7 +32,7 @@ class _Shape:
 
 
 def _shapes(table: str, *common: str) -> dict[str, _Shape]:
-    """Read a table of `api_fields`."""
+    """Parse a table of `api_fields`; every row also gets the `common` fields."""
     rows: dict[str, list[str]] = {}
     row: list[str] = []
     for word in table.split():
@@ -44,7 +44,7 @@ def _shapes(table: str, *common: str) -> dict[str, _Shape]:
 
 
 def _shape(fields: Sequence[str]) -> _Shape:
-    """Read one row of a table."""
+    """Parse one row of a table."""
     pairs = [field.split(":") for field in fields]
     return _Shape(
         {name.rstrip("?+"): frozenset(words.split("|")) for name, words in pairs},
@@ -61,36 +61,36 @@ _USAGE: Final = _shapes(api_fields.USAGE)["usage"]
 
 
 def malformed(events: Sequence[Json]) -> list[Violation]:
-    """Find unknown types, missing fields and wrong types, after which the other rules cannot be checked."""
+    """Find unknown types, missing fields and wrong values. The other rules can only check events without them."""
     return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
 
 
 def strays(events: Sequence[Json]) -> list[Violation]:
-    """Find unknown fields in events and items."""
+    """Find unknown fields in events and items, and event fields in responses."""
     violations: list[Violation] = []
     for place, body in enumerate(events):
         for table, value in ((_EVENTS, body), (_ITEMS, as_object(body.get("item")))):
             name = str(value.get("type"))
             if name in table and not value.keys() <= table[name].fields.keys():
                 extra = sorted(value.keys() - table[name].fields.keys())
-                violations.append(Violation("R14", place, f"{name} has fields that it should not have: {extra}"))
+                violations.append(Violation("R14", place, f"{name} has unknown fields: {extra}"))
         if not as_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
-            violations.append(Violation("R14", place, "the response has a field of an event"))
+            violations.append(Violation("R14", place, "the response has an event field, `sequence_number` or `output_index`"))
     return violations
 
 
 def _in_event(body: Json) -> Iterator[str]:
-    """Yield the malformed fields of an event."""
+    """Yield a message for each malformed field of an event, or for its unknown type."""
     name = str(body.get("type"))
     if name not in _EVENTS:
-        yield f"there is no event {name!r}"
+        yield f"unknown event {name!r}"
         return
     yield from _wrong(body, _EVENTS[name], name)
     if "item" in _EVENTS[name].required:
         item = as_object(body.get("item"))
         kind = str(item.get("type"))
         if kind not in _ITEMS:
-            yield f"there is no item {kind!r}"
+            yield f"unknown item {kind!r}"
             return
         yield from _wrong(item, _ITEMS[kind], kind)
         if name != _ADDED:
@@ -103,17 +103,17 @@ def _in_event(body: Json) -> Iterator[str]:
 
 
 def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
-    """Yield the fields that are missing or have a wrong type, and ignore unknown ones."""
+    """Yield a message for each missing or wrong field; ignore unknown fields."""
     for field, words in shape.fields.items():
         if field in value:
             if not _fits(value[field], words):
-                yield f"{name}: {field} is {value[field]!r:.80}"
+                yield f"{name}: {field} cannot be {value[field]!r:.80}"
         elif field in shape.required:
             yield f"{name}: {field} is missing"
 
 
 def _fits(value: object, words: frozenset[str]) -> bool:
-    """Return whether a value has one of the types."""
+    """Return whether a value has one of the types or is one of the literals."""
     if not words.isdisjoint(("any", _TYPES[type(value)])):
         return True
     if isinstance(value, list):
@@ -126,5 +126,5 @@ def _fits(value: object, words: frozenset[str]) -> bool:
 
 
 def _has_shape(value: Json, shape: _Shape) -> bool:
-    """Return whether an object has the fields of a type, and no other fields unless the type allows any."""
+    """Return whether an object has valid fields, and no unknown ones unless its type allows them."""
     return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))

@@ -1,6 +1,6 @@
-"""A connection of WebSocket mode, declared as a table; its lanes run concurrently.
+"""A WebSocket connection, declared as a table; its lanes run concurrently.
 
-`interlock.serving.http.websocket` carries out the effects.
+`interlock.serving.http.websocket` executes the effects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConnectionEffect(StrEnum):
     """The effects of a connection."""
 
     DISPATCH = "dispatch"
-    """Pass the request to its lane."""
+    """Submit the request to its lane."""
     REFUSE = "refuse"
     """Reject the request: the connection has reached its maximum lifetime."""
     LEAVE_LANES = "leave_lanes"
@@ -83,4 +83,4 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
         "left": [_T.DRAIN, _T.SHUT_DOWN],
     },
 )  # fmt: skip
-"""A connection. After its lifetime it finishes its requests, rejects the next one, and closes."""
+"""A connection. After its lifetime it rejects the next request, then closes once no request is in flight."""

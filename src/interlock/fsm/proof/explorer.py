@@ -1,7 +1,7 @@
 """Feeds the real driver every delta in every abstract state, until no new state appears.
 
-An abstract state has all that the driver's decisions need, without ids, counters, texts and ended items; docs/proof.md
-argues that this loses nothing. The search is breadth first, so counterexamples are short.
+An abstract state has everything that the driver's decisions depend on, without ids, counters, texts and ended items;
+docs/proof.md argues that this is enough. The search is breadth first, so counterexamples are short.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OpenItem:
     kind: str
     state: str
     pending_space: bool
-    """Whether white space waits for other text."""
+    """Whether white space waits for other text before it is sent."""
     measured: bool
     """Whether the text of the open part has log probabilities."""
     pending_logprobs: bool
@@ -60,7 +60,7 @@ class State:
     """Whether the next text takes the fast path."""
     has_ended_item: bool
     stance: Stance
-    """The state of the expectation; it follows from the rest, unless a lifecycle is wrong."""
+    """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
 
     @property
     def kinds(self) -> list[str]:
@@ -69,7 +69,7 @@ class State:
 
 
 class WatchedDriver(ResponseDriver[bytes]):
-    """The real driver, which adds every edge that fires to the set `fired` and shows its abstract state."""
+    """The real driver, which also records fired edges in `fired` and exposes its abstract state."""
 
     def __init__(self, lifecycles: Lifecycles, fired: set[Fired]) -> None:
         super().__init__(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
@@ -80,7 +80,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         return super()._fire(subject, trigger, args)
 
     def state(self, expectation: Expectation) -> State:
-        """Return the abstract state, given an expectation of the same deltas."""
+        """Return the abstract state; the expectation must have seen the same deltas."""
         waiting = [_abstract(item) for item in self._open.values() if item is not self._active]
         return State(
             self._response.state.name,
@@ -92,7 +92,7 @@ class WatchedDriver(ResponseDriver[bytes]):
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
-        """Yield every delta to feed in this state: `anywhere`, text, and the tools' reports on calls."""
+        """Yield every delta to feed in this state: `anywhere`, text, and tool deltas for each call."""
         yield from PLAIN
         yield from MEASURED
         yield from anywhere
@@ -112,7 +112,7 @@ def _abstract(item: ItemState[Any]) -> OpenItem:
 
 @frozen
 class Node:
-    """An abstract state with the first path that led to it."""
+    """An abstract state and the first path to it."""
 
     state: State
     path: tuple[deltas.Delta, ...]
@@ -130,7 +130,7 @@ class Node:
 
 @frozen
 class Counterexample:
-    """A list of deltas whose stream is wrong."""
+    """A list of deltas that makes an illegal stream."""
 
     path: Sequence[deltas.Delta]
     """The deltas; the last one is `Finish`."""
@@ -144,15 +144,15 @@ class Explorer:
     lifecycles: Lifecycles
     """The lifecycles of the driver."""
     kinds: Collection[ItemKind]
-    """The kinds of items that are opened."""
+    """The kinds of items to open."""
     open_items: int
-    """The most open items in a state that is explored."""
+    """The maximum number of open items in an explored state."""
     states: set[State] = field(factory=set[State], init=False)
     inputs: int = field(default=0, init=False)
     transitions: int = field(default=0, init=False)
     fired: set[Fired] = field(factory=set[Fired], init=False)
     paths: list[tuple[deltas.Delta, ...]] = field(factory=list[tuple[deltas.Delta, ...]], init=False)
-    """For each fired edge, a path whose last delta fires it."""
+    """Paths whose last delta fires an edge for the first time."""
     streams: set[bytes] = field(factory=set[bytes], init=False)
     events: int = field(default=0, init=False)
     counterexample: Counterexample | None = field(default=None, init=False)
@@ -160,7 +160,7 @@ class Explorer:
     def run(self, progress: Callable[[int, int], None] = lambda _explored, _discovered: None) -> None:
         """Explore until no new state appears or a counterexample is found.
 
-        Beside an open item, one kind stands for all kinds with the same table; docs/proof.md says why.
+        While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
 
         Args:
             progress: Called for each state, with the number of states explored so far and the number discovered so far.
@@ -183,7 +183,7 @@ class Explorer:
         return open_items <= 1 or (open_items <= self.open_items and all(kind in distinct for kind in state.kinds))
 
     def _distinct_kinds(self) -> list[ItemKind]:
-        """Return one kind for each group that the driver treats alike: the same triggers, destinations and streaming states."""
+        """Return one kind per group with the same edges and streaming states, which the driver treats alike."""
         first: dict[object, ItemKind] = {}
         for kind in self.kinds:
             lifecycle = self.lifecycles.items[kind]
@@ -194,9 +194,9 @@ class Explorer:
         return list(first.values())
 
     def _successors(self, node: Node, anywhere: Sequence[deltas.Delta]) -> Iterator[Node]:
-        """Feed every delta in a state, judge the stream after each, and yield the nodes that they lead to.
+        """Feed every delta in a state, check the stream after each, and yield the resulting nodes.
 
-        A delta that did nothing leaves the driver in the same state, so the next one is fed without a replay.
+        After a delta without effect, feed the next one to the same driver instead of replaying the path.
         """
         driver, here = self._replay(node), node
         inputs = [*driver.inputs(anywhere)]
@@ -227,7 +227,7 @@ class Explorer:
         return driver
 
     def _shortest(self, path: tuple[deltas.Delta, ...], faults: Sequence[str]) -> Counterexample:
-        """Drop the deltas that the fault does not need."""
+        """Drop every delta without which the stream still has a fault."""
         for place in range(len(path)):
             shorter = path[:place] + path[place + 1 :]
             if remaining := self._judge(shorter):
@@ -244,7 +244,7 @@ class Explorer:
         return self._finish(driver, node)
 
     def _finish(self, driver: WatchedDriver, node: Node) -> list[str]:
-        """End a stream and return its faults; the oracle judges each different stream once."""
+        """End a stream and return its faults; the oracle checks each distinct stream once."""
         end, faults = self._feed(driver, node, deltas.Finish())
         if faults:
             return faults
@@ -264,7 +264,7 @@ class Explorer:
         fired = len(self.fired)
         try:
             frames = driver.feed([delta])
-        except Exception as error:  # noqa: BLE001 - a driver is total, so any exception is a fault
+        except Exception as error:  # noqa: BLE001 - the driver must accept every delta
             return node, [f"{type(error).__name__}: {error}"]
         events = [decoded(frame) for frame in frames]
         if len(self.fired) > fired:

@@ -1,7 +1,7 @@
-"""Reference encoders write items as a model of a family would.
+"""Encodes items as a model of a family would write them.
 
-They follow the models' chat templates and share nothing with the tables of markers, so each tests the other. Recordings and the
-embedded engine use them.
+The encoders follow the models' chat templates and share nothing with the parsers' marker tables, so each tests the other.
+Recordings and the embedded engine use them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["reasoning", "message", "call"]
 
 @frozen
 class WrittenItem:
-    """An item for a model to write; the text of a call is its arguments, as a JSON object."""
+    """An item that a model writes; the text of a call is its arguments as a JSON object."""
 
     kind: Kind
     text: str
@@ -37,12 +37,12 @@ class Template:
     """How a family writes consecutive calls.
 
     Args:
-        call: A call, with the fields `name`, `arguments` and `index`.
-        pair: A key and its value, with the fields `key`, `value`, `string` and `type`; None if the arguments are JSON.
-        value: Writes a value.
-        glue: The text between two pairs.
+        call: The format of a call, with the fields `name`, `arguments` and `index`.
+        pair: The format of an argument, with the fields `key`, `value`, `string` and `type`; None if the arguments are JSON.
+        value: Encodes the value of an argument.
+        glue: The text between two arguments.
         between: The text between two calls.
-        section: The texts before and after the calls.
+        section: The text before the first call, and the text after the last.
     """
 
     call: str
@@ -85,7 +85,7 @@ def _dsml(section: str, mark: str = "｜DSML｜") -> Template:
 
 
 def _gemma(value: object, quote: str) -> str:
-    """Write a value with strings in a quote of their own."""
+    """Encode a value, with `quote` around strings."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
         return f"{{{','.join(f'{key}:{_gemma(each, quote)}' for key, each in members.items())}}}"
@@ -95,7 +95,7 @@ def _gemma(value: object, quote: str) -> str:
 
 
 def _elements(value: object) -> str:
-    """Write a value as nested elements, whose tags name the members."""
+    """Encode a value as nested elements whose tags are the keys."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
         return "".join(f"{_M}<{key}>{_elements(each)}{_M}</{key}>" for key, each in members.items())
@@ -227,7 +227,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         section=(f"{_M}<tool_call>\n", f"{_M}</tool_call>"),
     ),
 }
-"""How each family writes calls, by the names of `--tool-call-parser`."""
+"""How each family writes calls, keyed by the name for `--tool-call-parser`."""
 
 _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "mistral": ("[THINK]", "[/THINK]"),
@@ -243,7 +243,7 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "deepseek_v41", "kimi_k2"), ("<think>", "</think>")),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
-"""How the families that are not listed above write reasoning: with the markers on their own lines."""
+"""How families missing from `_THINKS` write reasoning: with each marker on a separate line."""
 
 
 _TYPES: Final[Mapping[type, str]] = {
@@ -255,17 +255,17 @@ _TYPES: Final[Mapping[type, str]] = {
     dict: "object",
     list: "array",
 }
-"""The names of types in the markup of Kimi K3."""
+"""The type names that Kimi K3 writes."""
 
 
 def encode(items: Sequence[WrittenItem], tool_parser: str, reasoning_parser: str | None = None, *, thinking: bool = True) -> str:
     """Return the text of a turn.
 
     Args:
-        items: The items in order, with at most one of reasoning, which comes first.
-        tool_parser: As in `--tool-call-parser`.
-        reasoning_parser: As in `--reasoning-parser`; None leaves reasoning out.
-        thinking: Whether the prompt has already begun the reasoning.
+        items: The items in order; only the first may be reasoning.
+        tool_parser: A name for `--tool-call-parser`.
+        reasoning_parser: A name for `--reasoning-parser`; None omits reasoning.
+        thinking: Whether the prompt ends with the marker that begins reasoning.
 
     Raises:
         KeyError: The `tool_parser` is unknown.

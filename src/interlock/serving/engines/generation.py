@@ -1,6 +1,6 @@
-"""An engine's part in one response besides generating: refuse it, resolve its settings, parse output, add fields.
+"""What an engine does for one response: refuse it, resolve its settings, generate, parse output and add fields.
 
-A `HostEngine` gives each response a `Generation`; the responses of a plain `Engine` get a `PlainGeneration`.
+A `HostEngine` creates a `Generation` for each response; for a plain `Engine`, each response gets a `PlainGeneration`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Generation(Protocol):
-    """An engine's part in one response; by default it refuses, resolves, adds and logs nothing."""
+    """What an engine does for one response. The defaults refuse, resolve, add and log nothing."""
 
     @property
     def parser(self) -> Parser:
-        """Reads the model's output; available once `prepare` has returned."""
+        """Parses the model's output; available once `prepare` has returned."""
         ...
 
     @property
@@ -36,9 +36,9 @@ class Generation(Protocol):
         ...
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        """Validate and render the first turn, and return the settings that the engine resolved, for the response to echo.
+        """Validate and render the first turn, and return the resolved settings, which the response echoes.
 
-        A list of tools or a compaction may still come before that turn.
+        The run may still list tools or compact the conversation before that turn.
 
         Raises:
             ApiError: The engine refuses the request; no response begins.
@@ -47,10 +47,10 @@ class Generation(Protocol):
         return {}
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn, and wait until the engine has taken it; `generate` continues it.
+        """Begin the first turn, and wait until the engine accepts it; `generate` continues it.
 
         Raises:
-            Exception: The engine refuses it; no response begins.
+            Exception: The engine refuses the turn; no response begins.
         """
         del turn
 
@@ -61,35 +61,35 @@ class Generation(Protocol):
         ...
 
     def additions(self) -> Mapping[str, object]:
-        """Return the fields beyond the API's that the engine adds to the response when it ends."""
+        """Return the fields outside the API that the engine adds to the finished response."""
         return {}
 
     def log(self, response: Mapping[str, object]) -> None:
-        """Log a response that has ended."""
+        """Log a finished response."""
         del response
 
     async def close(self) -> None:
-        """Abort a generation that is still running, and free its resources."""
+        """Abort the generation if it still runs, and free its resources."""
         return
 
 
 @runtime_checkable
 class HostEngine(Protocol):
-    """An engine inside a server with its own request validation and errors."""
+    """An engine of a server that validates requests itself and has its own errors."""
 
     @property
     def format(self) -> Format: ...
 
     async def names(self) -> Sequence[str]:
-        """Return the model names that requests may have; one is empty if the model is optional."""
+        """Return the model names that requests may use, with an empty one if the model is optional."""
         ...
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request; `ApiError` is raised if it is wrong."""
+        """Validate a request body; raise `ApiError` if it is invalid."""
         ...
 
     def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
-        """Return the generation of one response to a request from `read`."""
+        """Begin the response to a request that `read` returned."""
         ...
 
 
@@ -98,7 +98,7 @@ class RemoteEngine(HostEngine, Protocol):
     """A host engine whose models are on other servers."""
 
     async def require_ready(self) -> None:
-        """Require that a server answers; `ApiError` is raised if none does."""
+        """Raise `ApiError` if no server answers."""
         ...
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class PlainGeneration(Generation):
 
 
 class Rendering(PlainGeneration):
-    """The generation of a response without output: its prompt is rendered and counted, and its only turn ends at once."""
+    """Generates a response without output: it counts the prompt's tokens, and the only turn ends at once."""
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         yield EngineOutput(Chunk(), "stop", await self.count(turn))
@@ -136,16 +136,16 @@ def begin_generation(
     tenant: str = "",
     connection: HTTPConnection | None = None,
 ) -> Generation:
-    """Return the generation of one response; see `HostEngine.begin`."""
+    """Begin one response on an engine; see `HostEngine.begin`."""
     if isinstance(engine, HostEngine):
         return engine.begin(request, items, tenant, connection)
     return PlainGeneration(engine, parser_for(engine.format, {**request.raw, "tools": [*declare(request.tools, items)]}))
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn without its oldest items if its prompt is too long and the request has `truncation: auto`.
+    """Drop the oldest items of a turn if its prompt is too long and the request has `truncation: auto`.
 
-    If nothing fits, the turn stays as it is, for the engine to refuse it.
+    If nothing fits, return the turn unchanged; the engine then refuses it.
     """
     if turn.request.raw.get("truncation") != "auto":
         return turn

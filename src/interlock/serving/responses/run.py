@@ -1,7 +1,7 @@
-"""The turn loop of one response, run step by step, and the runs in progress on one server.
+"""Runs the turn loop of a response step by step, and tracks the active runs of a server.
 
 The table `TURNS` defines the loop, and how an interrupted response ends. `Run` executes the table, and subclasses do
-the work. Any exception becomes the end of the response and never of the stream (rule R4).
+the work. If a step raises, the response fails and its stream still ends legally (rule R4).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ INTERNAL_ERROR: Final = "The server had an error while it generated the response
 """Replaces the message of an error that may contain private details."""
 
 ABANDONED: Final = Fault("server_error", "The response was abandoned before it ended.")
-"""The end of a response whose task was cancelled from outside the run."""
+"""Ends a response whose task was cancelled, or whose `events` were closed, from outside the run."""
 
 SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
-"""The end of a response at a shutdown: failed and not cancelled, because its client did not ask for it."""
+"""Ends a response at shutdown: it becomes `failed`, not `cancelled`, because its client did not cancel it."""
 
 GRACE: Final = 5
-"""Seconds for responses to end at a shutdown, and for clients to read their ends."""
+"""Seconds at shutdown for responses to end, and for clients to read the last events."""
 
 
 @frozen(eq=False)
@@ -49,12 +49,12 @@ class Activity:
     steps: AsyncGenerator[Sequence[Delta], None]
     """Yields the deltas of each step; their events are delivered before the next step."""
     next_trigger: Callable[[], TurnTrigger]
-    """Returns the trigger to fire after the last step, when the driver has all deltas."""
+    """Returns the trigger to fire after the last step."""
 
 
 @define(eq=False)
 class Run(ABC, Generic[T]):
-    """One response while it is generated; the driver makes its events."""
+    """Generates one response; the driver makes its events."""
 
     driver: ResponseDriver[T]
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
@@ -72,13 +72,13 @@ class Run(ABC, Generic[T]):
     @property
     @abstractmethod
     def stored(self) -> StoredResponse:
-        """The response as it is now, for a store."""
+        """The current response, for a store."""
 
     async def events(self) -> AsyncGenerator[list[T], None]:
-        """Run the response, once and in one task, and yield the events of each step, which belong into one write.
+        """Run the response and yield the events of each step, to send in one write. Iterate once, in one task.
 
-        Closing the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the end
-        of the stream. A `KeyboardInterrupt` or `SystemExit` in the run is raised after the end of the response.
+        Closing the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the last
+        events. A `KeyboardInterrupt` or `SystemExit` is raised again after the response ends.
         """
         self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
@@ -97,10 +97,10 @@ class Run(ABC, Generic[T]):
                 raise self._exit
 
     async def admit(self) -> None:
-        """Wait until the engine accepts the response, before anything is sent; raise the engine's refusal."""
+        """Wait until the engine accepts the response; raise the error if it refuses. Call this before sending anything."""
 
     def conclude(self) -> list[T]:
-        """End a response whose `events` were not iterated to the end, and return the events that are left."""
+        """End a response whose `events` were not exhausted, and return the remaining events."""
         if TurnTrigger.LEAVE in self._turns.state.rows:
             self._break_off_with = self._interruption or ABANDONED
             for effect in self._turns.fire(TurnTrigger.LEAVE):
@@ -108,9 +108,9 @@ class Run(ABC, Generic[T]):
         return self._take_events()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the response legally, without waiting for the engine; only the first interruption counts.
+        """End the response without waiting for the engine; its stream stays legal. Only the first call counts.
 
-        Call this in the event loop of the run, with a `Cancel` if nobody wants the response, or a `Fault` of the server.
+        Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a `Fault` if the server ends it.
         """
         if self._interruption is None:
             self._interruption = ending
@@ -156,18 +156,18 @@ class Run(ABC, Generic[T]):
 
     @abstractmethod
     def _abort_turn(self) -> Sequence[Delta]:
-        """Return the deltas that end the current turn as aborted, the last with its usage."""
+        """Return the deltas that abort the current turn; the last is an `EndTurn` with its usage."""
 
     async def _settle(self) -> None:
-        """Store and log the finished response, before its client sees the end."""
+        """Store and log the finished response. Its client receives the terminal event afterwards."""
 
     async def _fire(self, trigger: TurnTrigger) -> None:
         for effect in self._turns.fire(trigger):
             if effect is TurnEffect.STORE:
                 try:
                     await self._settle()
-                except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
-                    self._record(error, "it could not be stored or logged")
+                except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
+                    self._record(error, "the response could not be stored or logged")
                 await self._fire(TurnTrigger.SETTLE)
             else:
                 self._apply(effect)
@@ -198,7 +198,7 @@ class Run(ABC, Generic[T]):
     async def _step(self) -> TurnTrigger | None:
         """Take one step of the activity; return the trigger to fire next, or None if the activity continues."""
         activity = self._activity
-        assert activity is not None  # noqa: S101 - every edge into a state that lasts begins one
+        assert activity is not None  # noqa: S101 - the edge into this state started one
         deltas: Sequence[Delta] | None = None
         try:
             if self._interruption is None:
@@ -211,26 +211,26 @@ class Run(ABC, Generic[T]):
                 finally:
                     self._waiting = None
                     if self._interruption is not None and task is not None and task.uncancel():
-                        raise asyncio.CancelledError  # somebody else cancels the task too
+                        raise asyncio.CancelledError  # the task was also cancelled from outside
             if self._interruption is None:
                 if deltas is None:
                     return activity.next_trigger()
                 self._events += self.driver.feed(deltas)
                 return TurnTrigger.END if self.driver.ended else None
             self._break_off_with = self._interruption
-        except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
+        except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
             fault = self._fault(error)
             self._break_off_with = self._interruption or fault
         return TurnTrigger.FAIL
 
     def _break_off(self, ending: Fault | Cancel) -> None:
-        """End the response within a turn; if the turn cannot be aborted, feed only the ending."""
+        """Abort the turn and end the response; if the abort fails, feed only the ending."""
         attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._abort(ending), lambda: [ending])
         for attempt in attempts:
             try:
                 self._events += self.driver.feed(attempt())
-            except BaseException as error:  # noqa: BLE001 - likewise
-                self._record(error, "text of its turn is lost")
+            except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
+                self._record(error, "text of the aborted turn is lost")
             if self.driver.ended:
                 return
         self._events += self.driver.feed([ending])
@@ -240,12 +240,12 @@ class Run(ABC, Generic[T]):
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
-        if not isinstance(error, PromptError):  # which is the client's fault, and does not belong into the log
-            self._record(error, "it fails")
+        if not isinstance(error, PromptError):  # the client caused it, so do not log it
+            self._record(error, "the response failed")
         return Fault(error.code, str(error)) if isinstance(error, EngineError) else Fault("server_error", INTERNAL_ERROR)
 
     def _record(self, error: BaseException, consequence: str) -> None:
-        """Log a fault, remember an error that asks the process to end, and raise one that stops the current task."""
+        """Log an error. Save one that asks the process to end, and reraise one that stops the current task."""
         if ends_process(error):
             self._exit = error
         elif not is_fault(error):
@@ -257,11 +257,11 @@ class Run(ABC, Generic[T]):
         return events
 
     async def _close(self) -> None:
-        """Stop the activity, and with it the engine and the tools."""
+        """Close the activity, which stops the engine and the tools."""
         try:
             if self._activity is not None:
                 await self._activity.steps.aclose()
-        except BaseException as error:  # noqa: BLE001 - likewise
+        except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
             self._record(error, "the engine or a tool could not be closed")
 
 
@@ -273,7 +273,7 @@ def _end_with(delta: Delta) -> Activity:
 
 
 class Interruptible(Protocol):
-    """A run that can be ended from outside."""
+    """A run that other code can end."""
 
     def interrupt(self, ending: Fault | Cancel) -> None:
         """End the run as soon as possible."""
@@ -281,7 +281,7 @@ class Interruptible(Protocol):
 
 @define(eq=False)
 class ActiveRuns:
-    """The runs in progress on one server, at most `limit` of them; None for no limit."""
+    """The active runs of one server; `limit` is their maximum, or None."""
 
     limit: int | None = None
     _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
@@ -290,7 +290,7 @@ class ActiveRuns:
 
     @contextmanager
     def track(self, run: Interruptible) -> Generator[None]:
-        """Track a run for the duration of the context; after `end`, interrupt it at once."""
+        """Track a run for the duration of the context; interrupt it at once if `end` was called."""
         try:
             self._runs.add(run)
             self._empty.clear()
@@ -303,19 +303,19 @@ class ActiveRuns:
                 self._empty.set()
 
     def require_room(self) -> None:
-        """Refuse another run above the limit with a 429."""
+        """Raise a 429 if the limit is reached."""
         if self.limit is not None and len(self._runs) >= self.limit:
-            message = f"The server is already making {self.limit} responses, which is its limit; try again in a second."
+            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
-        """End all runs, and all future ones."""
+        """Interrupt all runs, and every run tracked later."""
         self._ending = ending
         for run in self._runs:
             run.interrupt(ending)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until no run is left, or for a number of seconds."""
+        """Wait until no run is left, at most a number of seconds."""
         if self._runs:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
