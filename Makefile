@@ -132,7 +132,12 @@ WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shel
 test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
 	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "test-vllm: skipped: $$without"; else \
 		$(MAKE) .venv-vllm/.test && \
-		PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm); fi
+		PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm); fi
+
+# One server after another, a minute or more each.
+.PHONY: test-every-family
+test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
+	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py $(if $(ONLY),-k '$(ONLY)')
 
 # Codex alone is half a gigabyte, so the clients stay out of the other environments.
 .PHONY: test-clients
@@ -157,7 +162,7 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 	$(GPU_PYTHON) -c 'import vllm, interlock' 2>/dev/null || { \
 		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
 	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests/vllm; \
-	$(GPU_PYTHON) -m pytest -p no:cacheprovider $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
+	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
 test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
