@@ -1,4 +1,4 @@
-"""The commands `interlock verify` and `interlock diagram`: the machines, proved and drawn."""
+"""The commands `interlock verify` and `interlock diagram`, which prove and draw the state machines."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def diagram(
 
 @cache
 def stream_graphs() -> Mapping[str, Graph]:
-    """Return the graphs of all lifecycles and of the framing of harmony, by name."""
+    """Return the graphs of all lifecycles and of harmony's framing, by name."""
     from interlock.fsm.diagram import draw
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
     from interlock.parsers.harmony_framing import HARMONY

@@ -1,4 +1,4 @@
-"""The entry point of the command `interlock`. It needs no other package, and names a missing one."""
+"""The entry point of the command `interlock`, which runs without other packages to report a missing one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _EXTRAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("openai_harmony", "rich", "typer"), "cli"),
     **dict.fromkeys(("apsw", "httpx2", "mcp", "mcp_types", "starlette", "uvicorn"), "serve"),
 }
-"""The extra of Interlock that installs a package."""
+"""The extra of Interlock that installs each package."""
 _DISTRIBUTIONS: Final[Mapping[str, str]] = {"openai_harmony": "oss-harmony", "mcp_types": "mcp"}
-"""The pip name of a package, if it differs."""
+"""The pip names of packages whose module has another name."""
 
 
 def main() -> None:
@@ -47,11 +47,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _give_up(error: OSError) -> NoReturn:
-    """End after an error that no command expects: most likely its output cannot be written."""
+    """Report an `OSError` that no command handles, usually a failed write of its output, and exit."""
     with suppress(OSError):
         file = "" if error.filename is None else f"{error.filename}: "
         print(f"interlock: {file}{error.strerror or error}", file=sys.stderr, flush=True)  # noqa: T201 - a command prints
-    # The rest of a buffer would fail again when Python ends, with a traceback.
+    # Python flushes the buffers again when it exits, which would fail with a traceback.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -79,7 +79,7 @@ def _run() -> None:
 
 
 def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
-    """Return the arguments for `vllm serve`; None without `serve --engine vllm`."""
+    """Return the arguments for `vllm serve`, or None if the command is not `serve --engine vllm`."""
     command, *rest = arguments or [""]
     if command != "serve":
         return None
@@ -93,13 +93,13 @@ def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
 
 
 def plugins(environment: Mapping[str, str]) -> str:
-    """Return the value of `VLLM_PLUGINS` that loads Interlock beside the other plugins."""
+    """Return the value of `VLLM_PLUGINS` that loads Interlock and the plugins that it already names."""
     names = [name for name in environment.get("VLLM_PLUGINS", "").split(",") if name]
     return ",".join(names if "interlock" in names else [*names, "interlock"])
 
 
 def launch_vllm(arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by `vllm serve` with the plugin."""
+    """Replace this process with `vllm serve` and the plugin."""
     neighbour = Path(sys.executable).with_name("vllm")
     program = str(neighbour) if neighbour.exists() else shutil.which("vllm")
     if program is None:

@@ -1,4 +1,4 @@
-"""The command `interlock run`: a client and a gateway for it, which begin and end together."""
+"""The command `interlock run`, which starts a gateway, runs a client against it, and stops both."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913 - a command has an argument for each of its options
     if program is None:
         typer.echo(f"interlock: {command[0]}: command not found", err=True)
         raise typer.Exit(NOT_FOUND)
-    logging.disable(logging.WARNING)  # it would be written into the client's screen
+    logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
         arguments = command[1:]
@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913 - a command has an argument for each of its options
 
 
 def codex_arguments(base_url: str, model: str) -> list[str]:
-    """Return the arguments that configure Codex for a server; Codex compacts at a provider that is named OpenAI."""
+    """Return the arguments that configure Codex for a server, under the provider name with which Codex uses `/compact`."""
     provider = {"name": "OpenAI", "base_url": base_url, "wire_api": "responses", "env_key": KEY_NAME}
     settings = {"model": model, "model_provider": "interlock"}
     settings |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
@@ -103,7 +103,7 @@ def _first_model(url: str, key: str) -> str:
 
 
 def _wait(arguments: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a program to its end and return its exit status; Ctrl-C reaches it by itself, other signals through this process."""
+    """Run a program and return its exit status; forward signals except Ctrl-C, which the terminal sends to both processes."""
     with subprocess.Popen(arguments, env=environment) as process:  # noqa: S603 - the user's own command
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
         for number in (signal.SIGTERM, signal.SIGHUP):

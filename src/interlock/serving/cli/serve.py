@@ -187,7 +187,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
 def _engine(
     script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: str | None
 ) -> tuple[Engine, ToolRunner]:
-    """Return the engine and its tools; a script brings its tool results."""
+    """Return the engine and its tools; a script supplies its own tool results."""
     from interlock.parsers import Tagged
     from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
@@ -211,7 +211,7 @@ def _gateway(upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Gatew
 
 
 def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
-    """Parse each `NAME=URL`; the last one of a name counts."""
+    """Parse each `NAME=URL`; for a repeated name, the last URL wins."""
     servers: dict[HostedTool, str] = {}
     for option in options:
         name, _, url = option.partition("=")

@@ -1,4 +1,4 @@
-"""The input of commands: files, folders, standard input and URLs; and how a command fails without it."""
+"""The input of commands (files, folders, standard input and URLs), and the errors that end a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
 
 UNUSABLE: Final = 2
-"""The exit status when the input cannot be used, as for a wrong option."""
+"""The exit status for unusable input, the same as for an invalid option."""
 STREAM_SUFFIXES: Final = frozenset({".sse", ".jsonl", ".ndjson", ".txt", ".log"})
 DEFAULT_TIMEOUT: Final = 300.0
 
@@ -59,7 +59,7 @@ class Source:
 
 @frozen
 class UrlRequest:
-    """The request for a URL: POST with the JSON in the file `body`, else GET."""
+    """The request for a URL: POST with the JSON of the file `body`, or GET without one."""
 
     body: Path | None = None
     headers: Mapping[str, str] = {}
@@ -67,7 +67,7 @@ class UrlRequest:
 
     @classmethod
     def from_options(cls, body: Path | None, headers: Iterable[str], api_key: str | None, timeout: float) -> UrlRequest:
-        """Read the options of `check` and `view`."""
+        """Return the request that the options of `check` and `view` describe."""
         fields = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         for header in headers:
             name, colon, value = header.partition(":")
@@ -77,10 +77,10 @@ class UrlRequest:
         return cls(body, fields, timeout)
 
     def content(self) -> bytes | None:
-        """Return the body to POST, with `stream` set to true; None for GET.
+        """Return the body to POST, with `stream` set to true, or None for GET.
 
         Raises:
-            SourceError: The file cannot be read, or has no JSON object.
+            SourceError: The file cannot be read, or is not a JSON object.
         """
         if self.body is None:
             return None
@@ -102,7 +102,7 @@ def fail(message: str) -> NoReturn:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a port, or end the command."""
+    """Listen on a port, or end the command with a message."""
     from interlock.serving.http import server
 
     try:
@@ -119,7 +119,7 @@ def is_url(source: str) -> bool:
 
 
 def is_recording(beginning: bytes) -> bool:
-    """Return whether a file that begins so is a recording of an engine's output, and not a stream."""
+    """Return whether the beginning of a file shows that it is a recording, not a stream."""
     return b'"interlock_recording"' in beginning[:512]
 
 
@@ -129,7 +129,7 @@ def display_name(source: str) -> str:
 
 
 def line_name(source: str, line: int) -> str:
-    """Return the name of a line of a source in messages."""
+    """Return the name of a line in messages."""
     return f"standard input, line {line}" if source == "-" else f"{source}:{line}"
 
 
@@ -147,7 +147,7 @@ def read_recording(file: Path) -> Recording:
 
 
 def expand_folders(sources: Iterable[str]) -> Iterator[str]:
-    """Yield the sources, with a folder replaced by the streams in it and in its folders, sorted by name."""
+    """Yield the sources, replacing each folder by the sorted stream files below it, if it has any."""
     for source in sources:
         folder = Path(source)
         if source != "-" and not is_url(source) and os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises errors; opening reports them
@@ -162,7 +162,7 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[Sourc
     """Open a path, `-` for standard input, or a URL, and close it afterwards.
 
     Raises:
-        SourceError: It cannot be opened or read, the server refuses, or it takes too long.
+        SourceError: The source cannot be opened or read, the server refuses the request, or reading takes too long.
     """
     if is_url(name):
         with _fetch(name, request or UrlRequest()) as source:
@@ -189,11 +189,11 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
     sockets: list[socket.socket] = []
 
     def disconnect() -> None:
-        """Disconnect from a slow server: the timeout of a socket restarts with each byte."""
+        """Disconnect from a slow server, because a socket's own timeout restarts with each byte."""
         late.set()
         for each in filter(None, (connection.sock, *sockets)):
             with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state belongs to the reader
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state the reading thread uses
 
     timer = threading.Timer(request.timeout, disconnect)
     timer.daemon = True
@@ -204,7 +204,7 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
         with closing(connection):
             try:
                 connection.connect()
-                sockets.append(connection.sock)  # the connection may forget it
+                sockets.append(connection.sock)  # the connection drops it when the response takes over
                 connection.request("POST" if body else "GET", target, body, fields)
                 response = connection.getresponse()
                 if response.status != http.client.OK:
@@ -224,7 +224,7 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
 
 
 def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterator[bytes]:
-    """Yield the chunks until the stream ends or breaks: the judge reports what is missing."""
+    """Yield the chunks until the stream ends or breaks; the checker reports an incomplete stream."""
     try:
         while chunk := response.read1(_CHUNK_BYTES):
             yield chunk

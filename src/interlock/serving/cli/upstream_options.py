@@ -1,4 +1,4 @@
-"""The options of `serve` and `run` that name the servers behind a gateway: flags, environment variables and a TOML file."""
+"""The upstream options of `serve` and `run`: flags, environment variables and a TOML file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRIES: Final = 2
 
 @contextmanager
 def option_errors(name: str = "") -> Generator[None]:
-    """End the command if the value of an option is refused."""
+    """End the command with a message if the value of an option is invalid."""
     try:
         yield
     except (OSError, ValueError, InterlockError) as error:
@@ -32,7 +32,7 @@ def option_errors(name: str = "") -> Generator[None]:
 
 
 def _read_defaults(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the table `[serve]` of a file the defaults of the other options; the environment comes before them."""
+    """Use a file's `[serve]` table as defaults of the other options; environment variables take precedence."""
     if path is None:
         return None
     from interlock.serving.engines.upstream.gateway_config import read_config
@@ -97,7 +97,7 @@ def upstreams_of(  # noqa: PLR0913 - an upstream has a setting for each
     timeouts: str = TIMEOUTS,
     retries: int = RETRIES,
 ) -> list[Upstream]:
-    """Return the upstream of the options, where a model `NAME=MODEL` is an alias, or without a URL those of the file."""
+    """Return the upstream at the URL, or those of the file if there is no URL; a model `NAME=MODEL` is an alias."""
     if url is None and config is None:
         return []
     from interlock.serving.engines.upstream.gateway_config import read_config, read_upstream

@@ -1,4 +1,4 @@
-"""The command `interlock view`: streams on a page, served to a browser on this machine or written to a file."""
+"""The command `interlock view`, which shows streams on a page: served on this machine, or written to a file."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @frozen
 class StreamSource:
-    """A stream with its `beginning` and the rest in `source`, or a complete `recording`."""
+    """A stream, whose unread rest is in `source` after its `beginning`, or a complete `recording`."""
 
     name: str
     source: Source
@@ -94,7 +94,7 @@ class StreamSource:
 
     @classmethod
     def read(cls, name: str, source: Source) -> StreamSource:
-        """Read the beginning of a source, and all of a recording.
+        """Read the beginning of a file or pipe, and the rest if it is a recording; a URL stays unread.
 
         Raises:
             RecordingError: The recording is malformed.
@@ -110,11 +110,11 @@ class StreamSource:
 
     @property
     def title(self) -> str:
-        """The name on the page."""
+        """The name of the stream on the page."""
         return display_name(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
 
     def about(self, *, redact: bool) -> Mapping[str, object]:
-        """Return the name, and the request unless texts are hidden."""
+        """Return the name, and the request of a URL unless texts are hidden."""
         if redact or not is_url(self.name):
             return {"name": self.title}
         body = self.source.request
@@ -122,7 +122,7 @@ class StreamSource:
         return {"name": self.title, "request": request}
 
     def batches(self, trace: Trace, dialect: DialectName) -> Batches:
-        """Yield lines as they arrive."""
+        """Yield batches of the page's lines as the stream arrives."""
         from interlock.serving.view.event_lines import recording_lines
 
         if self.recording is not None:
@@ -166,7 +166,7 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
 
 
 def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
-    """Yield the lines of the coverage page; unreadable files are left out."""
+    """Yield the lines of the coverage page, which skips unreadable files."""
     from interlock.serving.engines.recordings import RecordingError
     from interlock.serving.view.comparison import Coverage
     from interlock.serving.view.event_lines import Steps, Trace
@@ -195,7 +195,7 @@ def _show(
     browser: bool,
     pages: Sequence[Callable[[], Batches]] = (),
 ) -> None:
-    """Write a page to a file, or serve it and the pages that it links to until Ctrl-C."""
+    """Write a page to a file, or serve it with the pages that it links to until Ctrl-C."""
     if html is not None:
         from interlock.serving.view.page import standalone
 

@@ -1,7 +1,7 @@
 """Engines: sources of raw model output behind one protocol. The same parser and driver read all of them.
 
 engine          the protocol
-generation      an engine's part in one response besides generating
+generation      what an engine does for one response
 embedded/       a stand-in model that runs anywhere
 vllm/           vLLM
 upstream/       the gateway to other servers

@@ -1,4 +1,4 @@
-"""A stand-in model's messages as real tokens of harmony or of a family's text, which take the same path as a real model's."""
+"""The embedded engine, which encodes a stand-in model's messages as a real model would: in harmony or a family's format."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from interlock.serving.requests.yielder import Yielder
 MODEL: Final = "interlock-embedded"
 
 LARGEST: Final = 6
-"""The most tokens of a chunk; as with speculative decoding, chunks cross the borders of messages and characters."""
+"""The most tokens in a chunk; as with speculative decoding, a chunk can span messages and split characters."""
 
 ORDINARY: Final = 199_000
-"""Lower token ids are text; the control tokens are above."""
+"""All token ids below this one are text; control tokens have higher ids."""
 
 LIKELY: Final = 0.7
-"""The lowest log probability of a chosen token, negated; each further alternative is about that much less likely."""
+"""The lower bound of a chosen token's log probability, negated, and the step from each alternative to the next."""
 
 
 @frozen
@@ -65,7 +65,7 @@ class EmbeddedEngine:
         while end < len(tokens):
             first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
             due = start + end / self.rate if self.rate else start
-            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # always lets other tasks run
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run, even without a delay
             reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
             chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
             if turn.request.wants_logprobs:
@@ -75,7 +75,7 @@ class EmbeddedEngine:
 
 
 async def _harmony(messages: Sequence[Message]) -> list[int]:
-    """Return messages as the completion of a prompt, which ends with the beginning of the first one."""
+    """Return the tokens of messages; the prompt already ends with the first one's `<|start|>assistant`."""
     tokens: list[int] = []
     yielder = Yielder()
     for index, message in enumerate(messages):
@@ -96,7 +96,7 @@ async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
 
 
 def _in_family(message: Message) -> WrittenItem:
-    """Return a message as a family has it; a call of free text has a parameter for the text."""
+    """Convert a message to an item of a family; the free text of a call becomes one argument."""
     if message.recipient is None:
         return WrittenItem("reasoning" if message.channel == "analysis" else "message", message.text)
     name = message.recipient.removeprefix("functions.")
@@ -109,7 +109,7 @@ async def _text(text: str, yielder: Yielder) -> list[int]:
 
 
 def _pick(seed: int, index: int, count: int) -> int:
-    """Return a number below `count`, evenly distributed and the same every time."""
+    """Return an evenly distributed number below `count`, the same for the same seed and index."""
     return zlib.crc32(index.to_bytes(8, "little"), seed) % count
 
 

@@ -1,4 +1,4 @@
-"""Plain values for plain JSON schemas: the arguments of calls, and structured output.
+"""Generates example values for JSON schemas: the arguments of calls, and structured output.
 
 A strict schema is filled correctly or refused; otherwise unsupported keywords are ignored. The work for one schema is bounded.
 """
@@ -17,12 +17,14 @@ from interlock.serving.requests.json_values import elements, is_array, is_object
 Schema: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000
+"""The most work for one schema, in keywords and alternatives."""
 VALUE_COST: Final = 50
-"""The work for one schema, in keywords and alternatives, and the cost of a value."""
+"""The work for a value, besides that for its keywords."""
 
 DEEPEST: Final = 40
+"""The deepest level of a value; references and alternatives count as levels."""
 SHALLOW: Final = 4
-"""The level of the deepest value, counting references and alternatives, and of the deepest optional one."""
+"""The deepest level whose optional values are filled."""
 
 LONGEST: Final = 2_000
 
@@ -47,7 +49,7 @@ TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
     **dict.fromkeys(("minLength", "maxLength", "format"), "string"),
 }
-"""The supported keywords, each with its type."""
+"""The supported keywords of one type, each with that type."""
 
 ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
 """The supported keywords that exclude all others."""
@@ -62,7 +64,7 @@ UNSUPPORTED: Final = frozenset(
 
 
 def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -> object:
-    """Return a value for a schema, whose free strings are `text`; only a strict one refuses unsupported keywords.
+    """Return a value for a schema, with `text` in free strings; only a strict schema refuses unsupported keywords.
 
     Raises:
         PromptError: The schema cannot be filled, or is too large.
@@ -71,7 +73,7 @@ def value_for(schema: Schema, text: str | None = None, *, strict: bool = True) -
 
 
 def arguments_for(function: Mapping[str, object], text: str | None = None) -> Mapping[str, object]:
-    """Return the arguments for a call of a declared function, with `text` as the content of free strings.
+    """Return the arguments for a call of a declared function, with `text` in free strings.
 
     Raises:
         PromptError: The parameters cannot be filled, or are too large.
@@ -137,7 +139,7 @@ class _Filler:
         return target
 
     def choose(self, keyword: str, alternatives: object, depth: int) -> Schema:
-        """Return the first alternative; null, and deep down a reference, only if there is no other."""
+        """Return the first alternative; prefer any to null, and at deep levels any to a reference."""
         schemas = [each for each in elements(alternatives) if is_object(each)]
         self.spend(len(schemas))
         if not schemas or (self.strict and len(schemas) > 1 and keyword != "anyOf"):

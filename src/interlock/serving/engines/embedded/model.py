@@ -1,6 +1,6 @@
-"""The embedded model's messages, made of the request's own words: the same for the same turn.
+"""Composes the embedded model's messages from the words of the request, the same for the same turn.
 
-The model calls the tools whose names and descriptions have the user's words, so that testers of clients can predict the calls.
+The model calls the tools whose names or descriptions share words with the user's message, so that tests can predict the calls.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
 
 READ: Final = 4_000
-"""Characters that are read of the user's text, of a tool's description and of a tool's output."""
+"""The most characters used of the user's text, a tool's description or a tool's output."""
 
 QUOTE: Final = 300
 
 MOST_OUTPUTS: Final = 16
+"""The most tool outputs in an answer."""
 MOST_LINES: Final = 200
-"""Outputs of tools in an answer, and lines of a summary."""
+"""The most lines of a summary."""
 
 MOST_PAGES_READ: Final = 100_000
-"""Characters of an output that are searched for pages."""
+"""The most characters of an output that are searched for pages."""
 
 UNANSWERED: Final = "The user still waits for an answer."
 """The last line of a summary if the user spoke last."""
@@ -53,7 +54,7 @@ HOSTED: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
     "web_search": ("browser.search", SEARCH),
     "web_search_preview": ("browser.search", SEARCH),
 }
-"""The hosted tools: their recipients in harmony, and the words of a user that ask for them."""
+"""The hosted tools: their recipients in harmony, and the user's words that request them."""
 
 
 @frozen
@@ -77,7 +78,7 @@ class Tool:
 
 
 def turn_messages(turn: Turn) -> list[Message]:
-    """Return the messages of a turn: perhaps a thought, then a preamble and calls, or an answer; or a summary."""
+    """Return the messages of a turn: a summary if one is requested, else thoughts, then calls or an answer."""
     if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
     calls = turn_calls(turn)
@@ -89,7 +90,7 @@ def turn_messages(turn: Turn) -> list[Message]:
 
 
 def user_text(turn: Turn) -> str:
-    """Return the beginning of the user's last message, or nothing."""
+    """Return the beginning of the user's last message, or an empty text."""
     last = next((item for item in reversed(turn.items) if is_from_user(item)), None)
     return text_of(last.get("content"))[:READ] if last else ""
 
@@ -132,7 +133,7 @@ def _prose(turn: Turn) -> str:
 
 
 def _cited(name: str, output: str) -> str:
-    """Return the output of a tool; of a browser's pages, the first line of each with a mark that names it."""
+    """Return a tool's output for the answer; of a browser's pages, each title and first line with a citation mark."""
     pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_PAGES_READ])]
     return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
 
@@ -144,7 +145,7 @@ def _disapproved(turn: Turn) -> list[str]:
 
 
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
-    """Return the names and the latest outputs of the tools that answered after the user's last message."""
+    """Return the latest tool outputs after the user's last message, each after its tool's name."""
     start = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1
     names = tool_names(turn.items)
     items = [item for item in turn.items[start:] if _has_output(item)]
@@ -156,9 +157,9 @@ def _has_output(item: Item) -> bool:
 
 
 def turn_calls(turn: Turn) -> Sequence[Message]:
-    """Return the calls of a turn: the hosted tools that the user asks for, and the named or best fitting other tools.
+    """Return the calls of a turn: the hosted tools that the user requests, and the named or best fitting other tools.
 
-    Tools are called if the user spoke last, and if `tool_choice` requires a call also after the output of a client's tool.
+    The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool answered last.
     """
     choice = turn.request.tool_choice
     rules = members(choice)
@@ -217,7 +218,7 @@ def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
 
 
 def _best(tools: Sequence[Tool], text: str, *, alone: bool) -> list[Tool]:
-    """Return the first two tools that the text names, else the best fit; one without any fit only if it is called alone."""
+    """Return the first two tools that the text names, or else the best fit, which must share a word unless `alone`."""
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
     if places or not tools:
         return [tools[index] for _, index in sorted(places)[:2]]
@@ -227,20 +228,20 @@ def _best(tools: Sequence[Tool], text: str, *, alone: bool) -> list[Tool]:
 
 
 def _mention(name: str, text: str) -> int:
-    """Return the place of a name as a separate word in a text, or -1."""
+    """Return the index of a name as a separate word in a text, or -1."""
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) if name and name in text else None
     return match.start() if match else -1
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text or identifier in lower case, without small words and a final s."""
+    """Return the words of a text or identifier in lower case, without small words and final s."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
     words = {word.casefold() for word in re.findall(r"\w+", spaced)}
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}
 
 
 def _call(tool: Tool, text: str) -> Message:
-    """Return a call with the words after the colon; a custom tool's grammar is ignored."""
+    """Return a call with arguments from the user's text; a custom tool's grammar is ignored."""
     words = _words_after_colon(text)
     match tool.kind:
         case "custom":
