@@ -1,4 +1,4 @@
-"""Recordings: an engine's outputs for one request, turn by turn, as JSON lines; read, written, rechunked and replayed.
+"""Reads, writes, rechunks and replays recordings: an engine's outputs for one request, turn by turn, as JSON lines.
 
 ```json
 {"interlock_recording": 1, "format": "harmony", "request": {"model": "gpt-oss-20b", "input": "What is 2 + 2?"}}
@@ -7,8 +7,8 @@
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-In the format `tagged`, chunks have `text`, and the header has a `tool_parser` and a `reasoning_parser`, named as for vLLM. A turn
-ends with a `finish_reason`, before the results of its tools, or at the end of the file; by default it stopped by itself.
+In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM. A
+turn ends with a `finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 VERSION: Final = 1
 
 _DEEPEST: Final = 200
-"""The most levels of values, so that a response can repeat them."""
+"""The most levels of nested values, so that a response can repeat them."""
 
 EPOCH: Final = 1_735_689_600
 """The time of every replay: the beginning of 2025."""
@@ -51,7 +51,7 @@ EPOCH: Final = 1_735_689_600
 
 @frozen
 class RecordingError(InterlockError):
-    """A recording that cannot be read, with the number of the wrong line, from 1."""
+    """A recording is invalid; `line` is the number of the invalid line, from 1."""
 
     line: int
     message: str
@@ -62,7 +62,7 @@ class RecordingError(InterlockError):
 
 @frozen
 class ToolResult:
-    """The output of a hosted call's tool as plain text; or its error, which is None if it succeeded."""
+    """The plain text that the tool of a hosted call returned, or its error; `error` is None if the tool succeeded."""
 
     output: str = ""
     error: str | None = None
@@ -70,20 +70,20 @@ class ToolResult:
 
 @frozen
 class RecordedTurn:
-    """An engine's outputs for one turn, only the last with a finish reason, and the results of its hosted calls in order."""
+    """The outputs of one turn, and the results of its hosted calls in order; only the last output may have a finish reason."""
 
     outputs: tuple[EngineOutput, ...] = ()
     results: tuple[ToolResult, ...] = ()
 
     @property
     def finish_reason(self) -> FinishReason:
-        """The reason for the turn's end, by default `stop`."""
+        """The reason why the turn ended, by default `stop`."""
         return (self.outputs[-1].finish_reason if self.outputs else None) or "stop"
 
 
 @frozen
 class Recording:
-    """The body of a request and the turns of its response, whose chunks have one format."""
+    """The body of a request, the turns of its response, and the format of their chunks."""
 
     format: Format
     request: Mapping[str, object] = field(factory=dict[str, object])
@@ -91,7 +91,7 @@ class Recording:
 
 
 class _Fields(Struct, forbid_unknown_fields=True):
-    """An object of the file; null stands for a missing member."""
+    """A JSON object of the file; null means that a member is missing."""
 
 
 class _Header(_Fields):
@@ -132,7 +132,7 @@ class _Delta(_Fields):
 
 class _Chunk(_Fields):
     token_ids: tuple[int, ...] | None = None
-    """Any integers: an engine may yield an id that no vocabulary has, and the parser recovers from it."""
+    """Any integers: an engine may yield an id that no vocabulary has, from which the parser recovers."""
     text: str | None = None
     logprobs: tuple[dict[str, object], ...] | None = None
     delta: _Delta | None = None
@@ -205,7 +205,7 @@ def _format(header: _Header, number: int) -> Format:
         if tagged != Tagged():
             raise RecordingError(number, f"the format {header.format} has no tool_parser and no reasoning_parser")
         return header.format
-    from interlock.parsers.families import family  # noqa: PLC0415 - for recordings of this format alone
+    from interlock.parsers.families import family  # noqa: PLC0415 - only this format needs it
 
     try:
         family(tagged.tool_parser, tagged.reasoning_parser)
@@ -270,14 +270,14 @@ def _chunk_fields(output: EngineOutput) -> dict[str, object]:
 
 
 def _json(fields: Mapping[str, object]) -> str:
-    # Escapes keep lone surrogates, which UTF-8 has no bytes for.
+    # Escapes keep lone surrogates, which UTF-8 cannot encode.
     return json.dumps(fields, separators=(", ", ": ")) + "\n"
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
     """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
 
-    A turn's chunks are merged and divided, by token if it has tokens or log probabilities. Deltas of vLLM are never merged,
+    A turn's chunks are merged and divided, by token if it has tokens or log probabilities. Parsed deltas are never merged,
     because only their parser knows how; a delta with one string and without log probabilities is divided.
 
     Raises:
@@ -297,7 +297,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
 
 
 def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
-    """Merge neighbours without deltas if all or none have log probabilities, and divide the results."""
+    """Return a turn's chunks, merged and divided; a chunk with log probabilities never merges with one without."""
     chunks: list[Chunk] = []
     for (is_delta, has_logprobs), group in groupby(
         (output.chunk for output in turn.outputs), key=lambda chunk: (chunk.delta is not None, chunk.logprobs is not None)
@@ -323,7 +323,7 @@ def _divide(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
 
 
 def _divide_delta(chunk: Chunk, size: int) -> list[Chunk]:
-    """Divide the string of a delta, whose tokens come with the first part; several strings, which share tokens, stay together."""
+    """Divide a delta with one string, whose tokens stay with the first part; several strings share tokens and stay together."""
     delta = cast("Mapping[str, Any]", chunk.delta)
     texts = [name for name in ("reasoning", "content") if delta.get(name)]
     calls = cast("Sequence[Mapping[str, Any]]", delta.get("tool_calls") or ())
@@ -346,7 +346,7 @@ def _slices(text: str, size: int) -> list[str]:
 
 @frozen
 class ReplayStep:
-    """The deltas of a step of a replay, and the engine's output, the tool's result or the end of a turn that they come from."""
+    """The deltas of one step of a replay, and their source: an engine's output, a tool's result or the end of a turn."""
 
     deltas: Sequence[Delta]
     output: EngineOutput | None = None
@@ -390,7 +390,7 @@ def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[R
 
 
 def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplayStep]:
-    """Yield the steps; each has to be fed to the driver before the next one."""
+    """Yield the steps; the caller must feed each one to the driver before it requests the next."""
     parser = parser_for(recording.format, recording.request)
     yield ReplayStep([Start()])
     for turn in recording.turns:
@@ -403,7 +403,7 @@ def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplaySt
 
 
 def _usage(turn: RecordedTurn) -> Usage:
-    """Return the token counts of a turn's prompt, which any of its outputs may have."""
+    """Return the token counts of a turn's prompt: the largest of any of its outputs."""
     return Usage(
         input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
         cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),
@@ -412,7 +412,7 @@ def _usage(turn: RecordedTurn) -> Usage:
 
 
 def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
-    """Return the deltas of a call whose tool ran with this result."""
+    """Return the deltas of a call whose tool returned this result."""
     if result.error is not None:
         return [Run(call.id), Fail(call.id, result.error)]
     return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]

@@ -21,10 +21,10 @@ SCRIPTED: Final = "interlock-script"
 
 @frozen
 class ScriptedEngine:
-    """An engine with fixed turns, the first for a user's message, each later one for the results of tools.
+    """An engine with fixed turns: the first answers a user's message, and each later one the results of tools.
 
-    A budget truncates a turn that is recorded as tokens; a turn without a finish reason ends with `stop`. The rate is in tokens,
-    or outputs without tokens, per second and turn; 0 for no limit.
+    A budget truncates turns that are recorded as tokens. A turn without a finish reason ends with `stop`. The rate is in tokens
+    per second and turn, where an output without tokens counts as one; 0 for no limit.
     """
 
     turns: Sequence[Sequence[EngineOutput]]
@@ -36,7 +36,7 @@ class ScriptedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the next turn, chosen by how many rounds of tools followed the user's last message."""
+        """Replay the turn whose number is that of the tool rounds after the user's last message."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")

@@ -1,4 +1,4 @@
-"""The gateway: an engine whose models are on other servers, in any of three APIs.
+"""The gateway: an engine whose models are on other servers, behind any of three APIs.
 
 gateway             upstreams, their models, and the generation of a response by one of them
 gateway_config      upstreams from options or a TOML file

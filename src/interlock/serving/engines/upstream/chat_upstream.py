@@ -1,4 +1,4 @@
-"""Chat Completions: the request for a turn, and its chunks. docs/gateway.md has both as tables."""
+"""Chat Completions: writes the request for a turn and reads its chunks. docs/gateway.md has tables of both."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SAME: Final = (
 )
 """The parameters that Chat Completions has too."""
 DROPPED: Final = frozenset({"n", "messages", "functions", "function_call"})
-"""The parameters beyond the API that are not sent, because the answer must have one choice."""
+"""The parameters outside the API that are not sent: the gateway reads one choice, and writes messages and tools itself."""
 
 CHARACTERS: Final = 4
-"""The characters of a token in an estimate."""
+"""The characters per token of an estimate."""
 
 
 class FunctionDelta(Struct):
@@ -71,7 +71,7 @@ class Choice(Struct):
 
 
 class ChatChunk(Struct):
-    """An event of the stream, or the answer of a server that does not stream."""
+    """An event of the stream, or the whole answer of a server that does not stream."""
 
     choices: list[Choice] | UnsetType | None = UNSET
     usage: dict[str, Any] | None = None
@@ -84,7 +84,7 @@ DECODER: Final = Decoder(ChatChunk)
 
 @define(eq=False)
 class ChatTranslator:
-    """One response in Chat Completions."""
+    """Translates one response to and from Chat Completions."""
 
     parser: Parser
     _call: Call
@@ -99,7 +99,7 @@ class ChatTranslator:
         tagged = call.upstream.family
         parser: Parser
         if tagged is not None:
-            from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - others do without
+            from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
 
             settings = Settings.from_request(call.declared)
             settings.routing = with_hosted(settings.routing, hosted)
@@ -161,7 +161,7 @@ class ChatTranslator:
         )
 
     async def count(self, turn: Turn) -> int:
-        """Return an estimate, because Chat Completions counts only what it has answered."""
+        """Return an estimate, because Chat Completions counts tokens only in its answers."""
         from interlock.events.json import dumps  # noqa: PLC0415
 
         body = self._body(turn)
@@ -209,7 +209,7 @@ def _tool_parameters(tools: ToolOffer, parallel: bool, *, is_first: bool) -> dic
 
 
 def response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the `response_format` for a format of text; None for plain text."""
+    """Return the `response_format` for a text format, or None for plain text."""
     match text_format.get("type"):
         case "json_schema":
             schema = {name: text_format[name] for name in ("name", "description", "schema", "strict") if name in text_format}
@@ -221,7 +221,7 @@ def response_format(text_format: Mapping[str, object]) -> Mapping[str, object] |
 
 
 def _raw_text(delta: ChatDelta) -> str:
-    """Return the text for our own parser."""
+    """Return the text for the parser of the model's family."""
     if delta.reasoning or delta.tool_calls or delta.function_call:
         message = "The upstream server parses the output of this model itself, so the gateway must not be given its family."
         raise upstream_error(message)
@@ -234,7 +234,7 @@ def _entries(logprobs: Mapping[str, object]) -> Sequence[Mapping[str, object]] |
 
 
 def _entry(entry: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the log probability of a token with all fields that the API requires."""
+    """Return the log probability of a token with all the fields that the API requires."""
     token = str(entry.get("token", ""))
     raw = entry.get("bytes")
     alternatives = [_entry(members(each)) for each in elements(entry.get("top_logprobs"))]

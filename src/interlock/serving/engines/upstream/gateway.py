@@ -1,4 +1,4 @@
-"""The gateway as an engine: each turn is a call of an upstream server, which a translator makes and reads in its API."""
+"""The gateway as an engine: each turn calls an upstream server, and a translator speaks that server's API."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ REASONS: Final[Mapping[str, FinishReason]] = {
     "insufficient_system_resource": "error",
     "abort": "error",
 }
-"""The finish reasons of upstreams that are not the model's own end; every other one is, such as `tool_calls`."""
+"""The finish reasons of upstreams that do not mean `stop`; all others do, such as `tool_calls`."""
 
 LEAST: Final = 16
-"""The fewest `max_output_tokens` of OpenAI's service."""
+"""The fewest `max_output_tokens` that OpenAI's service accepts."""
 
 UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-"""The statuses of upstreams that answer, and list no models."""
+"""The statuses of upstreams that have no list of models."""
 UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-"""The statuses of upstreams that list them for clients' own keys only."""
+"""The statuses of upstreams that list models only for clients' own keys."""
 
 FRESH: Final = 10.0
 """Seconds for which the upstreams' lists of models are cached."""
 RECENT: Final = 1.0
-"""Seconds for which it is cached that no upstream answers."""
+"""Seconds for which a failure of all upstreams is cached."""
 
 
 @frozen(eq=False)
 class Upstream:
     """One server behind the gateway.
 
-    `models` are the names that it serves, by default all that it lists. `aliases` are further names, each of one of its models.
-    With a `family`, its text is read by our own parser. `fields` renames fields of its requests, and drops those renamed to "".
+    `models` are the names that it serves, by default all that it lists. `aliases` map further names to its models. With a
+    `family`, our own parser reads its text. `fields` renames fields of its requests, and drops those renamed to "".
     """
 
     client: UpstreamClient
@@ -74,15 +74,15 @@ class Upstream:
     family: Tagged | None = None
     fields: Mapping[str, str] = field(factory=dict[str, str])
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
-    """Facts about the server that do not change, for translators."""
+    """Constant facts about the server, which translators cache here."""
 
     def renamed(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return the body of a request with the names of this upstream, without nulls and dropped fields."""
+        """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
         names = self.fields
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
 
     async def names(self) -> Sequence[str]:
-        """Return the names of the models; `ApiError` is raised if the upstream does not answer."""
+        """Return the names of the models; raise `ApiError` if the upstream does not answer."""
         listing: Mapping[str, object] = {}
         try:
             listing = members(await self.client.fetch("models"))
@@ -93,7 +93,7 @@ class Upstream:
         return [*(self.models or listed), *self.aliases]
 
     def translator(self, call: Call) -> Translator:
-        """Return the translator of one response; each API's module is imported when it is needed."""
+        """Return the translator of one response, importing the module of its API on first use."""
         match self.api:
             case "chat":
                 from interlock.serving.engines.upstream.chat_upstream import ChatTranslator  # noqa: PLC0415
@@ -111,18 +111,18 @@ class Upstream:
 
 @frozen
 class Call:
-    """What a translator knows of one response."""
+    """The context of one response, for its translator."""
 
     upstream: Upstream
     model: str
     """The upstream's own name of the model."""
     request: CreateResponse
     declared: Mapping[str, object]
-    """The body of the request with the tools by which calls are read."""
+    """The body of the request, with the tools of the conversation added, by which parsers read calls."""
     hosted: AbstractSet[str]
     """The types of tools that the gateway runs."""
     authorization: str | None = field(repr=False)
-    """The client's own header."""
+    """The client's `Authorization` header."""
 
     async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
         """Return the JSON answer of the upstream; see `UpstreamClient.fetch`."""
@@ -130,15 +130,15 @@ class Call:
 
 
 class Translator(Protocol):
-    """One response in the API of an upstream: makes the request of each turn, and reads the events of the answer."""
+    """Translates one response to and from an upstream's API: writes the request of each turn and reads its events."""
 
     @property
     def parser(self) -> Parser:
-        """Reads the chunks of the outputs."""
+        """The parser of the outputs' chunks."""
         ...
 
     async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
-        """Return the path and the body of the streaming request for a turn, and be ready to read its answer.
+        """Return the path and the body of the streaming request for a turn, and prepare to read its answer.
 
         Raises:
             ApiError: The turn cannot be expressed in the API.
@@ -162,7 +162,7 @@ class Translator(Protocol):
         ...
 
     async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has, at least nearly."""
+        """Return the number of tokens in the prompt of a turn, or an estimate."""
         ...
 
 
@@ -175,7 +175,7 @@ class Gateway:
     _listed: Mapping[str, Upstream] = field(factory=dict[str, Upstream], init=False)
     _listed_at: float = field(default=-FRESH, init=False)
     _failure: ApiError | None = field(default=None, init=False)
-    """Why no upstream lists models, if none does."""
+    """The first upstream's error, if all failed to list their models."""
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     @property
@@ -189,7 +189,7 @@ class Gateway:
         return [*dict.fromkeys((*self._listed, *configured))]
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request; the upstream decides on fewer output tokens than OpenAI's service accepts."""
+        """Validate the body of a request, but leave a `max_output_tokens` below OpenAI's minimum to the upstream."""
         limit = raw.get("max_output_tokens")
         if type(limit) is not int or not 0 < limit < LEAST:
             return read_request(raw)
@@ -203,7 +203,7 @@ class Gateway:
         return UpstreamGeneration(self, request, {**request.raw, "tools": [*declare(request.tools, items)]}, authorization)
 
     async def require_ready(self) -> None:
-        """Require that an upstream answers; `ApiError` is raised if none does."""
+        """Raise `ApiError` if no upstream answers."""
         await self._list()
         if self._failure is not None:
             raise self._failure
@@ -213,7 +213,7 @@ class Gateway:
             await upstream.client.close()
 
     async def find(self, name: str) -> tuple[Upstream, str]:
-        """Return the upstream of a model, and its own name there; the only upstream decides itself on unlisted names.
+        """Return a model's upstream and its name there; a single upstream without configured models receives every name.
 
         Raises:
             ApiError: No upstream has the model.
@@ -231,7 +231,7 @@ class Gateway:
         return self._listed[name], name
 
     async def _list(self) -> None:
-        """List the models of the upstreams, unless the last lists are fresh."""
+        """Fetch the upstreams' lists of models, unless the cached ones are fresh."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if now - self._listed_at < (FRESH if self._failure is None else RECENT):
@@ -307,7 +307,7 @@ class UpstreamGeneration(Generation):
         return self._translator
 
     async def _begin(self, turn: Turn) -> EventStream:
-        """Begin the call for a turn and wait for its head, unless the turn has begun."""
+        """Begin the call for a turn, unless it has begun, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
             path, body = await (await self._translated()).request(turn)
@@ -319,7 +319,7 @@ class UpstreamGeneration(Generation):
 
 
 def count_of(value: object) -> int:
-    """Return a number of tokens; 0 for anything else."""
+    """Return a positive number of tokens as it is, and 0 for anything else."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
@@ -329,7 +329,7 @@ def ended_early() -> ApiError:
 
 
 def _engine_error(error: ApiError) -> EngineError:
-    """Return an error of a call as the end of a response that has begun."""
+    """Convert the error of a call to one that ends a response in progress."""
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         return UpstreamError(error.message, "rate_limit_exceeded")
     if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY):

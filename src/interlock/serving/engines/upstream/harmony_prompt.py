@@ -1,6 +1,6 @@
 """Renders conversations as tokens for gpt-oss, as its own template does.
 
-Reasoning before the last final answer is left out, because the model was trained so. No text becomes a control token.
+Reasoning before the last final answer is left out, as in the model's training. No text becomes a control token.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def harmony_prompt(
     hosted: Collection[str],
     text_format: Mapping[str, object],
 ) -> list[int]:
-    """Return the prompt of a turn; `tools` are functions, and `hosted` the types of the tools that gpt-oss has built in."""
+    """Return the prompt of a turn; `tools` are functions, and `hosted` are the types of the model's built-in tools."""
     system, described = _preamble(effort, f"{datetime.now(UTC):%Y-%m-%d}", frozenset(hosted), dumps(tools))
     texts = [f"# Instructions\n\n{instructions}"] if instructions else []
     texts += [described] if described else []
@@ -64,12 +64,12 @@ async def harmony_prompt(
 
 
 def harmony_replies(messages: Sequence[Any]) -> Sequence[int]:
-    """Return the tokens of the tools' messages and of the beginning of the answer."""
+    """Return the tokens of tool messages, and of the beginning of the answer to them."""
     return encoding().render_conversation_for_completion(Conversation.from_messages(messages), Role.ASSISTANT)
 
 
 def required_call(choice: object) -> Sequence[int]:
-    """Return the beginning of an answer that can only be a call, for a `tool_choice` that requires one of a function."""
+    """Return the tokens that begin a function call if `tool_choice` requires one, or else none."""
     if choice == "required":
         return encode_framing("<|channel|>commentary to=functions.")
     name = str(members(choice).get("name", "")).replace("<|", "<")
@@ -88,7 +88,7 @@ async def _encoded(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int],
 
 @lru_cache(maxsize=64)
 def _preamble(effort: str | None, date: str, hosted: frozenset[str], tools: bytes) -> tuple[str, str]:
-    """Return the system's message, and the description of functions, which is empty without any."""
+    """Return the system message, and the description of the functions, which is empty if there are none."""
     system = SystemContent.new().with_conversation_start_date(date)
     system = system.with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
     if "code_interpreter" in hosted:
@@ -122,7 +122,7 @@ def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
 
 
 def _items(items: Iterable[Item]) -> Iterator[Segment]:
-    """Yield the messages of a conversation."""
+    """Yield the segments of a conversation's messages."""
     conversation = normalize(items, images=False)
     names = {item["call_id"]: _recipient(item) for item in conversation if item["type"] == "function_call"}
     finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]

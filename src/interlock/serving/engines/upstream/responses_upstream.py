@@ -1,4 +1,4 @@
-"""Responses: the stateless request for a turn, and the events of the answer. docs/gateway.md has both as tables."""
+"""Responses: writes the stateless request for a turn and reads its events. docs/gateway.md has tables of both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATE: Final = frozenset(
 )
 """The parameters that only the gateway interprets."""
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
-"""The parameters that a request for the number of tokens does not have."""
+"""The parameters that a request for the number of tokens leaves out."""
 
 OURS: Final = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"})
 """The items of tools that the gateway always runs."""
@@ -39,13 +39,13 @@ CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": 
 """The items of hosted tools, which the gateway runs only if an operator has configured them."""
 
 CHARACTERS: Final = 4
-"""The characters of a token in an estimate."""
+"""The characters per token of an estimate."""
 NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 
 
 @define(eq=False)
 class ResponsesTranslator:
-    """One response in the API of another Responses service, whose state is not used."""
+    """Translates one response to and from another Responses service, without using its state."""
 
     parser: ResponsesParser
     _call: Call
@@ -64,14 +64,14 @@ class ResponsesTranslator:
         return "responses", self._body(turn)
 
     def read(self, data: bytes) -> EngineOutput | None:
-        if data == b"[DONE]":  # without an event that ends the response, the marker does
+        if data == b"[DONE]":  # the marker ends a response if no event has
             self._finish_reason = self._finish_reason or "stop"
             return None
         try:
             event = members(orjson.loads(data))
         except ValueError:
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
-        if event.get("object") == "response":  # it answered without a stream
+        if event.get("object") == "response":  # the upstream answered without a stream
             event = {"type": f"response.{event.get('status')}", "response": event}
         reason = finish_reason(event)
         if reason is not None:
@@ -120,7 +120,7 @@ class ResponsesTranslator:
         return self._call.upstream.renamed(body)
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
-        """Yield the tools; functions stand for those that the gateway runs."""
+        """Yield the tools of a turn, with functions in place of those that the gateway runs."""
         for tool in turn.request.tools:
             if tool["type"] == "mcp" or tool["type"] in self._hosted.tools:
                 yield from offer([tool], None, turn.items, self._hosted).tools
@@ -137,7 +137,7 @@ class ResponsesTranslator:
         return choice
 
     def _input(self, items: Sequence[Item]) -> Iterator[Mapping[str, object]]:
-        """Yield the conversation; calls that the gateway ran become calls of functions and their outputs."""
+        """Yield the conversation; calls that the gateway ran become function calls and their outputs."""
         approvals = [item for item in items if item["type"] == "mcp_approval_response"]
         for item in items:
             if item["type"] in OURS or CALLS.get(str(item["type"])) in self._call.hosted:
@@ -149,10 +149,10 @@ class ResponsesTranslator:
 
 
 def _reasoning(item: Item) -> Mapping[str, object]:
-    """Return reasoning as a stateless service takes it.
+    """Return reasoning as a stateless service accepts it.
 
-    OpenAI's service verifies that encrypted content belongs to the id, which is the gateway's own, and looks items up whose
-    content it has not. Others require an id.
+    The id is the gateway's own. OpenAI's service verifies that encrypted content belongs to the id, and looks up an item without
+    content by it, so the id is dropped. Plain content keeps it, because other services require an id.
     """
     if item.get("content") and not item.get("encrypted_content"):
         return item

@@ -1,6 +1,6 @@
 """An HTTP client for one upstream server: JSON answers and event streams, with timeouts, retries and errors as `ApiError`.
 
-No error or log message has a key, and no error the address of the upstream.
+Errors and log messages contain no keys, and errors do not contain the address of the upstream.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["EventStream", "SseReader", "Timeouts", "UpstreamClient", "error_of",
 logger = logging.getLogger(__name__)
 
 MAX_EVENT: Final = 16 * 2**20
-"""The most bytes of an event, and of an answer that is not a stream."""
+"""The most bytes of an event, or of an answer that is not a stream."""
 MAX_MESSAGE: Final = 2_000
 """The most characters of an upstream's error message."""
 
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The statuses after which another attempt may succeed."""
 LONGEST_WAIT: Final = 5.0
-"""The longest `Retry-After` in seconds for which an attempt waits; the client gets the answer if it is longer."""
+"""The longest wait in seconds before another attempt; if it would be longer, the client receives the error instead."""
 STALLED: Final = "upstream_timeout"
-"""The code of an upstream that keeps silent, which is not tried again: that would double the wait."""
+"""The error code for a silent upstream, which is not retried, because that would double the wait."""
 BACKOFF: Final = 0.25
 """Seconds before the second attempt; each further one waits twice as long."""
 
@@ -46,14 +46,14 @@ FETCH: Final = 30.0
 DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
-"""Seconds in which a body ends after `DONE`."""
+"""Seconds to wait for the end of a body after `DONE`."""
 
 LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=4)
 
 
 @frozen
 class Timeouts:
-    """The longest waits in seconds: for a connection, the first event of a stream or a whole answer, and each later event."""
+    """The longest waits in seconds: for a connection, for each chunk before the first event, and for each later chunk."""
 
     connect: float = 10
     first: float = 600
@@ -68,7 +68,7 @@ class SseReader:
     _data: list[bytes] = field(factory=list[bytes])
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that a chunk completes; `ApiError` is raised for one that is too large."""
+        """Return the data of the events that a chunk completes; raise `ApiError` if one is too large."""
         head, newline, tail = chunk.rpartition(b"\n")
         if not newline:
             self._rest.append(chunk)
@@ -98,12 +98,12 @@ class SseReader:
 
 @define(eq=False)
 class UpstreamClient:
-    """Calls one upstream. Paths are relative to its URL; those with a slash in front to the URL without `/v1`."""
+    """Calls one upstream. Paths are relative to its URL; a leading slash makes them relative to the URL without `/v1`."""
 
     url: str
     key: str | None = field(default=None, repr=False)
     pass_key: bool = False
-    """Whether clients' `Authorization` is sent instead of `key`."""
+    """Whether a client's `Authorization` header, if it has one, replaces `key`."""
     timeouts: Timeouts = Timeouts()
     retries: int = 2
     _http: httpx2.AsyncClient | None = field(default=None, init=False)
@@ -111,7 +111,7 @@ class UpstreamClient:
     @property
     def http(self) -> httpx2.AsyncClient:
         if self._http is None:
-            secure = self.url.startswith("https:")  # without TLS there is no need to load certificates
+            secure = self.url.startswith("https:")  # loads certificates only for TLS
             self._http = httpx2.AsyncClient(verify=secure, timeout=httpx2.Timeout(None), limits=LIMITS)
         return self._http
 
@@ -119,7 +119,7 @@ class UpstreamClient:
         """Return the JSON answer to a GET, or to a POST if there is a body.
 
         Raises:
-            ApiError: The upstream refuses the request, cannot be reached, or answers with something else.
+            ApiError: The upstream refuses the request, cannot be reached, is too slow, or does not answer with JSON.
         """
         stream = self.stream(path, body, authorization)
         seconds = min(self.timeouts.first, FETCH)
@@ -133,7 +133,7 @@ class UpstreamClient:
             await stream.close()
 
     def stream(self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None) -> EventStream:
-        """Return a call that is not begun yet; without a body it is a GET."""
+        """Return a call that has not begun: a POST, or a GET if there is no body."""
         headers = {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
         if body is not None:
             headers["content-type"] = "application/json"
@@ -152,7 +152,7 @@ class UpstreamClient:
 
 @define(eq=False)
 class EventStream:
-    """One call of an upstream. It is tried again, up to the client's `retries`, until its first event has arrived."""
+    """One call of an upstream, which is retried on failure, up to the client's `retries`, until its first event arrives."""
 
     _client: UpstreamClient
     _url: str
@@ -162,7 +162,7 @@ class EventStream:
     _response: httpx2.Response | None = field(default=None, init=False)
 
     async def open(self) -> None:
-        """Wait for the head of the answer; do nothing if it is there.
+        """Wait for the head of the answer, unless it has arrived.
 
         Raises:
             ApiError: The upstream refuses the request, or cannot be reached.
@@ -178,7 +178,7 @@ class EventStream:
         """Yield the data of each event up to `DONE`; an answer that is JSON instead of a stream is one event.
 
         Raises:
-            ApiError: The stream stalls, is cut, or is none.
+            ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
         while True:
             await self.open()
@@ -261,7 +261,7 @@ class EventStream:
             raise upstream_error(message, "upstream_disconnected") from error
 
     async def _wait_or_raise(self, error: ApiError) -> None:
-        """Wait until the next attempt, or raise the error if there is none."""
+        """Wait until the next attempt, or raise the error if there is no further one."""
         wait = BACKOFF * 2 ** (self._attempts - 1) if error.retry_after is None else error.retry_after
         is_lasting = error.status not in RETRIED or error.code == STALLED
         if self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
@@ -271,12 +271,12 @@ class EventStream:
 
 
 def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """Return the bytes of a body, decoded if the server compresses although it should not."""
+    """Return the chunks of a body, decompressed if the server compresses it in spite of the request."""
     return response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
-    """Read the end of a body, so that its connection can be used again; it may never come."""
+    """Read the end of a body, so that its connection can be reused, but give up soon if it does not come."""
     with suppress(TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(DRAIN):
             async for _ in chunks:
@@ -313,7 +313,7 @@ def _decoded(body: bytes) -> object:
 
 
 def error_of(value: object, status: int = 502, authorization: str | None = None, retry_after: float | None = None) -> ApiError:
-    """Return the error in an error body of any usual shape, or in an event."""
+    """Return the error in an error body of any common form, or in an event."""
     body = members(value)
     error = body.get("error", body.get("detail", body))
     fields = members(error)
@@ -341,7 +341,7 @@ def _refusal(response: httpx2.Response, body: bytes, authorization: str | None) 
 
 
 def _retry_after(header: str | None) -> float | None:
-    """Return the seconds in a `Retry-After`, which has seconds or a date (RFC 9110, section 10.2.3)."""
+    """Return the seconds until a `Retry-After`, which has seconds or a date (RFC 9110, section 10.2.3)."""
     if header is None:
         return None
     with suppress(ValueError):
