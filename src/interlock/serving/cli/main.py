@@ -1,4 +1,4 @@
-"""The entry point of the command `interlock`, which runs without other packages to report a missing one."""
+"""The entry point of the command `interlock`, which imports no third-party package before it can report a missing one."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ ConfigFile = Annotated[
 ]
 
 
-def upstreams_of(  # noqa: PLR0913 - an upstream has a setting for each
+def upstreams_of(  # noqa: PLR0913 - each is a setting of an upstream
     config: Path | None,
     url: str | None,
     *,

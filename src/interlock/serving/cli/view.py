@@ -85,7 +85,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @frozen
 class StreamSource:
-    """A stream, whose unread rest is in `source` after its `beginning`, or a complete `recording`."""
+    """A stream, with its first chunk in `beginning` if that is read, and the rest in `source`; or a complete `recording`."""
 
     name: str
     source: Source

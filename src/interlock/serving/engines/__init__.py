@@ -1,4 +1,4 @@
-"""Engines: sources of raw model output behind one protocol. The same parser and driver read all of them.
+"""Engines: sources of raw model output behind one protocol, which the same parsers and driver read.
 
 engine          the protocol
 generation      what an engine does for one response

@@ -36,7 +36,7 @@ class ScriptedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the turn whose number is that of the tool rounds after the user's last message."""
+        """Replay the next turn; its number adds the client's tool rounds after the user's last message to the index."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")

@@ -78,7 +78,7 @@ class Tool:
 
 
 def turn_messages(turn: Turn) -> list[Message]:
-    """Return the messages of a turn: a summary if one is requested, else thoughts, then calls or an answer."""
+    """Return the messages of a turn: a summary if requested, else any thoughts, then an answer or a preamble and calls."""
     if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
         return [Message("final", _summary(turn.items[:-1]))]
     calls = turn_calls(turn)
@@ -145,7 +145,7 @@ def _disapproved(turn: Turn) -> list[str]:
 
 
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
-    """Return the latest tool outputs after the user's last message, each after its tool's name."""
+    """Return the latest tool outputs after the user's last message, as pairs of tool name and output."""
     start = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1
     names = tool_names(turn.items)
     items = [item for item in turn.items[start:] if _has_output(item)]

@@ -32,14 +32,14 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["STOPS", "harmony_prompt", "harmony_replies", "required_call"]
 
 Segment = tuple[str, bool]
-"""A text, and whether it is framing."""
+"""A pair of a text and whether it is framing."""
 
 STOPS: Final = [200002, 199999, 200012]
 """The tokens that end a turn: `<|return|>`, `<|endoftext|>` and `<|call|>`."""
 
 ANSWER: Final = "<|start|>assistant"
 BUILT_IN: Final = frozenset({"python"})
-"""The tools that gpt-oss calls without `functions.`."""
+"""The tools whose calls have no prefix `functions.`."""
 
 
 async def harmony_prompt(

@@ -53,7 +53,7 @@ LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=25
 
 @frozen
 class Timeouts:
-    """The longest waits in seconds: for a connection, for each chunk before the first event, and for each later chunk."""
+    """The longest waits in seconds: for a connection, for the head and each chunk until the first event, and for later chunks."""
 
     connect: float = 10
     first: float = 600
