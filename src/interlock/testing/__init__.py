@@ -1,6 +1,6 @@
-"""Assertions on streams, and Hypothesis strategies for legal and broken streams, for the tests of clients and servers.
+"""Assertions on streams and Hypothesis strategies for legal and broken streams, to test clients and servers with.
 
-The strategies need Hypothesis and are imported at first use; `docs/testing.md` fuzzes a client with them.
+The strategies need Hypothesis, and are imported at first use. `docs/testing.md` fuzzes a client with them.
 
     legality    an assertion that a stream is legal
     strategies  legal and broken streams for Hypothesis

@@ -18,10 +18,10 @@ def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "
 def assert_legal(
     stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", strict: bool = False
 ) -> None:
-    """Assert that a stream has no error, as `interlock check` does.
+    """Assert that a stream has no error by the rules of `interlock check`.
 
     Args:
-        stream: The bodies of its events; or its bytes, in one piece or in chunks, to check the framing too.
+        stream: The bodies of its events, or its bytes, whole or in chunks, to check the framing too.
         dialect: The dialect of the stream.
         strict: Also fail on deviations, which every tested client accepts, and on events and items that are not judged.
 

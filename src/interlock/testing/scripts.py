@@ -1,4 +1,4 @@
-"""Random legal streams: the events of a driver for random deltas of a model, its tools and a server."""
+"""Random legal streams: the events that a driver makes from random deltas of a model, its tools and a server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
     "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
 }
-"""Fields to open an item with, for kinds that need more than one example."""
+"""The fields to open an item with, by kind; for other kinds, `example` has them."""
 _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "mcp_call": ({"output": "rain"}, {"output": ""}),
     "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
@@ -111,7 +111,7 @@ def stream(
 ) -> list[Body]:
     """Create a legal stream: the bodies of its events, as plain JSON values.
 
-    `min_items` and `max_items` bound the items to open; items without text do not appear in the stream.
+    `min_items` and `max_items` bound the items to open; a message without text, for example, does not appear in the stream.
     """
     driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
     frames: list[bytes] = []
@@ -126,7 +126,7 @@ def stream(
         for delta in _item(chance, kind):
             feed(delta)
         counts[kind] += 1
-        _serve(chance, kind, f"{ITEMS[kind].prefix}_{counts[kind]}", feed)  # the id that `SequentialIds` made
+        _serve(chance, kind, f"{ITEMS[kind].prefix}_{counts[kind]}", feed)  # the id that `SequentialIds` gave it
         _work(chance, lambda: driver.ready, feed)
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))
@@ -149,7 +149,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
             yield chance.choice(writers)(chance)
     match chance.randint(0, 3):
         case 1:
-            pass  # the next delta closes or cuts it
+            pass  # the next delta closes or truncates it
         case 2:
             yield deltas.Reject("It makes no sense.")
         case _:
@@ -157,7 +157,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
 
 
 def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[deltas.Delta], None]) -> None:
-    """Run some of the waiting calls concurrently, and end them in any order; the driver ends the others."""
+    """Run some of the ready calls concurrently, and end them in any order. The driver ends the other calls."""
     running = [call for call in ready() if maybe(chance)]
     for call in running:
         feed(deltas.Run(call.id))
@@ -175,7 +175,7 @@ def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[
 
 
 def _serve(chance: Chance, kind: ItemKind, item_id: str, feed: Callable[[deltas.Delta], None]) -> None:
-    """List tools or run shell commands, as a server does for the items that it makes by itself."""
+    """List tools or run shell commands, for the items that the server creates without a call of the model."""
     if kind not in {"mcp_list_tools", "shell_call_output"}:
         return
     for _ in range(chance.randint(0, 2 if kind == "shell_call_output" else 0)):
@@ -225,4 +225,4 @@ _WRITERS: Final[Mapping[ItemKind, tuple[tuple[_Writer, ...], ...]]] = {
     "shell_call": ((_text, _end_part),),
     **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), ((_text,),)),
 }
-"""The deltas of an item's text, by kind: one group for an item; other kinds have no text."""
+"""The deltas that fill an item, by kind. Each item uses one group of them; other kinds have none."""

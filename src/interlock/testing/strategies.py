@@ -35,7 +35,7 @@ _TEXTS: Final = st.one_of(
 
 @frozen
 class Broken:
-    """A stream that breaks `rule`, and perhaps others as a consequence; `what` describes the change."""
+    """A stream that breaks `rule`, and perhaps other rules as a consequence. `what` describes the change that breaks it."""
 
     events: list[Body]
     rule: str
@@ -65,7 +65,7 @@ def legal_streams(
     dialect: DialectName = "openai",
     max_items: int = 4,
 ) -> list[Body]:
-    """Draw a legal stream, as the bodies of its events, with items of some `kinds` and one of the `endings`."""
+    """Draw a legal stream, as the bodies of its events, with items of the given `kinds` and one of the `endings`."""
     return stream(_HypothesisChance(draw), kinds=kinds, endings=endings, max_items=max_items, dialect=dialect)
 
 

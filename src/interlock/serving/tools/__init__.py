@@ -1,8 +1,8 @@
-"""Hosted tools: calls that the server runs itself, on MCP servers.
+"""Hosted tools, which the server itself calls on MCP servers.
 
-tool_runner  the interface of tools, and two kinds that run nothing: no tools, and recorded ones
+tool_runner  the interface of tools, and two implementations that run nothing: no tools, and recorded results
 hosting      the tools of one response: declared servers, their lists and calls, approval requests and citations
 address      the hosts and addresses that a request may make the server reach (SSRF guard)
-mcp_session  a session with one server, in a task of its own; its guarded requests and bounded responses
-mcp_v1       the `mcp` package before its version 2
+mcp_session  a session with one server, in its own task, with guarded requests and bounded responses
+mcp_v1       the interface of version 2 of the `mcp` package on version 1
 """

@@ -23,7 +23,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 ANY: Final = "*"
 
 GLOBAL: Final = IPv6Network("2000::/3")
-"""The global IPv6 addresses. All others are local (`fec0::1`), or stand for IPv4 ones (`::127.0.0.1`)."""
+"""The global unicast IPv6 addresses. Others are, for example, local (`fec0::1`) or stand for IPv4 addresses (`::127.0.0.1`)."""
 
 NAT64: Final = IPv6Network("64:ff9b::/96")
 """IPv6 addresses that lead to the IPv4 address in their last four bytes (RFC 6052)."""
@@ -32,12 +32,12 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
     map(
         ip_network,
         (
-            # The special-purpose addresses (RFC 6890) that are not globally reachable. Python's `is_global` differs between its
-            # releases, so it is used in addition and not alone.
+            # The special-purpose addresses (RFC 6890) that are not globally reachable, and multicast. `is_global` alone is not
+            # enough, because it differs between Python releases.
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
             *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
             *("224.0.0.0/4", "240.0.0.0/4"),
-            # Protocols of the IETF with Teredo and ORCHID, documentation, and 6to4, whose destinations are unknown.
+            # IETF protocols such as Teredo and ORCHID, documentation, and 6to4, whose destinations are unknown.
             *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
         ),
     )
@@ -82,7 +82,7 @@ class AddressPolicy:
         if literal is None and not self.hosts & {host.lower().rstrip("."), ANY}:
             raise ToolError(f"The host '{host}' is not allowed on this server.")
         candidates = [literal] if literal is not None else await _look_up(host, port)
-        # An IPv4-mapped IPv6 address is the IPv4 address.
+        # An IPv4-mapped IPv6 address counts as its IPv4 address.
         addresses = [(isinstance(each, IPv6Address) and each.ipv4_mapped) or each for each in candidates]
         for address in addresses:
             if not self._allows(address, named=literal is None):
@@ -96,7 +96,7 @@ class AddressPolicy:
 
 
 def _is_public(address: Address) -> bool:
-    """Return whether an address is global; for NAT64, whether its IPv4 address is."""
+    """Return whether an address is global. For a NAT64 address, its IPv4 address decides."""
     if isinstance(address, IPv6Address) and address in NAT64:
         return _is_public(IPv4Address(address.packed[-4:]))
     if isinstance(address, IPv6Address) and address not in GLOBAL:
@@ -124,9 +124,9 @@ async def _look_up(host: str, port: int) -> list[Address]:
 
 @frozen
 class Endpoint:
-    """The destination of a session with an MCP server; without a policy, the operator chose it.
+    """The destination of a session with an MCP server. Without a policy, the operator has configured it.
 
-    A URL whose path ends with `/sse` selects the older transport of MCP instead of streamable HTTP.
+    A URL path that ends with `/sse` selects MCP's older transport instead of streamable HTTP.
     """
 
     url: str

@@ -1,7 +1,7 @@
 """Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
-Filters change the parser's deltas before the driver: calls that need approval become requests, and citations get annotations.
-A tool starts only when its `Run` delta was taken; from then on it does not wait for the reader of the deltas.
+Filters rewrite the parser's deltas for the driver: calls that need approval become requests, and citations get annotations. A
+tool starts only after the reader takes its `Run` delta; from then on it does not wait for the reader.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 
 CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
-"""A parser's URL for a page number, and perhaps the number of a link on that page."""
+"""The URL that a parser writes for a page number and, optionally, the number of a link on that page."""
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -55,15 +55,15 @@ MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 MAX_MARK: Final = 80
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""The headers of HTTP's framing, which a request may not set."""
+"""The headers that frame an HTTP message, which a request may not set."""
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, section 5.6.2)."""
 VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
-"""The value of a header, without the characters that only some servers accept (RFC 9110, section 5.5)."""
+"""The value of a header, limited to the characters that every server accepts (RFC 9110, section 5.5)."""
 
 
 def load_sessions() -> type[Session]:
-    """Return the class of sessions; its import takes 23 MB, which servers without tools do not need."""
+    """Import and return `Session`. The import takes 23 MB, which servers without tools do not need."""
     from interlock.serving.tools.mcp_session import Session  # noqa: PLC0415
 
     return Session
@@ -71,7 +71,7 @@ def load_sessions() -> type[Session]:
 
 @frozen
 class ListedTool:
-    """A tool in the fields of an `mcp_list_tools` item."""
+    """A tool, as the fields that an `mcp_list_tools` item shows."""
 
     fields: Mapping[str, object]
 
@@ -91,13 +91,13 @@ class ListedTool:
 
 @frozen
 class DeclaredServer:
-    """An MCP server of a request."""
+    """An MCP server that a request declares."""
 
     label: str
     tool: Mapping[str, object] = field(repr=False)  # it may hold secrets
 
     def endpoint(self, policy: AddressPolicy) -> Endpoint:
-        """Return the destination of a session, or raise `ToolError` for a URL or header that is not usable."""
+        """Return the destination of a session, or raise `ToolError` for an unusable URL or header."""
         url = self.tool.get("server_url")
         if not isinstance(url, str):
             raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
@@ -135,7 +135,7 @@ class DeclaredServer:
 
 
 def _sendable(name: str, value: str) -> tuple[str, str]:
-    """Return a valid header: the HTTP client would repeat an invalid one in an error, which is logged."""
+    """Return a header, or raise `ToolError` if it is invalid, because the HTTP client would log its value in an error."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
         raise ToolError("The headers for the server cannot be sent.")
     return name, value
@@ -151,7 +151,7 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
 
 @define(eq=False)
 class Approvals:
-    """Replaces each MCP call that needs approval by an `mcp_approval_request`.
+    """Replaces each MCP call that needs approval with an `mcp_approval_request`.
 
     A call is pending until its arguments are complete, because the request shows them; a truncated call stays a call.
     """
@@ -205,11 +205,11 @@ def pages_of(text: str) -> list[Page]:
 
 @define(eq=False)
 class Citations:
-    """Adds an annotation after each mark that cites a known page; the driver computes the position of the mark."""
+    """Adds an annotation for each mark that cites a known page. The driver computes the position of the mark."""
 
     _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
     _tail: str = field(default="", init=False)
-    """The end of the text so far, if a mark may have begun in it."""
+    """The end of the text so far, from a `【` that may begin a mark."""
 
     def add_pages(self, pages: Iterable[Page]) -> None:
         self._pages.update((page.number, page) for page in pages)
@@ -243,8 +243,8 @@ class Citations:
 class ToolServers:
     """Creates the tools of each response; `open` has the tools of unfinished responses.
 
-    `hosted` has the trusted URL of the MCP server behind each hosted tool, and `policy` the addresses that the URLs of requests
-    may reach; a call may take `seconds`.
+    `hosted` maps each hosted tool to the trusted URL of its MCP server, `policy` limits the addresses that the URLs of requests
+    reach, and `seconds` limits each call.
     """
 
     hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])
@@ -270,7 +270,7 @@ class ToolServers:
 
 @define(eq=False)
 class Race:
-    """Concurrent coroutines, whose results are yielded in the order in which they end."""
+    """Runs coroutines concurrently, and yields their results in the order in which they finish."""
 
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
     _outcomes: asyncio.Queue[Outcome[Delta]] = field(factory=asyncio.Queue[Outcome[Delta]], init=False)
@@ -296,7 +296,7 @@ class Race:
 
 @define(eq=False)
 class ResponseTools:
-    """The tools of one response; `ToolServers` and `Tools` of `interlock.serving.tools.tool_runner` explain the arguments."""
+    """The tools of one response; `ToolServers` and `ToolRunner.begin` explain the arguments, and `Tools` the methods."""
 
     _hosted: Mapping[HostedTool, str]
     _policy: AddressPolicy
@@ -307,7 +307,7 @@ class ResponseTools:
     _listed: dict[str, dict[str, ListedTool]] = field(factory=dict[str, dict[str, ListedTool]], init=False)
     _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, "Session"], init=False)
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
-    """The result of each call, or its error, by the item's id."""
+    """The result or error of each call, by the id of its item."""
     _calls: int = field(default=0, init=False)
     _approvals: Approvals = field(init=False)
     _citations: Citations = field(factory=Citations, init=False)
@@ -454,7 +454,7 @@ def _declares(tool: Mapping[str, object], hosted: HostedTool) -> bool:
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Return the hosted tool of a call; None if the call is for an MCP server that the request declares."""
+    """Return the hosted tool of a call, or None for a call of another MCP server."""
     if call.kind == "mcp_call":
         return "container" if call.fields.get("server_label") == CONTAINER else None
     if call.kind not in HOSTED:
@@ -463,7 +463,7 @@ def hosted_tool(call: ReadyCall) -> HostedTool | None:
 
 
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
-    """Return the name and the arguments of the MCP server's tool for a call of the model."""
+    """Translate a call of the model into the name and arguments of an MCP tool."""
     match call.kind:
         case "code_interpreter_call":
             return "python", {"code": call.text}
@@ -491,7 +491,7 @@ def _arguments(text: str) -> Mapping[str, object]:
 
 
 def _page(url: str) -> dict[str, object]:
-    """Return the arguments for a page: its number, its number and that of a link on it, or its URL."""
+    """Return the arguments for a page: its number, perhaps with the number of a link on it, or its URL."""
     match = CURSOR.fullmatch(url)
     if match is None:
         return {"id": url}
@@ -500,7 +500,7 @@ def _page(url: str) -> dict[str, object]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return the result of a tool as text: structured content as JSON, and only the types of images and sounds."""
+    """Return the result of a tool as text, with only the types of images and sounds; or else its structured content as JSON."""
     texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()

@@ -1,8 +1,8 @@
 """A session with one MCP server, opened on first use in a task of its own, as the `mcp` package requires.
 
-A call waits for its result or for the end of the session's task, and every wait has a limit. A fault of the session (a broken
-connection, a malformed answer) ends the task, and is raised where a call is awaited. Below the package, the session's requests
-reach only allowed addresses, and its responses have limits.
+A call waits for its result or for the end of the session's task, and every wait has a limit. A fault of the session, such as a
+broken connection, ends the task, and the waiting call raises it. The session's HTTP transport sends requests only to allowed
+addresses, and limits responses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING or not version("mcp").startswith("1."):
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 else:
-    import httpx as httpx2  # which version 1 of `mcp` uses
+    import httpx as httpx2  # version 1 of `mcp` uses httpx
 
     from interlock.serving.tools.mcp_v1 import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
 
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 10.0
 OPENING_SECONDS: Final = 10.0
 CLOSING_SECONDS: Final = 1.0
-"""Seconds that the end of a call or a session may take before it is abandoned."""
+"""The time that a call or a session has to end before it is abandoned."""
 PAGES: Final = 10
 MAX_MESSAGE: Final = 500
 
@@ -68,7 +68,7 @@ REFUSALS: Final[Mapping[int, str]] = {
 BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 IN_SESSION: Final = ContextVar("IN_SESSION", default=False)
-"""True in a session's tasks; their faults are raised, so `mcp` need not log them."""
+"""True in a session's tasks. They raise their faults, so `mcp` does not need to log them."""
 
 for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.streamable_http", "mcp.shared.jsonrpc_dispatcher"):
     logging.getLogger(_name).addFilter(lambda _record: not IN_SESSION.get())
@@ -76,7 +76,7 @@ for _name in ("client", "mcp.client.client", "mcp.client.sse", "mcp.client.strea
 
 @define(eq=False)
 class Session:
-    """One session, whose calls may take `seconds`."""
+    """One session. Each call may take `seconds`."""
 
     endpoint: Endpoint
     seconds: float
@@ -106,12 +106,12 @@ class Session:
         raise ToolError(f"The server lists its tools in more than {PAGES} pages.")
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool, or raise `ToolError` if the server fails; a failing tool returns a result. Cancelling cancels the call."""
+        """Call a tool, or raise `ToolError` if the server fails. A tool that fails returns a result with an error."""
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 
     async def close(self) -> None:
-        """End the session, at the latest after twice `CLOSING_SECONDS`."""
+        """End the session, within twice `CLOSING_SECONDS`."""
         if self._task is None:
             return
         self._closing.set()
@@ -149,7 +149,7 @@ class Session:
             if task.done():
                 return task.result()
         except MCPError as error:
-            data = getattr(error, "error", error)  # where version 1 of the package has code and message
+            data = getattr(error, "error", error)  # version 1 of the package has code and message in `error`
             raise ToolError(self._lost() if data.code == CONNECTION_CLOSED else _truncated(data.message)) from error
         except BaseException as error:
             if not is_fault(error):
@@ -179,7 +179,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
 
 
 async def _result(future: asyncio.Future[T]) -> T:
-    """Await a shared future, which is not cancelled with its waiter."""
+    """Await a shared future. A cancelled waiter does not cancel it."""
     return await asyncio.shield(future)
 
 
@@ -219,7 +219,7 @@ class TooLarge(httpx2.StreamError):
 
 
 def _http_error_message(error: Exception) -> str:
-    """Return the client-facing message of an error of HTTP or of this module."""
+    """Return the client-facing message of an HTTP error or an error of this module."""
     match error:
         case ToolError() | TooLarge():
             return str(error)
@@ -234,9 +234,9 @@ def _http_error_message(error: Exception) -> str:
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """Limits the bytes and values of a response, or of each event if there are `events`.
+    """Limits the bytes and JSON values of a response or, if it is a stream of `events`, of each event.
 
-    `faults` collects the messages of errors, because `mcp` may only report that the connection is closed.
+    `faults` collects error messages, because `mcp` may report only that the connection is closed.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
@@ -274,7 +274,7 @@ class BoundedStream(httpx2.AsyncByteStream):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """A transport that checks the destination of every request against the policy, if any, and limits responses."""
+    """Checks the destination of every request against the policy, if any, and limits responses."""
 
     def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
         self._policy = policy
@@ -300,7 +300,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return response
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first reachable address of its host, after all of them were checked."""
+        """Check all addresses of a request's host, and send the request to the first reachable one."""
         if self._policy is None:
             return await self._inner.handle_async_request(request)
         url = request.url
@@ -315,7 +315,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return a request to an address of its host; TLS still verifies the host's name."""
+    """Return a request that goes to an address of its host. TLS still verifies the host's name."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -327,7 +327,7 @@ def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, which are slow to load."""
+    """Return an SSL context with the trusted certificates, which are slow to load."""
     return httpx2.create_ssl_context()
 
 

@@ -18,7 +18,7 @@ MCPError: type[Exception] = import_module("mcp").McpError
 
 
 def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - of the package
-    """Open the transport of streamable HTTP with an open client."""
+    """Return the streamable HTTP transport on an open client."""
     module = import_module("mcp.client.streamable_http")
     if hasattr(module, "streamable_http_client"):
         return module.streamable_http_client(url, http_client=http_client)
@@ -31,7 +31,7 @@ def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN40
 
 @define(eq=False)
 class Client:
-    """A session over a transport that it opens."""
+    """A session that opens and closes its transport."""
 
     _transport: Any
     cache: None = None

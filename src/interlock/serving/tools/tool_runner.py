@@ -13,37 +13,37 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
 
-if TYPE_CHECKING:  # a server without recordings does not load what reads and renders them
+if TYPE_CHECKING:  # a server without recordings does not load the modules that read and render them
     from interlock.serving.engines.recordings import RecordedTurn, ToolResult
 
 __all__ = ["NullTools", "RecordedTools", "ToolRunner", "Tools"]
 
 
 class Tools(Protocol):
-    """The tools of one response. Closing one of its generators (`aclose`) stops the tools that are still running."""
+    """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""
 
     def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Yield deltas before the model's first turn, in groups that belong together; hosted calls that are ready then are run.
+        """Yield groups of deltas before the model's first turn. If they make hosted calls ready, `run` runs these first.
 
-        `output` returns the items of the response so far, including those of the deltas already yielded.
+        `output` returns the items of the response so far, including items from the deltas that were already yielded.
         """
         ...
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas for the driver in place of the parser's."""
+        """Return the deltas that replace the parser's deltas for the driver."""
         ...
 
     def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
 
-        A tool starts after its `Run` was taken and written. A call without a delta is not run, and fails when the response ends.
-        `Finish` means that no turn may follow; nor does one if nothing is yielded and no call was rejected. `rejected` has the
-        items of calls with invalid arguments, which have failed already, but count as calls.
+        A tool starts after its `Run` was taken and written. A call without deltas is not run, and fails when the response ends.
+        `rejected` has the items of calls with invalid arguments, which have already failed but count as calls. After `Finish`, no
+        turn follows; nor does one if this yields nothing and `rejected` is empty.
         """
         ...
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Return items of the response for the model, with the results of tools as `output`, whether or not items show them."""
+        """Return items of the response for the model, with the results of tools as `output`, even if the items hide them."""
         ...
 
 
@@ -51,7 +51,7 @@ class ToolRunner(Protocol):
     """Creates the tools of each response."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return the tools of one response, which the request declares; `items` is the conversation with the request's input."""
+        """Return a context with the tools of one response; `items` is the conversation, which includes the request's input."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""The viewer: a stream and its state machines on a page in a browser.
+"""The viewer, which shows a stream and its state machines on a web page.
 
 The judge and the machines run here, in Python; the page (its source is in `viewer/`) receives their results as lines of JSON.
 
 event_lines  the lines of a stream or a recording
-redaction    hiding texts
+redaction    hides texts
 comparison   the alignment of two streams, and the edges that a set of streams fires
 page         the HTML document
 web          the site of `interlock view`, and the viewer inside of a server

@@ -1,6 +1,7 @@
-"""Several streams on a page: the alignment of two, and how often the streams of a set fire each edge.
+"""Lines about several streams: the alignment of two, and how often the streams of a set fire each edge.
 
-Items are aligned by kind and name, then their events, with consecutive deltas taken as one. Volatile fields do not count.
+Items are aligned by kind and name, then their events by name. Consecutive deltas count as one event. Volatile fields do not
+count.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ VOLATILE: Final = frozenset(
 """The fields that differ from run to run, at any depth."""
 
 _LONGEST: Final = 2000
-"""The most runs of an item to align; longer items are paired in order."""
+"""The most items of a stream, or runs of an item, to align; longer lists are paired in order."""
 _PATHS: Final = 50
 """The most differences to name for a pair of events."""
 
 
 @define(eq=False)
 class _Run:
-    """Consecutive events of one name and lane; `start` to `end` are their numbers, `texts` their deltas."""
+    """An event, or consecutive deltas of one name and lane; `start` to `end` are their numbers, `texts` their deltas."""
 
     lane: int
     name: str
@@ -117,7 +118,7 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
         try:
             yield from [*_unequal(_parsed(left.data), _parsed(right.data), "")]
         except RecursionError:
-            yield ""  # nested too deeply to say where
+            yield ""  # nested too deeply to name the field
 
 
 def _unequal(left: object, right: object, path: str) -> Iterator[str]:
@@ -152,7 +153,7 @@ _Edge: TypeAlias = tuple[str, str, str, str]
 
 @define(eq=False)
 class Coverage:
-    """Counts edges: each counts at its last event, together with the edges before it that emit nothing."""
+    """Counts how often edges fire. An edge counts at its last event, together with the edges before it that emit nothing."""
 
     files: list[dict[str, object]] = field(factory=list[dict[str, object]], init=False)
     _fired: dict[int, tuple[Sequence[_Edge], bool]] = field(factory=dict[int, "tuple[Sequence[_Edge], bool]"], init=False)
@@ -163,7 +164,7 @@ class Coverage:
     """The numbers of the files that fire each edge, in order."""
 
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
-        """Count the edges of a stream from the lines of its trace, which shares its steps with all others."""
+        """Count the edges of a stream from the lines of its trace. All traces share their `Steps`."""
         steps: list[int] = []
         events = findings = 0
         for line in (line for batch in batches for line in batch):
@@ -190,7 +191,7 @@ class Coverage:
                 self._files.setdefault(edge, {})[number] = None
 
     def line(self, *, linked: bool) -> Line:
-        """Return the line for the page; `linked` if the site has a page for each stream, by its number."""
+        """Return the line for the page; `linked` means that the site has a page for each stream, by its number."""
         edges: list[dict[str, object]] = []
         for edge, files in self._files.items():
             names = dict(zip(("machine", "source", "trigger", "dest"), edge, strict=True))

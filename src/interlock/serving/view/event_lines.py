@@ -1,19 +1,19 @@
-"""The lines of JSON that a page receives: the events of a stream, how each moved a machine, and the findings of the judge.
+"""The lines of JSON that a page receives: the events of a stream, the steps of its machines, and the findings of the judge.
 
 A line is an array whose first entry names it:
 
 | line | further entries |
 |---|---|
-| `head` | an object: the pictures of the machines, the rules, what events write, the names of the streams |
+| `head` | an object: the mode, the diagrams of the machines, the rules, what events write, the names of the streams |
 | `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
 | `step` | the number of a step, and an object: machine, edges that may have fired, states |
 | `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
-| `f` | stream, event, and an object: a finding. Events are counted from 0; the end is the number of events |
-| `fix` | stream, and pairs of an event and the number of its step, which later events determined |
+| `f` | stream, event, and an object: a finding. Events are counted from 0; a finding at the end has the number of events |
+| `fix` | stream, and a list that alternates events and the numbers of their steps, which later events determined |
 | `origin` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
 | `end` | stream, and an object: the verdict |
 
-`comparison` makes other lines.
+`comparison` makes the lines `pairs` and `cover`, and `web` the line `list`.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class _Lane:
 
     number: int
     moves: list[tuple[int, Step, int]] = field(factory=list["tuple[int, Step, int]"])
-    """The events that moved its machine, except repetitions of a step; each with the step and its number."""
+    """The events that moved its machine, each with its step and the step's number; repetitions of a step are left out."""
     named: bool = False
     latest: tuple[Step, int] | None = None
 
 
 @define(eq=False)
 class Trace:
-    """Makes the lines of one stream, which has a number from 0; all streams of a page share their steps."""
+    """Makes the lines of one stream. `stream` is its number, from 0; all streams of a page share `steps`."""
 
     stream: int = 0
     steps: Steps = field(factory=Steps)
@@ -145,7 +145,7 @@ class Trace:
         return number, line
 
     def _settle(self, lane: _Lane) -> Iterator[Line]:
-        """Correct the steps, now that the end of the lane determines which edges fired."""
+        """Correct the steps of a lane: its end determines which edges fired."""
         fixes: list[int] = []
         steps = narrow_steps([step for _, step, _ in lane.moves])
         for (event, _, before), step in zip(lane.moves, steps, strict=True):
@@ -227,7 +227,7 @@ class _Origin:
             self.framing.append((before, "finish" if step.ends_turn == "stop" else "cut", self.parser.framing))
 
     def clear(self, *, redact: bool) -> dict[str, object]:
-        """Return the origin, and start anew."""
+        """Return the origin so far, and reset it."""
         origin: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
         if self.tokens:
             origin["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
@@ -254,7 +254,7 @@ def _token_text(token: int, meaning: str | bytes | Trigger) -> str:
 
 
 def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
-    """Return the trigger of a token: text outside of content is a word of a header, or prose that ends it."""
+    """Return the trigger of a token. Text outside of content is a word of a header, or prose that ends the header."""
     if isinstance(meaning, Trigger):
         return meaning.value
     if before == "content":

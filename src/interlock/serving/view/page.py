@@ -1,4 +1,4 @@
-"""The HTML document of the viewer, whose policy allows only its own script, because streams are not trusted."""
+"""The HTML document of the viewer. Its security policy allows only its own script and style, because streams are not trusted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _part(name: str) -> str:
 
 
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page; each stream has a `name`, and its `request` if that is known."""
+    """Return the first line of a page. Each stream has a `name` and, if it is known, a `request`."""
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
@@ -65,11 +65,11 @@ _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
 
 
 def writes() -> Mapping[str, Mapping[str, object]]:
-    """Return where each event writes in its item, by wire name: the page hard-codes no event.
+    """Return what each event writes into its item, by wire name, so that the page hard-codes no event.
 
-    `op` is `all` (a field of the event is the item), `put` (it is a part), `append` or `set` (a text), `push` (an entry of a
-    list) or `status`; `from` is the field of the event, `to` the field of the item or part, and `list` and `index` are the fields
-    with the part's list and its place there.
+    `op` is `all` (the field is the whole item or response), `put` (it is a part), `append` or `set` (a text), `push` (an entry of
+    a list) or `status` (`value` is the new status). `from` is the field of the event, and `to` the field of the item or part.
+    `list` is the item's field with the list of parts, and `index` the event's field with the place of the part in it.
     """
     return {name: write for name, event in EVENTS.items() for write in _write(event)}
 

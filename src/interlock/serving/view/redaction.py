@@ -1,4 +1,4 @@
-"""Hides the texts of a stream behind marks; shows only listed fields, so that unknown ones cannot leak."""
+"""Hides the texts of a stream behind marks, and shows only listed fields, so that unknown fields cannot leak."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ _QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 def redacted(value: object, place: Place = EVENT) -> object:
-    """Return a JSON value with a mark for each character of its texts."""
+    """Return a JSON value with a mark for each character of its texts, and without fields that are not listed."""
     match value, place:
         case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
             return value

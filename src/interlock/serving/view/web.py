@@ -1,4 +1,4 @@
-"""The viewer over HTTP: the site of `interlock view`, and the middleware that shows the recent streams of a server."""
+"""Serves the viewer over HTTP: the site of `interlock view`, and the middleware that shows the recent streams of a server."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ STREAMS: Final = 50
 STREAM_BYTES: Final = 8 * 2**20
 TOTAL_BYTES: Final = 64 * 2**20
 REQUEST_BYTES: Final = 2**18
-"""The most streams to store, bytes of a stream and of all streams, and bytes of a request."""
+"""The limits of what the middleware stores: streams, bytes of a stream, bytes of all streams, and bytes of a request."""
 
 _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
 
 Batches: TypeAlias = Iterable[Iterable[Line]]
-"""The lines of a page, those of a batch sent together; taking a batch may block."""
+"""The lines of a page, in batches that are each sent at once. Taking a batch may block."""
 
 
 @define(eq=False)
 class _Feed:
-    """The lines of one page, read once in a thread, for any number of clients."""
+    """The lines of one page for any number of clients; a thread reads them once."""
 
     batches: Batches
     _chunks: list[bytes] = field(factory=list[bytes], init=False)
@@ -75,7 +75,7 @@ class _Feed:
 
 
 def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
-    """Return the path and the application of a page, and of the pages that it links to by number."""
+    """Return the path of a page, and the application that serves it and the numbered `pages` that it links to."""
     path = f"/{secrets.token_urlsafe(16)}/"  # random, so that no other page in the browser can read the streams
     feed = _Feed(batches)
 
@@ -157,7 +157,7 @@ class CapturedStream:
 
 @define(eq=False)
 class RecentStreams:
-    """The latest streams of a server, and the API keys that show them; if `keys` is None, nobody sees them."""
+    """The latest streams of a server, and the API keys that give access to them. If `keys` is None, nobody has access."""
 
     keys: Keys | None = field(repr=False)
     redact: bool = False
@@ -265,7 +265,7 @@ class ViewerMiddleware:
         return Response(encode_lines(lines), media_type=NDJSON, headers=HEADERS)
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
-        """Yield the lines of a stream, which may still go on; a thread judges it."""
+        """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
         redact = self.recent.redact
         trace = Trace(dialect=stream.dialect, redact=redact)
         yield encode_lines([head("stream", [stream.about(redact=redact)], redact=redact)])

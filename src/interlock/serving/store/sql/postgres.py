@@ -1,7 +1,7 @@
 """The store in Postgres, which the processes of several hosts can share. It needs the package `psycopg`.
 
 Each process has three connections: one writes, one reads, and one listens for the changes of the others. Writes that arrive
-while a transaction is under way are committed together, which is why a pool of connections would only slow them down. An
+during a transaction are committed together, so a pool of connections would only slow them down. An
 acknowledged write is as durable as Postgres makes it (`synchronous_commit`, `synchronous_standby_names`).
 """
 
@@ -33,7 +33,7 @@ __all__ = ["PostgresStore"]
 
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
-TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
+TIMEOUT: Final = 5.0  # seconds without an answer after which the server is down
 LOCK_WAIT: Final = 4  # seconds to wait for a transaction of another process
 RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
 LISTEN: Final = 0.2  # seconds for which the listener waits for a notification before it looks for other work
@@ -41,8 +41,8 @@ LISTEN: Final = 0.2  # seconds for which the listener waits for a notification b
 SETTINGS: Final = {
     "connect_timeout": "5",
     "application_name": "interlock",
-    "target_session_attrs": "primary",  # of several hosts; a standby refuses writes, and lags behind for readers
-    # A server that has vanished without a word is noticed by these.
+    "target_session_attrs": "primary",  # of several hosts: a standby refuses writes and serves old data
+    # These detect a server that vanishes without closing its connections.
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
@@ -55,14 +55,14 @@ OPTIONS: Final = {
 }
 
 PASSING: Final = (psycopg.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure)
-"""Errors of transactions that others were in the way of: nothing that a store writes violates a constraint by itself."""
+"""Errors that concurrent transactions cause, and that a retry resolves. A store alone never violates a constraint."""
 
 LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
-"""Errors after which a connection is not used again."""
+"""Errors that close the connection, except those in `PASSING`."""
 
 
 class _TextDumper(StrDumper):
-    """Writes text, which cannot contain a null character or a surrogate in Postgres."""
+    """Replaces null characters and lone surrogates, which Postgres cannot store in text."""
 
     def dump(self, obj: str) -> Any:  # noqa: ANN401 - a buffer
         return super().dump(clean(obj).replace("\0", "\ufffd"))
@@ -70,7 +70,7 @@ class _TextDumper(StrDumper):
 
 @cache
 def _numbered(statement: str) -> bytes:
-    """Return a statement with `$1`, `$2` for its values."""
+    """Return a statement with the placeholders `$1`, `$2` in place of `?` or `?1`, `?2`."""
     numbers = count(1)
     return re.sub(r"\?(\d*)", lambda mark: f"${mark[1] or next(numbers)}", statement).encode()
 
@@ -126,13 +126,13 @@ class PostgresConnection(Connection):
 
 @frozen
 class PostgresServer(Database):
-    """A server, or several of which one can be written; see `PostgresStore`."""
+    """A server, or several hosts of which one accepts writes; see `PostgresStore`."""
 
     url: str
 
     @property
     def name(self) -> str:
-        """The URL without user and password."""
+        """The URL without user, password and parameters."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -146,7 +146,7 @@ class PostgresServer(Database):
 
     def failure(self, error: Exception) -> Failure | None:
         match error:
-            case StoreDown():  # of the layout
+            case StoreDown():  # the layout is missing or wrong
                 return Failure(error, lost=True)
             case errors.LockNotAvailable():
                 return Failure(StoreDown(f"{self.name} is locked by another process."))
@@ -154,7 +154,7 @@ class PostgresServer(Database):
                 return Failure(StoreDown(f"{self.name} cannot be written: it is read-only."), lost=True)
             case errors.DiskFull():
                 return Failure(StoreDown(f"{self.name} cannot grow: its disk is full."))
-            case psycopg.Error() if not isinstance(error, psycopg.DataError):  # which is of one call only
+            case psycopg.Error() if not isinstance(error, psycopg.DataError):  # a DataError concerns only one call
                 down = StoreDown(f"{self.name} cannot be used: {str(error).partition(chr(10))[0]}.")
                 passing = isinstance(error, PASSING)
                 return Failure(down, passing=passing, lost=not passing and isinstance(error, LOST))
@@ -167,14 +167,14 @@ class PostgresStore(SharedSqlStore):
     """Stores responses in the schema `interlock` of a database.
 
     Args:
-        url: `postgresql://` with hosts, database, user and parameters, as libpq reads it.
+        url: A `postgresql://` URL with hosts, database, user and parameters, in the syntax of libpq.
     """
 
     url: str
     _listener: DatabaseThread[Transaction] = field(init=False)
     _payloads: dict[str, Key] = field(factory=dict[str, Key], init=False)
-    """The responses that have subscriptions, by what a notification says of them."""
-    _pid: int = field(default=0, init=False)  # of the server's process for the writer
+    """The responses with subscriptions, by their payload in notifications."""
+    _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
 
     def __attrs_post_init__(self) -> None:
         """Create the threads, which start on first use."""
@@ -205,7 +205,7 @@ class PostgresStore(SharedSqlStore):
 
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
         pid = cast("PostgresConnection", connection).connection.info.backend_pid
-        if pid != self._pid:  # the last connection may have been lost after a commit
+        if pid != self._pid:  # the last connection may have been lost between a commit and its notification
             self._pid = pid
             self._notifications.notify(self._notifications.responses())
         return super()._begin_writing(connection, keys)
@@ -217,14 +217,14 @@ class PostgresStore(SharedSqlStore):
         return super()._commit(tx)
 
     def _listen(self) -> Connection:
-        """Open a connection for the notifications of other processes."""
+        """Open a connection that listens for the notifications of other processes."""
         try:
             connection = self._database.connect()
             connection.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error:
             time.sleep(RECONNECT)
             raise
-        self._notifications.notify(self._notifications.responses())  # there may be changes from before it
+        self._notifications.notify(self._notifications.responses())  # other processes may have changed them before LISTEN
         return connection
 
     def _receive(self, connection: Connection) -> None:
@@ -243,9 +243,9 @@ class PostgresStore(SharedSqlStore):
         return int(connection.value(f"SELECT {size} FROM pg_class WHERE {tables}"))  # noqa: S608 - constants
 
     async def _free_space(self) -> None:
-        """Leave it to autovacuum."""
+        """Do nothing: autovacuum frees the space."""
 
 
 def _payload(key: Key) -> str:
-    """Return what a notification says of a response: 16 characters, so that those of a whole batch fit into one."""
+    """Return the payload of a response: 16 characters, so that a whole batch fits into one notification."""
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

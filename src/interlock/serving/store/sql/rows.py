@@ -1,4 +1,4 @@
-"""The rows of a store in SQL: carries out the effects of the tables `stored` and `conversation`."""
+"""The rows of a SQL store, and the effects that the state tables `stored` and `conversation` have on them."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
 
-Seq: TypeAlias = int  # the rowid of a row
+Seq: TypeAlias = int  # the primary key of a row
 
-UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # characters that some databases store as others
+UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # characters that some databases replace
 
 UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
 """The states of responses that have not ended, as SQL."""
 
 
 def has_lapsed(until: float, now: float) -> bool:
-    """Return whether a lease is over: it has ended, or dates from before the clock was set back far, as by a restart."""
+    """Return whether a lease is over. A lease that ends too far ahead dates from before the clock was reset, as by a restart."""
     return not now < until <= now + 2 * LEASE
 
 
 @define(eq=False)
 class Transaction:
-    """A transaction at a time: `now` for leases, and `today`, since the epoch, for the expiry of responses.
+    """A transaction and its time: `now` for leases, and `today` for the expiry of responses.
 
-    It calls `use` with each response and conversation that is used, and adds each response that it changes to `changed`.
+    `use` is called for each response and conversation that is read; `changed` collects the responses to notify subscribers of.
     """
 
     connection: Connection
@@ -63,24 +63,24 @@ class Transaction:
     use: Callable[[Literal["response", "conversation"], Seq], None] = lambda _table, _seq: None
     changed: list[Key] = field(factory=list[Key])
     locked: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"])
-    """Responses as they are in this transaction, which keeps others from changing them."""
+    """The rows that this transaction has locked, in their current state; None for a response that does not exist."""
 
 
 @frozen
 class Items:
-    """The items of all conversations, each of which is stored once."""
+    """The items of responses and conversations. Equal items of a tenant share a row."""
 
     connection: Connection
 
     def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
-        """Return items by their ids; of two with the same id, the later one."""
+        """Return items by their ids. If two have the same id, the later one wins."""
         query = "SELECT body FROM item WHERE tenant = ? AND id = ? ORDER BY seq DESC LIMIT 1"
         bodies = ((item_id, self.connection.value(query, (tenant, item_id))) for item_id in item_ids)
         return {item_id: unpack(body) for item_id, body in bodies if body is not None}
 
     def add(self, tenant: str, chunks: Sequence[Chunk]) -> None:
-        """Insert items; those that are stored already stay."""
-        # A row that is there already is locked, so that nobody removes it before the commit.
+        """Insert the items that are not stored yet."""
+        # The conflict clause locks an existing row, so that nobody removes it before the commit.
         insert = """
             INSERT INTO item (tenant, id, digest, body) VALUES (?, ?, ?, ?)
             ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE FALSE
@@ -109,10 +109,10 @@ class Items:
         return digests[-1] if digests else None
 
     def _count_links(self, digests: Sequence[bytes]) -> int:
-        """Return how many links of a chain are stored, and keep others from removing the last of them."""
+        """Return how many links of a chain are stored, and lock the last of them against removal."""
         query = "SELECT seq FROM link WHERE digest = ?"
         while True:
-            low, high = 0, len(digests)  # a bisection: each stored link has all links before it in the store
+            low, high = 0, len(digests)  # a bisection: a link is stored only if all links before it are
             while low < high:
                 middle = (low + high + 1) // 2
                 if self.connection.value(query, (digests[middle - 1],)) is None:
@@ -131,10 +131,10 @@ class Items:
             self.drop(item)
 
     def _lock(self, table: Literal["item", "link"], seq: Seq) -> bool:
-        """Keep others from referring to a row; return whether it is still there.
+        """Lock a row, so that others cannot refer to it, and return whether it still exists.
 
         Raises:
-            Contention: Another transaction uses the row. Waiting for it would be a deadlock if it waits for this one.
+            Contention: Another transaction uses the row, and waiting for it could cause a deadlock.
         """
         if not self.connection.lock:
             return True
@@ -179,7 +179,7 @@ class ResponseRow:
 _COLUMNS: Final = [column.name for column in fields(ResponseRow)]
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM response"  # noqa: S608 - the names of the columns
 _MARKS: Final = {name: "(SELECT seq FROM link WHERE digest = ?)" if name == "tip" else "?" for name in _COLUMNS}
-"""The value of each column in a statement: that of `tip` is given as the digest of the link."""
+"""The placeholder of each column in a statement. The value of `tip` is the digest of a link."""
 _INSERT: Final = (
     f"INSERT INTO response ({', '.join(_COLUMNS[1:])}) "  # noqa: S608 - the names of the columns
     f"VALUES ({', '.join(_MARKS[name] for name in _COLUMNS[1:])}) RETURNING seq"
@@ -187,7 +187,7 @@ _INSERT: Final = (
 
 
 def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
-    """Return a state after what time alone has done to it."""
+    """Return the state that follows from the lapse of the lease and the expiry of the response."""
     state = STORED.states[name]
     for trigger, due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
         if due and trigger in state.rows:
@@ -196,9 +196,9 @@ def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, St
 
 
 def lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, ResponseRow | None]:
-    """Lock responses, in the order that prevents deadlocks, and return their rows."""
-    keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # the others have other names as rows
-    size = 2 ** (len(keys) - 1).bit_length()  # so that there are few statements to prepare
+    """Lock responses in a fixed order, which prevents deadlocks, and return their rows."""
+    keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # no row has the other names
+    size = 2 ** (len(keys) - 1).bit_length()  # a power of two, so that there are few distinct statements to prepare
     keys = [*keys, *[keys[0]] * (size - len(keys))]
     marks = ", ".join("(?, ?)" for _ in keys)
     query = f"{_SELECT} WHERE (tenant, id) IN ({marks}) ORDER BY seq{connection.lock}"
@@ -225,12 +225,12 @@ class Responses:
         return rows[0] if rows else None
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
-        """Return the state of a response now: it may have expired, or its lease may have lapsed."""
+        """Return the current state of a response, which may have expired or lost its lease."""
         return _after(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=row.written <= self._expiry)
 
     @property
     def _expiry(self) -> float:
-        """The time of the last write about responses that expire now."""
+        """The latest time of the last write of expired responses."""
         return -inf if self.tx.ttl is None else self.tx.today - self.tx.ttl
 
     def get(self, tenant: str, response_id: str) -> StoredResponse | None:
@@ -250,7 +250,7 @@ class Responses:
         return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state.name, bool(row.cancelled))
 
     def write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
-        """Carry out an edit, and return the row that it has written; see `ResponseStore._write`."""
+        """Carry out an edit, and return the new row, or None if the edit comes too late; see `ResponseStore._write`."""
         row = self.row(tenant, response_id)
         if row is not None and not self.state(row).rows:  # expired, but not yet swept
             self.remove(row)
@@ -334,7 +334,7 @@ class Responses:
             self.tx.locked[row.tenant, row.id] = None
 
     def lost(self, limit: int) -> list[Key]:
-        lapsed = "state = 'lost' OR NOT (? < until AND until <= ?)"  # a response that was written in `lost` stays lost
+        lapsed = "state = 'lost' OR NOT (? < until AND until <= ?)"  # a stored `lost` stays lost, whatever its lease
         where = f"state IN ({UNFINISHED}) AND ({lapsed}) ORDER BY until LIMIT ?"
         rows = self.rows(where, self.tx.now, self.tx.now + 2 * LEASE, limit)
         return [(row.tenant, row.id) for row in rows if _T.ADOPT in self.state(row).rows]
@@ -414,7 +414,7 @@ class Conversations:
         return tuple(unpack(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
 
     def require_version(self, tenant: str, addition: Addition) -> None:
-        """Raise a `Conflict` for an addition to a conversation that has changed or is gone."""
+        """Raise `Conflict` if the conversation of an addition has changed or no longer exists."""
         row = self.row(tenant, addition.conversation_id)
         if row is None or row.version != addition.version:
             raise Conflict(f"The conversation '{addition.conversation_id}' has changed meanwhile.")
@@ -495,7 +495,7 @@ class Conversations:
         connection.execute_many(insert, [(conversation, place, chunk.digest) for place, chunk in enumerate(chunks, start)])
 
     def _member(self, conversation: Seq, item_id: str) -> tuple[Any, ...] | None:
-        """Return place and item of the first member of a conversation that has an id."""
+        """Return the place and row number of the first item with an id in a conversation."""
         query = """
             SELECT place, member.item FROM member JOIN item ON item.seq = member.item
             WHERE conversation = ? AND id = ? ORDER BY place LIMIT 1

@@ -1,4 +1,4 @@
-"""What all stores in SQL share: they turn each call into work on a transaction."""
+"""The base classes of the SQL stores, which turn each call into work in a transaction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["SharedSqlStore", "SqlStore"]
 R = TypeVar("R")
 
 SWEEP_BATCH: Final = 100  # responses that a sweep removes in one transaction, so that others can write in between
-LISTED: Final = 1000  # names that a listing reads at a time
+LISTED: Final = 1000  # rows that a listing reads at a time
 
 
 @define(eq=False)
@@ -43,10 +43,10 @@ class SqlStore(ResponseStore):
     """Stores responses and conversations as rows.
 
     Args:
-        ttl: Seconds from the last write about a response until it expires; None for never.
-        logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time in seconds, for tests; None for the clock of the database, or else of the host, whose clock for
-            leases only a restart resets.
+        ttl: Seconds from the last write of a response until it expires; None for never.
+        logs: Seconds from the end of a response until its events are removed; None to keep them as long as the response.
+        clock: Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. Leases
+            then use the monotonic clock, which only a restart resets.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
@@ -122,13 +122,13 @@ class SqlStore(ResponseStore):
         return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
 
     def _transaction(self, connection: Connection) -> Transaction:
-        """Return a transaction that has begun."""
+        """Return a `Transaction` at the current time."""
         now = connection.time() if self.clock is None else self.clock()
         times = (time.monotonic(), time.time()) if now is None else (now, now)
         return Transaction(connection, *times, self.ttl)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
-        """Run work until it has nothing left to do; return the sum of what it has done."""
+        """Run work until it returns 0, and return the sum of its results."""
         total = 0
         while step := await self._change(work):
             total += step
@@ -140,7 +140,7 @@ class SqlStore(ResponseStore):
 
     @abstractmethod
     async def _change(self, work: Callable[[Transaction], R], key: Key | None = None, /) -> R:
-        """Run work that writes, about one response; after the commit, notify the subscribers of changed responses."""
+        """Run work that writes, about the response `key` if any, and notify the subscribers of changed responses afterwards."""
 
     @abstractmethod
     def _kind(self, connection: Connection, /) -> str:
@@ -157,10 +157,10 @@ class SqlStore(ResponseStore):
 
 @define(eq=False)
 class SharedSqlStore(SqlStore):
-    """A store that several processes share: one thread writes, another one reads.
+    """A store that several processes share: one thread writes, another reads.
 
     Args:
-        create: Whether the store is created if there is none.
+        create: Whether to create the store if it does not exist.
     """
 
     create: bool = field(default=True, kw_only=True)
@@ -172,7 +172,7 @@ class SharedSqlStore(SqlStore):
         return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
 
     async def info(self) -> StoreInfo:
-        """Count on a connection of its own, because it can take long."""
+        """Count on a separate connection, because counting can take long."""
         return await asyncio.to_thread(self._run_alone, self._count)
 
     def _count(self, connection: Connection) -> StoreInfo:
@@ -207,7 +207,7 @@ class SharedSqlStore(SqlStore):
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
         connection.begin(write=True)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
-        tx = self._transaction(connection)  # not before the locks, which can take many seconds
+        tx = self._transaction(connection)  # reads the clock after the locks, which can take many seconds
         tx.locked |= locked
         return tx
 
@@ -216,7 +216,7 @@ class SharedSqlStore(SqlStore):
         return lambda: self._notifications.notify(tx.changed)
 
     def _run_alone(self, work: Callable[[Connection], R]) -> R:
-        """Run work on a connection of its own, outside of a transaction."""
+        """Run work on a separate connection, without beginning a transaction."""
         try:
             with closing(self._database.connect()) as connection:
                 return work(connection)

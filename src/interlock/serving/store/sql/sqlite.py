@@ -39,7 +39,7 @@ __all__ = ["MemoryStore", "SqliteStore", "loses_commits"]
 R = TypeVar("R")
 
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
-POLL: Final = 0.02  # seconds between two checks for writes of other processes, while there are subscriptions
+POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
 
 # Bytes of memory, as measured:
 PAGE: Final = 4096 + 272  # of a page of 4096 bytes
@@ -68,7 +68,7 @@ EVICTABLE: Final = f"""
         WHERE ?2 AND used < ?3 AND NOT (owner != '' AND ?4 < until AND until <= ?5) ORDER BY used LIMIT 1
     ) ORDER BY used LIMIT 1
 """  # noqa: S608 - likewise
-"""The least recently used response or conversation, except the last used one and any in progress."""
+"""Selects the least recently used response or conversation, except the last used one and any in progress."""
 
 
 def loses_commits(version: str) -> bool:
@@ -81,7 +81,7 @@ def loses_commits(version: str) -> bool:
 
 @define(eq=False)
 class SqliteConnection(Connection):
-    """A connection to a file or to `:memory:`. It waits for a lock of another connection for `busy` seconds."""
+    """A connection to a file or to `:memory:`. It waits for locks of other connections for up to `busy` seconds."""
 
     path: str
     busy: float = 0.0
@@ -104,7 +104,7 @@ class SqliteConnection(Connection):
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
         try:
             rows: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
-        except UnicodeEncodeError:  # seldom, and slow to look for
+        except UnicodeEncodeError:  # a lone surrogate, which is rare and slow to look for
             return self.rows(statement, [clean(value) if isinstance(value, str) else value for value in values])
         return rows
 
@@ -162,7 +162,7 @@ class SqliteFile(Database):
 
     def failure(self, error: Exception) -> Failure | None:
         match error:
-            case StoreDown():  # of the layout
+            case StoreDown():  # the file is missing, or its layout is wrong
                 return Failure(error, lost=True)
             case apsw.BusyError():
                 return Failure(StoreDown(f"{self.path} is locked by another process."), common=True)
@@ -172,7 +172,7 @@ class SqliteFile(Database):
                 reason = "cannot be written: it is read-only"
             case apsw.CorruptError() | apsw.NotADBError():
                 reason = f"is damaged, or is no SQLite database: {error}"
-            case apsw.Error() if not isinstance(error, apsw.TooBigError):  # which is of one call only
+            case apsw.Error() if not isinstance(error, apsw.TooBigError):  # a TooBigError concerns only one call
                 reason = f"cannot be used: {error}"
             case _:
                 return None
@@ -198,7 +198,7 @@ class SqliteStore(SharedSqlStore):
     busy: float = field(default=5.0, kw_only=True)
     max_bytes: int | None = field(default=None, kw_only=True)
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
-    """The responses that have subscriptions, as the last poll saw them."""
+    """The rows of the responses with subscriptions, as the last poll read them."""
     _version: int = field(default=0, init=False)  # the last `data_version`, which changes when another connection writes
 
     def __attrs_post_init__(self) -> None:
@@ -245,12 +245,12 @@ class SqliteStore(SharedSqlStore):
 class MemoryStore(SqlStore):
     """Stores responses in memory, and evicts the least recently used responses and conversations.
 
-    It does not evict unfinished responses, locked conversations, or the last used entry, so that a client that waits for the end
+    It does not evict unfinished responses, leased conversations, or the last used entry, so that a client that waits for the end
     of a response can get it.
 
     Args:
-        max_responses: The most responses, and the most conversations.
-        max_bytes: The most bytes of memory. A response that is larger by itself is refused.
+        max_responses: The most responses to store, and the most conversations.
+        max_bytes: The most bytes of memory. A single larger response is refused.
     """
 
     max_responses: int = field(default=10_000, kw_only=True)
@@ -333,7 +333,7 @@ class MemoryStore(SqlStore):
         self._connection.execute(f"UPDATE {table} SET used = ? WHERE seq = ?", (self._uses, seq))  # noqa: S608 - constants
 
     def _make_room(self) -> None:
-        """Evict until the rest is within the bounds, and free the pages beyond `max_bytes`."""
+        """Evict until the rest is within the limits or cannot be evicted, and free the pages beyond `max_bytes`."""
         tx = self._transaction(self._connection)
         max_pages = self.max_bytes // PAGE + self._empty_pages
         while True:
