@@ -91,7 +91,7 @@ class Chance(Protocol):
         ...
 
     def text(self) -> str:
-        """Choose a chunk of text, which may be empty, blank, or of any characters."""
+        """Choose a chunk of text, which may be empty or blank, and contain any characters."""
         ...
 
 
@@ -111,7 +111,7 @@ def stream(
 ) -> list[Body]:
     """Create a legal stream: the bodies of its events, as plain JSON values.
 
-    `min_items` and `max_items` bound the items to open; a message without text, for example, does not appear in the stream.
+    `min_items` and `max_items` bound the items to open; a blank message, for example, does not appear in the stream.
     """
     driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
     frames: list[bytes] = []

@@ -23,7 +23,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 ANY: Final = "*"
 
 GLOBAL: Final = IPv6Network("2000::/3")
-"""The global unicast IPv6 addresses. Others are, for example, local (`fec0::1`) or stand for IPv4 addresses (`::127.0.0.1`)."""
+"""The global unicast IPv6 addresses, which exclude local addresses (`fec0::1`) and IPv4-compatible ones (`::127.0.0.1`)."""
 
 NAT64: Final = IPv6Network("64:ff9b::/96")
 """IPv6 addresses that lead to the IPv4 address in their last four bytes (RFC 6052)."""

@@ -87,7 +87,7 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether the session was opened and has ended."""
+        """Whether the session has started and ended."""
         return self._task is not None and self._task.done()
 
     async def list_tools(self) -> list[Tool]:

@@ -51,7 +51,7 @@ class ToolRunner(Protocol):
     """Creates the tools of each response."""
 
     def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
-        """Return a context with the tools of one response; `items` is the conversation, which includes the request's input."""
+        """Return a context manager for the tools of one response; `items` is the conversation, with the request's input."""
         ...
 
 

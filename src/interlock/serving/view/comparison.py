@@ -32,7 +32,7 @@ _PATHS: Final = 50
 
 @define(eq=False)
 class _Run:
-    """An event, or consecutive deltas of one name and lane; `start` to `end` are their numbers, `texts` their deltas."""
+    """An event, or consecutive deltas of one name and lane; their numbers begin at `start` and end before `end`."""
 
     lane: int
     name: str

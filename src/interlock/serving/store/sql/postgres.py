@@ -35,8 +35,8 @@ SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
 TIMEOUT: Final = 5.0  # seconds without an answer after which the server is down
 LOCK_WAIT: Final = 4  # seconds to wait for a transaction of another process
-RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
-LISTEN: Final = 0.2  # seconds for which the listener waits for a notification before it looks for other work
+RECONNECT: Final = 0.5  # seconds until the listener tries again; meanwhile, subscribers poll
+LISTEN: Final = 0.2  # seconds that the listener waits for a notification before it looks for other work
 
 SETTINGS: Final = {
     "connect_timeout": "5",

@@ -53,7 +53,7 @@ def has_lapsed(until: float, now: float) -> bool:
 class Transaction:
     """A transaction and its time: `now` for leases, and `today` for the expiry of responses.
 
-    `use` is called for each response and conversation that is read; `changed` collects the responses to notify subscribers of.
+    `use` records the use of a response or conversation; `changed` collects the responses whose subscribers to notify.
     """
 
     connection: Connection
@@ -187,7 +187,7 @@ _INSERT: Final = (
 
 
 def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
-    """Return the state that follows from the lapse of the lease and the expiry of the response."""
+    """Apply a lapse of the lease and the expiry of the response to a stored state."""
     state = STORED.states[name]
     for trigger, due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
         if due and trigger in state.rows:
@@ -197,7 +197,7 @@ def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, St
 
 def lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, ResponseRow | None]:
     """Lock responses in a fixed order, which prevents deadlocks, and return their rows."""
-    keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # no row has the other names
+    keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # rows have replacements in the other names
     size = 2 ** (len(keys) - 1).bit_length()  # a power of two, so that there are few distinct statements to prepare
     keys = [*keys, *[keys[0]] * (size - len(keys))]
     marks = ", ".join("(?, ?)" for _ in keys)
@@ -230,7 +230,7 @@ class Responses:
 
     @property
     def _expiry(self) -> float:
-        """The latest time of the last write of expired responses."""
+        """A response has expired if its last write is at or before this time."""
         return -inf if self.tx.ttl is None else self.tx.today - self.tx.ttl
 
     def get(self, tenant: str, response_id: str) -> StoredResponse | None:
@@ -350,7 +350,7 @@ class Responses:
         return len(rows)
 
     def trim(self, age: float, limit: int) -> int:
-        """Remove the logs of up to `limit` responses that ended `age` seconds ago, and return how many."""
+        """Remove the logs of up to `limit` responses that ended at least `age` seconds ago, and return how many."""
         where = "state = 'ended' AND oldest < following AND written <= ? ORDER BY written LIMIT ?"
         rows = self.rows(where, self.tx.today - age, limit)
         return sum(self.write(row.tenant, row.id, Edit(_T.TRIM)) is not None for row in rows)
@@ -495,7 +495,7 @@ class Conversations:
         connection.execute_many(insert, [(conversation, place, chunk.digest) for place, chunk in enumerate(chunks, start)])
 
     def _member(self, conversation: Seq, item_id: str) -> tuple[Any, ...] | None:
-        """Return the place and row number of the first item with an id in a conversation."""
+        """Return the place and the primary key of the first item with an id in a conversation."""
         query = """
             SELECT place, member.item FROM member JOIN item ON item.seq = member.item
             WHERE conversation = ? AND id = ? ORDER BY place LIMIT 1

@@ -43,8 +43,8 @@ POLL: Final = 0.02  # seconds between checks for writes of other processes, whil
 
 # Bytes of memory, as measured:
 PAGE: Final = 4096 + 272  # of a page of 4096 bytes
-PER_ITEM: Final = 300  # of the rows and indexes of an item, beside its JSON
-PER_EVENT: Final = 16  # of the row of an event, beside its frame
+PER_ITEM: Final = 300  # of the rows and indexes of an item, besides its JSON
+PER_EVENT: Final = 16  # of the row of an event, besides its frame
 
 USAGE: Final = """
     -- When a row was used last, as a count of uses, and how many bytes were written about a response.
@@ -257,7 +257,7 @@ class MemoryStore(SqlStore):
     max_bytes: int = field(default=256 * 2**20, kw_only=True)
     _connection: SqliteConnection = field(init=False)
     _uses: int = field(default=0, init=False)
-    _empty_pages: int = field(init=False)  # of the tables without rows, which do not count
+    _empty_pages: int = field(init=False)  # of the empty tables, which do not count
 
     def __attrs_post_init__(self) -> None:
         self.clock = self.clock or time.monotonic
