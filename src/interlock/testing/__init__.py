@@ -1,4 +1,4 @@
-"""Assertions on streams and Hypothesis strategies for legal and broken streams, to test clients and servers with.
+"""Assertions on streams, and Hypothesis strategies for legal and broken streams, to test clients and servers.
 
 The strategies need Hypothesis, and are imported at first use. `docs/testing.md` fuzzes a client with them.
 

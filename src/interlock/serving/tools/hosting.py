@@ -71,7 +71,7 @@ def load_sessions() -> type[Session]:
 
 @frozen
 class ListedTool:
-    """A tool, as the fields that an `mcp_list_tools` item shows."""
+    """A tool, with the fields that an `mcp_list_tools` item shows."""
 
     fields: Mapping[str, object]
 
@@ -135,7 +135,7 @@ class DeclaredServer:
 
 
 def _sendable(name: str, value: str) -> tuple[str, str]:
-    """Return a header, or raise `ToolError` if it is invalid, because the HTTP client would log its value in an error."""
+    """Return a header, or raise `ToolError` if it is invalid: the HTTP client's own error would repeat it in the log."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
         raise ToolError("The headers for the server cannot be sent.")
     return name, value
@@ -500,7 +500,7 @@ def _page(url: str) -> dict[str, object]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return the result of a tool as text, with only the types of images and sounds; or else its structured content as JSON."""
+    """Return the result of a tool as text, with only the types of images and sounds; without content, its structured content."""
     texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()

@@ -23,7 +23,7 @@ class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""
 
     def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        """Yield groups of deltas before the model's first turn. If they make hosted calls ready, `run` runs these first.
+        """Yield groups of deltas before the model's first turn. Hosted calls that they make ready run before that turn.
 
         `output` returns the items of the response so far, including items from the deltas that were already yielded.
         """

@@ -184,7 +184,7 @@ class RecentStreams:
             self._bytes -= self.streams.pop(next(iter(self.streams))).size
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of an `Authorization` header with a key as bearer token or password; None without a valid key."""
+        """Return the tenant of an `Authorization` header with a key as bearer token or password; None if access is denied."""
         if self.keys is None:
             return None
         scheme, _, credentials = authorization.partition(" ")
