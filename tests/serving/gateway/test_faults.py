@@ -49,13 +49,19 @@ def test_an_error_before_the_first_event_keeps_its_status_and_message(status, st
         ({"detail": "Not here."}, "Not here."),
         ({"error": "model 'x' not found"}, "model 'x' not found"),
         ({"error": {"message": f"Incorrect API key provided: {KEY}."}}, "Incorrect API key provided: ***."),
-        ("<html>Bad Gateway</html>", "Bad Request"),
-        ([], "Bad Request"),
+        ("<html>Bad Gateway</html>", "The upstream server answered with status 400."),
+        ([], "The upstream server answered with status 400."),
     ],
 )
 def test_every_shape_of_an_error_is_read_and_no_key_is_in_it(body, message):
     with gateway(failure(400, body), key=KEY) as (url, _):
         assert post(url).json()["error"]["message"] == message
+
+
+def test_a_status_without_a_name_is_passed_on():
+    with gateway(failure(529, []), retries=0) as (url, _):
+        answer = post(url)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (529, "The upstream server answered with status 529.")
 
 
 def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(serve):
@@ -74,6 +80,14 @@ def test_a_retry_after_is_passed_on():
     with gateway(failure(429, {"error": {"message": "Slow down."}}, retry_after="30"), retries=2) as (url, upstream):
         answer = post(url)
     assert (answer.status_code, answer.headers["retry-after"], len(upstream.bodies)) == (429, "30", 1)
+
+
+@pytest.mark.parametrize("header", ["nan", "inf", "soon"])
+def test_a_retry_after_that_is_no_time_is_ignored(header, monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
+    with gateway(failure(503, {"error": {"message": "Busy."}}, retry_after=header), retries=1) as (url, upstream):
+        answer = post(url)
+    assert (answer.status_code, answer.headers["retry-after"], len(upstream.bodies)) == (503, "1", 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from math import isfinite
 from typing import Final, NoReturn
 
 import httpx2
@@ -262,7 +263,8 @@ class EventStream:
 
     async def _wait_or_raise(self, error: ApiError) -> None:
         """Wait until the next attempt, or raise the error if there is no further one."""
-        wait = BACKOFF * 2 ** (self._attempts - 1) if error.retry_after is None else error.retry_after
+        backoff = min(BACKOFF * 2 ** (self._attempts - 1), LONGEST_WAIT)
+        wait = backoff if error.retry_after is None else error.retry_after
         is_lasting = error.status not in RETRIED or error.code == STALLED
         if self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
             raise error
@@ -318,7 +320,7 @@ def error_of(value: object, status: int = 502, authorization: str | None = None,
     error = body.get("error", body.get("detail", body))
     fields = members(error)
     message = fields.get("message") if is_object(error) else error
-    text = message if isinstance(message, str) and message else HTTPStatus(status).phrase
+    text = message if isinstance(message, str) and message else f"The upstream server answered with status {status}."
     for secret in (authorization, (authorization or "").partition(" ")[2]):
         text = text.replace(secret, "***") if secret else text
     kind, code = fields.get("type"), fields.get("code")
@@ -345,7 +347,8 @@ def _retry_after(header: str | None) -> float | None:
     if header is None:
         return None
     with suppress(ValueError):
-        return max(float(header), 0)
+        seconds = float(header)
+        return max(seconds, 0) if isfinite(seconds) else None
     with suppress(ValueError):
         return max(email.utils.parsedate_to_datetime(header).timestamp() - time.time(), 0)
     return None

@@ -290,12 +290,14 @@ class HarmonyTranslator(VllmTranslator):
         return token_entry(int(number), logprob)
 
     async def _context(self) -> int:
-        """Return the most tokens of a prompt and its output together, which vLLM is asked for once."""
-        cache = self._call.upstream.cache
-        if "" not in cache:
-            models = map(members, elements(members(await self._call.fetch("models")).get("data")))
-            cache[""] = max((count_of(model.get("max_model_len")) for model in models), default=0) or CONTEXT
-        return cast("int", cache[""])
+        """Return the most tokens of a prompt and its output together, which vLLM is asked for once per model."""
+        cache, name = self._call.upstream.cache, self._call.model
+        if name not in cache:
+            models = [members(model) for model in elements(members(await self._call.fetch("models")).get("data"))]
+            lengths = {model.get("id"): count_of(model.get("max_model_len")) for model in models}
+            # vLLM lists adapters without a length: they have that of their model.
+            cache[name] = lengths.get(name) or max(lengths.values(), default=0) or CONTEXT
+        return cast("int", cache[name])
 
 
 @define(eq=False)
