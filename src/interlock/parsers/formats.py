@@ -1,4 +1,4 @@
-"""The formats of model output, and the parser of each, which is imported only when it is needed."""
+"""The formats of model output, and their parsers, most of them imported on first use."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Tagged:
 
 
 Format: TypeAlias = Literal["chat", "harmony", "responses", "text", "vllm"] | Tagged
-"""A format by its name, or with its family."""
+"""The name of a format, or text with a family's markers."""
 
 
 def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa: A002 - the word of the recordings
-    """Return a parser for one response to this body of `POST /v1/responses`, whose `tools` decide the kinds of calls.
+    """Return a parser for one response to a request body of `POST /v1/responses`; its `tools` decide the kinds of calls.
 
     Raises:
         ModuleNotFoundError: The format is `harmony`, and `openai_harmony` is not installed.

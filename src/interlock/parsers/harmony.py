@@ -1,11 +1,11 @@
-"""The format `harmony`: from token ids to deltas.
+"""The format `harmony`: turns token ids into deltas.
 
 `harmony_framing` declares which tokens may follow one another, `harmony_header` the words of a header, `harmony_vocabulary` the
 meaning of an id; the parser combines them. No sequence of ids, however it is chunked or ends, raises or loses text (rules R16
 to R18). docs/conformance/recovery.md shows what malformed output becomes.
 
-The hot path is a token of text in a content: one lookup in `_plain`. While an item streams, that is the vocabulary's mapping of
-tokens with complete characters; at any other time it is empty.
+The hot path, a token of text in a content, is one lookup in `_plain`. While an item streams, `_plain` is the vocabulary's mapping
+of tokens with complete characters; at any other time it is empty.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HarmonyParser:
         return [*self._take(), EndTurn(reason, total)]
 
     def _step(self, token: int, entry: Entry | None) -> None:
-        """Parse a token that cannot pass through; text is counted before its effects, a control token after them."""
+        """Parse a token off the hot path; a token of text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
         if isinstance(meaning, Trigger):
             self._flush(meaning)
@@ -111,7 +111,7 @@ class HarmonyParser:
         self._plain = self._vocabulary.whole if streams else _NO_TOKENS
 
     def _flush(self, trigger: Trigger) -> None:
-        """Parse the pending text before a control token or the end of the turn."""
+        """Parse the pending text before a control token or the end of the turn, and break off a header that it makes invalid."""
         if self._characters.pending:
             self._feed_text(self._characters.take())
         if Trigger.PROSE in self._state.rows and trigger is not Trigger.STRAY and not self._header.can_end_with(trigger):

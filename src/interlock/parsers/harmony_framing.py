@@ -2,9 +2,8 @@
 
 Each state has a row for each trigger possible there, so any model output has an edge (rule R17).
 
-Three triggers stand for a token of text: `text` in a content; outside of it, `word` if it may belong to a header, and `prose`
-if it shows that the header is malformed, because it ends without `<|message|>`. `interlock.parsers.harmony_header` tells the
-latter two apart.
+Three triggers stand for a token of text: `text` in a content; outside of a content, `word` if the token may belong to a header,
+and `prose` if it shows that the header ends without `<|message|>`. `interlock.parsers.harmony_header` tells `word` from `prose`.
 """
 
 from __future__ import annotations
@@ -77,8 +76,8 @@ HARMONY: Final[Table[Trigger, Effect]] = Table(
     total={"expect_start": _OUTSIDE, "header": _OUTSIDE, "content": _INSIDE},
     regions={"outside": ["expect_start", "header"]},
     edges=(
-        # Outside of a content. Between two messages a turn starts too: its prompt ended in `<|start|>assistant`, and models
-        # repeat that. However a header ends, its words so far decide where the text goes.
+        # Outside of a content. A turn also starts in `expect_start`: its prompt ended with `<|start|>assistant`, which models
+        # may repeat. However a header ends, its words so far decide where the text goes.
         Edge("outside", _T.CHANNEL, "header", (_E.SECTION,)),
         Edge("outside", _T.CONSTRAIN, "header", (_E.SECTION,)),
         Edge("outside", _T.WORD, "header", (_E.NOTE,)),
@@ -97,7 +96,7 @@ HARMONY: Final[Table[Trigger, Effect]] = Table(
         Edge("header", _T.RETURN, "expect_start", (_E.BREAK, _E.OPEN, _E.CLOSE)),
         Edge("header", _T.FINISH, "expect_start", (_E.BREAK, _E.OPEN, _E.LEAVE)),
         Edge("header", _T.CUT, "expect_start", (_E.DROP,)),
-        # A content. `<|start|>` and `<|channel|>` end it as `<|end|>` does.
+        # Inside a content. `<|start|>` and `<|channel|>` end it, as `<|end|>` does.
         Edge("content", _T.TEXT, "content", (_E.APPEND,)),
         Edge("content", _T.END, "expect_start", (_E.CLOSE,)),
         Edge("content", _T.CALL, "expect_start", (_E.CLOSE,)),

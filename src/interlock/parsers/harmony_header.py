@@ -11,9 +11,9 @@ A header is a sequence of sections, each begun by a marker; the section before t
 
 Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Of repeated words, the last counts.
 
-A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, but a
-content type only after a recipient or `<|constrain|>`, and in a text section nothing without a recipient. The rest is text; of
-the white space between the two, one character is header.
+A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, except
+that a content type must follow a recipient or `<|constrain|>`, and a text section must have a recipient. The rest is text; the
+first character of white space before it belongs to the header.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _words(section: str) -> tuple[list[re.Match[str]], int]:
 
 
 def _drop_start(chunks: Iterable[TokenText], start: int) -> tuple[TokenText, ...]:
-    """Drop the first characters; a token that loses a part stands for the rest alone."""
+    """Drop the first characters; a token that loses a part keeps the rest."""
     rest: list[TokenText] = []
     for chunk in chunks:
         if start <= 0:

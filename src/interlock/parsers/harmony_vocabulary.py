@@ -44,7 +44,7 @@ class Encoding(Protocol):
 
 @define(eq=False)
 class Vocabulary:
-    """The meaning of each token id, cached as ids arrive; `whole` has the tokens of complete characters, nearly all."""
+    """The meaning of each token id, cached as ids arrive; `whole` has the tokens of complete characters: nearly all tokens."""
 
     encoding: Encoding
     whole: dict[int, str] = field(factory=dict[int, str])
@@ -90,7 +90,7 @@ class TokenText:
     tokens: int = 1
 
     def drop_start(self, start: int) -> TokenText:
-        """Drop the first characters; the first log probability, if any, then stands for the rest."""
+        """Drop the first characters; the first log probability, if any, then belongs to all of the rest."""
         text = self.text[start:]
         part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
         return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])

@@ -18,7 +18,7 @@ from interlock.parsers.routing import Payload, Route
 
 @define(eq=False)
 class Writer:
-    """Writes the deltas of one item; `fields` extends its route's."""
+    """Writes the deltas of one item; `fields` extends the fields of its route."""
 
     route: Route
     _fields: Mapping[str, object] = NO_FIELDS
@@ -150,7 +150,7 @@ def writer_for(route: Route, call_id: str = "") -> Writer:
 
 
 def text_deltas(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:
-    """Write a text, with the log probabilities of its tokens if the item is a message: the API has them only there."""
+    """Write a text, with the log probabilities of its tokens if the item is a message: in the API, no other item has them."""
     return [Text(text, entries)] if entries and writer.route.kind == "message" else writer.write(text)
 
 
@@ -170,5 +170,5 @@ def join_text(deltas: list[Delta]) -> list[Delta]:
 
 
 def _has_logprobs(delta: Delta) -> bool | None:
-    """Distinguish text with log probabilities from plain text, and both from other deltas (None)."""
+    """Return whether a text has log probabilities; None for any other delta."""
     return None if not isinstance(delta, str | Text) else isinstance(delta, Text)

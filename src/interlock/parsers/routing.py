@@ -6,13 +6,16 @@ Tools that the request declares come first.
     a declared function, `functions.` or not function_call
     a declared custom tool, likewise         custom_tool_call
     a declared tool that the client runs     its own kind: shell_call, apply_patch_call, …
-    `label__X`, `functions.` or not          mcp_call X of the declared server `label`
+    `functions.label__X`                     mcp_call X of the declared server `label`
     `functions.X`                            function_call X
     `python`                                 code_interpreter_call
     `browser.search`, `.open`, `.find`       web_search_call
     `mcp.server.tool`, `server.tool`         mcp_call of that server
-    a bare name                              mcp_call of the only server declared, or of a server of that name
+    a bare name                              mcp_call of the server that allows it, the only one, or one of that name
     `assistant`, `user`, `all`               no call: a message
+
+In formats other than harmony, `label__X` is an mcp_call too, and an unknown name is a function_call, unless it begins with
+`mcp.`, `container.` or a declared server.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
 """The form of an item's text: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
 
 SEPARATOR = "__"
-"""Separates a namespace from a name in the flat names that chat templates show to a model."""
+"""Separates a namespace or server from a name in the flat names that chat templates show to a model."""
 
 
 @frozen
@@ -189,15 +192,15 @@ def _mappings(value: object) -> Iterator[Mapping[str, object]]:
 
 
 def as_mapping(value: object) -> Mapping[str, object]:
-    """Return an object; an empty one for any other value."""
+    """Return the value if it is an object, or else an empty one."""
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def as_sequence(value: object) -> Sequence[object]:
-    """Return an array; an empty one for any other value."""
+    """Return the value if it is an array, or else an empty one."""
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
 def as_text(value: object) -> str:
-    """Return a string; an empty one for any other value."""
+    """Return the value if it is a string, or else an empty one."""
     return value if isinstance(value, str) else ""

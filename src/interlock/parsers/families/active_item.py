@@ -1,4 +1,4 @@
-"""The open item of a turn of a family: reasoning, a message, or a call with its arguments."""
+"""Writes the open item of a turn: reasoning, a message, or a call with its arguments."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Settings:
 
 
 def _forces(choice: object) -> bool:
-    """Return whether a `tool_choice` forces a call: it requires one, or names the tool."""
+    """Return whether a `tool_choice` requires a call or names a tool."""
     if isinstance(choice, Mapping):
         fields = cast("Mapping[str, object]", choice)
         choice = fields.get("mode") if fields.get("type") == "allowed_tools" else "required"
@@ -68,7 +68,7 @@ def _forces(choice: object) -> bool:
 class Call:
     """Writes the arguments of one open call as JSON.
 
-    The model writes JSON, a literal or, if `keyed`, keys and values. If `lenient`, an untyped value is JSON if it can be.
+    The model writes JSON, a literal or, if `keyed`, keys and values. If `lenient`, an untyped value that is JSON stays JSON.
     """
 
     writer: Writer
@@ -85,7 +85,7 @@ class Call:
 
     @property
     def streams(self) -> bool:
-        """Whether values pass through: JSON, or a string."""
+        """Whether text passes through; a value of a type other than string waits until it is complete."""
         return self._value is None
 
     def write(self, text: str) -> list[Delta]:
@@ -120,18 +120,18 @@ class Call:
         return self.writer.write(json_text)
 
     def stray(self, text: str) -> None:
-        """Keep text outside of values."""
+        """Keep text that is in no value."""
         self._stray_text.append(text)
 
     def end(self) -> tuple[list[Delta], str]:
-        """Complete the arguments and close the call; returns the stray text too."""
+        """Complete the arguments and close the call; return the deltas and the stray text."""
         missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
         if self.literal is not None:
             missing = self.literal.end()
         return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
 
     def quit(self) -> list[Delta]:
-        """Write the rest of a truncated call, stray text included: a truncated item is the last one (rule R12)."""
+        """Write the rest of a truncated call, including stray text: no item may follow (rule R12)."""
         literal = [] if self.literal is None else [self.literal.spill()]
         rest = "".join([*literal, *(self._value or []), *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
@@ -202,7 +202,7 @@ class ActiveItem:
             self._writer = None
 
     def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool, literal: LiteralReader | None = None) -> None:
-        """Close the open item, and open a call; the `call_id` is empty if the family has none. See `Call` for the rest."""
+        """Close the open item and open a call; see `Call`. The `call_id` is empty if the model writes none."""
         self.close()
         route = self._settings.routing.function(name)
         if self._has_called and not self._settings.parallel:

@@ -1,4 +1,4 @@
-"""Checks a framing more strictly than a table: matching effects, no open item at the end of a turn, no loop, no lost text."""
+"""A table with stricter checks: effects fit the open item, turns end with none open, and nothing loops or loses text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Condition(NamedTuple):
 
 @frozen
 class _Rule:
-    """The condition that an effect requires (None: any), and the condition after it (None: no change)."""
+    """The condition that an effect requires (`pending` None: any), and the condition after it (None: no change)."""
 
     places: frozenset[Place]
     result: Place | None = None
@@ -91,13 +91,13 @@ _RULES: Final = {
 }
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _TAKING: Final = frozenset({_E.HOLD, _E.NOTE, _E.REST, _E.WRITE, _E.REASON, _E.SPEAK, _E.ADD, _E.STRAY, _E.KEEP, _E.AGAIN})
-"""Effects that consume the text of a trigger."""
+"""Effects that use the text of a trigger, or read it again."""
 _FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.EXPRESS, _E.ENTER, _E.SET, _E.END})
-"""Effects for which a marker is not text."""
+"""Effects that treat a marker as framing, so that its text may be dropped."""
 
 
 class Framing(Table[Trigger, Effect]):
-    """A declared framing; raises `DeclarationError`, which names the state and the trigger, if the declaration is wrong."""
+    """A table that is checked as a framing; raises `DeclarationError` with the state if the declaration is wrong."""
 
     def __attrs_post_init__(self) -> None:
         """Compile and check the edges."""
@@ -141,7 +141,7 @@ def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[T
 
 
 def _check_conditions(framing: Framing) -> None:
-    """Refuse an effect in a reachable condition that does not allow it, and a turn that begins with an open item."""
+    """Refuse an effect that a reachable condition does not allow, and a turn that begins with an open item or pending text."""
     conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Place.NOTHING, pending=False)}}
     waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
     while waiting:
@@ -174,7 +174,7 @@ def _apply(framing: Framing, edge: str, effects: Iterable[Effect], before: Condi
 
 
 def _check_ends(framing: Framing) -> None:
-    """Refuse an end of the turn that does not lead back to the initial state, unless it is read again."""
+    """Refuse an end of the turn that neither leads back to the initial state nor is read again."""
     for state in framing.states.values():
         for trigger in _ENDS:
             dest, effects = state.rows[trigger]

@@ -1,6 +1,6 @@
 """The known families, by the names of vLLM's flags `--tool-call-parser` and `--reasoning-parser`.
 
-Each is a table of markers. docs/families.md shows each format, and how to add one.
+Each family is a table of markers. docs/families.md shows each format, and how to add one.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _enveloped(begin: str, end: str) -> Syntax:
 
 
 def _listed(section: str, end: str = "") -> Syntax:
-    """Return the syntax of a JSON list of envelopes between two markers, of which the second may be missing."""
+    """Return the syntax of a JSON list of envelopes between two markers; `end` is empty if the family has no second one."""
     markers: dict[Trigger, tuple[str, ...]] = {
         _T.SECTION: (section,),
         _T.LIST: ("[",),
@@ -231,8 +231,8 @@ DOTS: Final = evolve(
 def _dsml() -> Syntax:
     """Return the syntax of DeepSeek's markup.
 
-    Models of each version write the names of others, misspell names, leave out markers, and write ends where nothing began. So
-    any name may be a section's, and an end is no text anywhere.
+    Models of each version use the tags of other versions, misspell them, omit markers, and write ends that match nothing. So a
+    section may have any name, and an unmatched end is dropped.
     """
     marks = [f"{mark}{blank}" for mark in ("｜DSML｜", "|DSML|") for blank in ("", " ")]
 
@@ -464,7 +464,7 @@ DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTA
 
 _THINK: Final = Reasoning()
 _ASKED: Final = evolve(_THINK, implied=False)
-"""Models that reason only if the prompt asks for it."""
+"""The format of models that reason only if the prompt asks for it."""
 _COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THINKING|>",))
 
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
@@ -535,7 +535,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def has_family(tool_parser: str | None, reasoning_parser: str | None) -> bool:
-    """Return whether these two parsers, of which one may be None, make a known family."""
+    """Return whether these two parsers, one of which may be None, form a known family."""
     calls, reasons = tool_parser or None, reasoning_parser or None
     return (calls is None or calls in SYNTAXES) and (reasons is None or reasons in REASONINGS) and bool(calls or reasons)
 

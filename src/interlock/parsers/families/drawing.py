@@ -1,7 +1,7 @@
-"""Diagrams of the framing, as families use it.
+"""Draws the framing that the families share, one picture for each place in a text.
 
-The framing does not fit one readable picture, so each place in a text has its own. A picture merges the states outside its
-place. It omits the edges between them, and the effects of edges from them, which the pictures of other places show.
+A picture merges the states outside its place. It omits the edges between them and the effects of edges from them; the pictures
+of the other places show those.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
             continue
         reached.append(state)
         rows = FRAMING.states[state].rows
-        # In an envelope a name is followed by a member, and only then by JSON.
+        # After the name of an envelope, `member` comes before `json`, except in a bare call.
         enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
         signs = {role for role, texts in family.markers.items() if state in LITERAL and family.signs.issuperset(texts)}
-        # A turn that stops ends the call of a family whose models omit its end, unless something was begun in it.
+        # If the models of a family omit ends, the parser fires `uncall` before `finish`, so this state never has `finish`.
         is_ended = family.omits_ends and Effect.END in rows[_T.UNCALL][1] and state not in _REREAD
         ended = {_T.FINISH} if is_ended else set[Trigger]()
         for trigger in Trigger:
@@ -115,7 +115,7 @@ def picture_of(families: Iterable[Family], place: str) -> Graph:
 
 
 def picture_of_literals() -> Graph:
-    """Return the picture of the table of literals, without the edges that break one."""
+    """Return the picture of the table of literals, without the edges to `broken`."""
     rows = [
         (edge.source, str(edge.trigger), edge.dest, tuple(map(str, edge.effects)))
         for edge in LITERALS.edges

@@ -19,7 +19,10 @@ __all__ = ["Effects"]
 
 @define(eq=False)
 class Nesting:
-    """Counts the open brackets of a call's JSON; `around` has the triggers of the brackets that close around it."""
+    """Counts the open brackets of a call's JSON.
+
+    `whole` is the trigger when the JSON is complete; `around` has the triggers of the brackets that close what is around it.
+    """
 
     whole: Trigger
     _around: Mapping[str, Trigger] = field(factory=dict[str, Trigger])
@@ -45,7 +48,7 @@ class Nesting:
         return self.whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets of a text split at quotes, and return True; False, uncounted, if one may close the value."""
+        """Count the brackets of a text split at quotes; return False without counting if one may close the value."""
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:
@@ -59,7 +62,7 @@ class Effects:
     """Carries out the effects of one turn.
 
     Attributes:
-        pending: The text since a marker that may begin a call or a key.
+        pending: The held text, which may be framing.
         header: The name or key so far.
         name_match: The complete name.
         replay: Released text that is read again.
@@ -80,7 +83,7 @@ class Effects:
     _marker_length: int = 0
     """The length of the pending text's first marker."""
     _blank: str = ""
-    """White space after a line break, between markers."""
+    """The white space between markers, without its lines before the last."""
 
     def __attrs_post_init__(self) -> None:
         """Start with nothing open."""
@@ -158,13 +161,13 @@ class Effects:
                 assert_never(effect)
 
     def _hold(self, text: str) -> None:
-        """Add to the pending text, which begins with a marker."""
+        """Add to the pending text, and remember how long its first marker is."""
         if not self.pending:
             self._marker_length = len(text)
         self.pending += text
 
     def _refute(self, write: Callable[[str], None]) -> None:
-        """Write the marker that began no call as text, and have the rest read again."""
+        """Write the marker as text, because it began no call, and read the rest again."""
         pending, length = self.pending, self._marker_length
         self.pending, self.header = "", ""
         self.specials.restore()
@@ -172,7 +175,7 @@ class Effects:
         self.replay = pending[length:]
 
     def _express(self) -> None:
-        """Open the call whose name was read, and its literal."""
+        """Open the call whose name was read, and begin its literal."""
         name = self.name_match
         literal = LiteralReader(self._family.dialect, self._literal_stops, self._settings.schemas.schema(name.name))
         self._commit(keyed=False, literal=literal)
@@ -188,6 +191,6 @@ class Effects:
         self.item.commit(self.name_match.name, self.name_match.call_id, keyed=keyed, lenient=lenient, literal=literal)
 
     def _with_blank(self, text: str) -> str:
-        """Return text with the white space before it, from the last line break on."""
+        """Return text with the white space that `rest` held before it."""
         text, self._blank = self._blank + text, ""
         return text

@@ -1,6 +1,6 @@
 """The envelope: a JSON object with the members `name` (or `tool_name`) and `arguments` (or `parameters`), in either order.
 
-An id or a type may come before them.
+One `id`, `type` or `tool_call_id` may precede the name if the name comes first.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from attrs import frozen
 __all__ = ["MAX_LENGTH", "NameMatch", "after_name", "read_name"]
 
 MAX_LENGTH: Final = 4096
-"""The most characters that wait for an envelope's name."""
+"""The maximum number of characters held until an envelope's name is complete."""
 
 _SPACE: Final = r"\s*"
 
 
 def _beginning(atoms: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the atoms in order, or for any beginning of them; the group `whole` tells which."""
+    """Return a pattern for the atoms in order or any beginning of them; the group `whole` is set if all matched."""
     pattern = "(?P<whole>)"
     for atom in reversed(list(atoms)):
         pattern = rf"{atom}{pattern}" if atom.endswith(("*", "*)")) else rf"(?:\Z|{atom}{pattern})"
@@ -57,7 +57,7 @@ class NameMatch:
 
 
 def read_name(text: str) -> NameMatch | None:
-    """Read an envelope up to the end of its name; None if the text is not an envelope or too long."""
+    """Read an envelope up to the end of its name; None if the text is not an envelope or is too long."""
     match = _match(_OPENINGS, text, 0)
     if match is not None and match["whole"] is not None:
         return NameMatch(match["name"], match.end()) if match["name"] else None
@@ -70,7 +70,7 @@ def read_name(text: str) -> NameMatch | None:
 
 
 def _match(patterns: Iterable[re.Pattern[str]], text: str, start: int) -> re.Match[str] | None:
-    """Return the match of the first pattern that is whole or that the text may still complete."""
+    """Return the first complete match, or else one that more text may complete."""
     partial = None
     for pattern in patterns:
         match = pattern.match(text, start)

@@ -1,11 +1,11 @@
 """The shared framing of the families as a table: reasoning, messages, and calls with keys and values or with JSON.
 
-The triggers are the roles of markers, to which a family (`interlock.parsers.families.family`) gives texts. Every state has a row
-for every trigger, so there is an edge for any model output (rule R20).
+Most triggers are roles of markers; a family (`interlock.parsers.families.family`) gives each role its texts. Every state has a
+row for every trigger, so there is an edge for any model output (rule R20).
 
 There are three kinds of states. In a *channel*, text passes through: reasoning, or a message, outside of a section of calls
 (`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since
-that marker is held, and returns to the channel if there is no name. In a *committed* state a call is open and stays one.
+that marker is held, and goes to the channel if there is no name. In a *committed* state a call is open, and remains a call.
 
 A trigger without a meaning in a state has the row of `text`: it is text there. The scanner looks only for markers whose rows
 differ (`interlock.parsers.families.lexicon`).
@@ -30,7 +30,7 @@ _ENDS: Final = (_T.FINISH, _T.CUT)
 
 
 def _others(state: str, rows: Iterable[_Row], dest: str, *effects: Effect, ends: bool = False) -> Iterator[_Row]:
-    """Yield the rows, and a default for every other trigger."""
+    """Yield the rows, and a default for every other trigger; the default covers the end of the turn only with `ends`."""
     explicit = list(rows)
     triggers = {row.trigger for row in explicit} | set(() if ends else _ENDS)
     yield from explicit
@@ -50,13 +50,13 @@ def _speaking(state: str, *rows: _Row) -> Iterator[_Row]:
 
 
 def _tentative(state: str, channel: str, *rows: _Row) -> Iterator[_Row]:
-    """Yield the rows of a tentative state, where any other trigger refutes the call."""
+    """Yield the rows of a tentative state; any other trigger refutes the call."""
     spill = _E.RETHINK if channel == "reasoning" else _E.SPILL
     yield from _others(state, rows, channel, spill, _E.AGAIN, ends=True)
 
 
 def _naming(state: str, channel: str) -> Iterator[_Row]:
-    """Yield the rows of a partial name; whatever cannot belong to it refutes the call."""
+    """Yield the rows of a partial name; text that cannot belong to it refutes the call."""
     yield from _tentative(
         state,
         channel,
@@ -94,7 +94,7 @@ def _starting(state: str, prefix: str, *extra: _Row) -> Iterator[_Row]:
 
 
 def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
-    """Yield the rows of markers that end a call: its end marker, or one that can only follow."""
+    """Yield the rows of markers that end a call: its end marker, or one that can only follow a call."""
     yield _Row(state, _T.UNCALL, "inside", (*effects, _E.END))
     yield _Row(state, _T.UNSECTION, "between", (*effects, _E.END))
     yield _Row(state, _T.SECTION, "aside section", (*effects, _E.END, _E.HOLD))
@@ -103,7 +103,7 @@ def _closing(state: str, *effects: Effect) -> Iterator[_Row]:
 
 
 def _ending(state: str, *effects: Effect, finish: Effect = _E.QUIT) -> Iterator[_Row]:
-    """Yield the rows for the end of the turn in a call, which is complete only where just its end marker is missing."""
+    """Yield the rows for the end of the turn in a call; `finish` is `end` where only the call's end marker is missing."""
     yield _Row(state, _T.FINISH, "between", (*effects, finish))
     yield _Row(state, _T.CUT, "between", (*effects, _E.QUIT))
 
@@ -169,7 +169,7 @@ def _messages() -> Iterator[_Row]:
     )
     yield from _sectioned("section", "content", "name")
     yield from _naming("name", "content")
-    # Without its section, only a declared tool is called.
+    # A call without its section must name a declared tool.
     yield from _tentative(
         "bare name",
         "content",
@@ -182,7 +182,7 @@ def _messages() -> Iterator[_Row]:
 
 
 def _asides() -> Iterator[_Row]:
-    """Yield the rows after a call whose section is open, if its family has sections."""
+    """Yield the rows after a call, where its section is still open if the family has sections."""
     yield from _resting(
         "inside",
         "aside",
@@ -238,7 +238,7 @@ def _keys() -> Iterator[_Row]:
 
 
 def _tentative_key(state: str, *rows: _Row) -> Iterator[_Row]:
-    """Yield the rows of a partial key; whatever cannot belong to it makes it stray text."""
+    """Yield the rows of a partial key; text that cannot belong to it makes it stray text."""
     enter = _Row(state, _T.VALUE, "value", (_E.ENTER, _E.FORGET))
     yield from _others(state, [*rows, enter], "astray", _E.SPOIL, _E.AGAIN, ends=True)
 
@@ -279,7 +279,7 @@ def _json() -> Iterator[_Row]:
         _E.WRITE,
     )
     for state in ("quoted", "torn"):
-        # With a line break, a string may be invalid: then the markers that end a call count in it too.
+        # A string with a line break may be invalid, so the markers that end a call count in it.
         rows = [
             _Row(state, _T.QUOTE, "json", (_E.WRITE,)),
             _Row(state, _T.WHOLE, "whole", (_E.WRITE,)),
@@ -304,7 +304,7 @@ def _json() -> Iterator[_Row]:
 
 
 def _literal() -> Iterator[_Row]:
-    """Yield the rows of a literal, which has its own table; an invalid one is read on as text."""
+    """Yield the rows of a literal, which has its own table; the rest of an invalid one is written unchanged."""
     rows = [
         _Row("literal", _T.WHOLE, "whole", (_E.FORGET,)),
         _Row("literal", _T.ENDED, "inside", (_E.END,)),

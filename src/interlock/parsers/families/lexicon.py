@@ -54,15 +54,15 @@ class Lexicon:
 
     Args:
         roles: The role of each marker.
-        wild: The markers with any word in them.
+        wild: The markers that contain a wildcard, with their patterns.
         search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
-        stops: Finds anything that stops text from passing through: all that `search` finds and, in a value, which becomes a
-            JSON string, every character that is escaped there.
-        strict: The markers that a model may not spell out even if a call is forced: markers of reasoning and calls in it.
-        longer: The markers that are the beginning of another; at the end of a text they are undecided.
-        structure: Finds where JSON may be complete or invalid, or where a marker may begin; None outside of JSON.
+        stops: Finds whatever stops text from passing through: what `search` finds or, in a value, which becomes a JSON string,
+            any character that is escaped there or begins a marker.
+        strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls inside it.
+        longer: The markers that begin another marker; at the end of a text they are undecided.
+        structure: Finds the characters of JSON, other than quotes and brackets, that need the slow path; None elsewhere.
         reading: How text is read.
-        passes_as: The effect of text that passes through, `write` or `add`; None where it does not.
+        passes_as: The effect of text that passes through, `write` or `add`; None where none passes.
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
     """
@@ -80,11 +80,11 @@ class Lexicon:
     blank: bool
 
     def marker(self, text: str) -> str | None:
-        """Return the marker that a text is; None if it is none."""
+        """Return the marker that matches a text; None if none does."""
         return text if text in self.roles else next((marker for marker, each in self.wild.items() if each.fullmatch(text)), None)
 
     def longest(self, text: str) -> str:
-        """Return the longest marker that a text begins with, or else the text."""
+        """Return the longest prefix of a text that is a marker, or else the text."""
         return next((text[:end] for end in range(len(text), 0, -1) if self.marker(text[:end]) is not None), text)
 
 
@@ -159,11 +159,11 @@ def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> I
 
 
 LITERAL: Final = frozenset({"literal", "loose"})
-"""The states in a literal, in which its own signs are no markers."""
+"""The states of a literal, where its own signs are not markers."""
 
 
 def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
-    """Return whether a marker begins a call in reasoning, to which the text returns if the call is refuted."""
+    """Return whether a marker begins a call in reasoning, so that its text stays reasoning if no call follows."""
     return role is not None and role in CALLING and Effect.RETHINK in state.rows[role][0].rows[Trigger.TEXT][1]
 
 
@@ -180,7 +180,7 @@ def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
 def _structure(state: State[Trigger, Effect], family: Family) -> Search | None:
     """Return the search for the characters of JSON, other than quotes and brackets, that need the slow path.
 
-    None where text does not pass through by counting brackets: outside of JSON, and in a string with a line break.
+    None outside of JSON and in a string with a line break, where text does not pass through by counting brackets.
     """
     outside = _has_meaning(state, Trigger.NEST)
     if not _has_meaning(state, Trigger.QUOTE) or not (outside or _has_meaning(state, Trigger.BREAK)):

@@ -1,4 +1,4 @@
-"""Reads a literal and writes it as JSON, by the table of `interlock.parsers.families.literals`."""
+"""Reads a literal and writes it as JSON, with the table of `interlock.parsers.families.literals`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interlock.parsers.families.patterns import Search, alternatives, longer_tex
 __all__ = ["LiteralReader", "Stop"]
 
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
-"""Why a literal was read no further: its text ended, a marker may begin there, it is complete, or it is invalid there."""
+"""Why the reader stopped: it needs more text, a marker may begin here, the literal is complete, or it is invalid here."""
 
 _P: Final = Part
 _IN_KEY: Final = frozenset({"member", "key", "keyed"})
@@ -28,7 +28,7 @@ _PARTIAL: Final = (
     rf"[0-7]{{0,2}}|x{_HEX}?|u{_HEX}{{0,3}}|u[dD][89abAB]{_HEX}{{2}}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?|U{_HEX}{{0,7}}"
     r"|N(?:\{[^}\n]{0,64})?|\r"
 )
-"""The beginning of an escape, behind its backslash."""
+"""The beginning of an escape, after its backslash."""
 _ESCAPE: Final = (
     rf"\\(?:(?:{_PARTIAL})\Z|\r\n|[0-7]{{1,3}}|x{_HEX}{{2}}|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}"
     rf"|U{_HEX}{{8}}|N\{{[^}}\n]{{1,64}}\}}|(?s:.))"
@@ -41,7 +41,7 @@ _TAG: Final = r"[^<>\s/][^<>\n]{0,255}"
 
 @lru_cache(maxsize=256)
 def _unescaped(escape: str) -> str:
-    """Return the text of an escape of Python; the escape itself if it is invalid."""
+    """Return the text of a Python escape, or the escape itself if it is invalid."""
     if escape[1:2] not in _ESCAPES:
         return escape
     try:
@@ -53,7 +53,7 @@ def _unescaped(escape: str) -> str:
 
 @frozen(eq=False)
 class _Signs:
-    """The signs that count in a state: a search for the next, or the beginning of one at the end, and what each is."""
+    """The signs that count in a state, and a search for the next one, or the beginning of one at the end of the text."""
 
     search: Search
     parts: Mapping[str, Part]
@@ -62,7 +62,7 @@ class _Signs:
 
 
 class _Token(NamedTuple):
-    """The next part of a text; none at a marker, or where the rest of the text is undecided."""
+    """The next part of a text; `part` is None at a marker, or if the rest of the text is undecided."""
 
     part: Part | None
     text: str = ""
@@ -108,13 +108,13 @@ _START_OF_ELEMENTS: Final = _signs({">": _P.ELEMENTS}, frozenset())
 
 @cache
 def _stops(firsts: frozenset[str]) -> Search:
-    """Return the search for what stops text of a string from passing through unchanged."""
+    """Return the search for characters that stop text of a string from passing through unchanged."""
     return re.compile(f"[{ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
 
 
 @define
 class _Level:
-    """An open object or list: its closing bracket, or the tag that closes it, and whether it has a member yet."""
+    """An open object or list: the bracket or tag that closes it, its closing bracket in JSON, and whether it has a member yet."""
 
     closing: str
     bracket: str
@@ -128,7 +128,7 @@ class LiteralReader:
 
     Args:
         dialect: Its notation.
-        stops: The markers that end it outside of strings.
+        stops: The markers that end it, outside of strings and in a string with a line break.
         schema: The schema of its value.
     """
 
@@ -138,9 +138,9 @@ class LiteralReader:
     _state: State[Part, Step] = LITERALS.states[LITERALS.initial]
     _levels: list[_Level] = field(factory=list[_Level])
     _held: list[str] = field(factory=list[str])
-    """The text that is held, unchanged."""
+    """The held text, unchanged."""
     _word: list[str] = field(factory=list[str])
-    """The text of the key or value in it."""
+    """The text of the key or value in the held text."""
     _key: str = ""
     """The key of the value that follows."""
     _closing: str = ""
@@ -151,14 +151,14 @@ class LiteralReader:
 
     @property
     def passes(self) -> Search | None:
-        """Finds what stops text from passing through unchanged; None where it does not."""
+        """Finds what stops text from passing through unchanged; None outside of a string."""
         if self._state.name not in {"string", "torn"}:
             return None
         texts = [self._closing, *(self._stops if self._state.name == "torn" else ())]
         return _stops(frozenset(text[0] for text in texts))
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
-        """Read a text from a position on, if it is `final` all of it; returns JSON, where it ends, and why it ends there."""
+        """Read a text from `at`; return JSON, where the reader stopped, and why. If `final`, no text follows."""
         while at < len(text) and self._state.rows:
             part, part_text, stop = self._next(text, at, final=final)
             if part is None:
@@ -169,13 +169,13 @@ class LiteralReader:
         return self._take(), at, "" if self._state.rows else "ended" if self._state.name == "end" else "broken"
 
     def end(self) -> str:
-        """Return the JSON that is missing where a marker ends the literal: the last bracket of elements, or else held text."""
+        """Return the missing JSON where a marker ends the literal: the last bracket of elements, or else the held text."""
         if self._dialect.namespace and self._state.name == "after" and len(self._levels) == 1:
             self._fire(_P.END, "")
         return self.spill()
 
     def spill(self) -> str:
-        """Return the held text of a literal that is not whole."""
+        """Return the held text of an incomplete literal."""
         if self._state.rows:
             self._fire(_P.STRAY, "")
         return self._take()
@@ -248,7 +248,7 @@ class LiteralReader:
         return _P.STRAY if sign.startswith(f"{self._dialect.namespace}</") else _P.TAG
 
     def _run(self, text: str) -> _Token:
-        """Return text without a sign, or the white space that it begins with."""
+        """Return the first token of text without signs: white space, a word, or all of it."""
         name = self._state.name
         if name in _IN_STRING or (self._dialect.namespace and name == "word"):
             return _Token(_P.PLAIN, text)
@@ -331,7 +331,7 @@ class LiteralReader:
         return comma
 
     def _begin_value(self) -> None:
-        """Write the comma before a value in a list; in an object, its key has it."""
+        """Write the comma before a value in a list; in an object, the key comes with it."""
         if self._levels[-1].bracket == "]":
             self._out.append(self._comma())
 

@@ -1,10 +1,10 @@
-"""The grammar of literals, as a table: arguments in a notation of their own, which become JSON while they arrive.
+"""The grammar of literals as a table: arguments in a notation other than JSON, converted to JSON as they arrive.
 
 A literal is an object of members. `f(a=1, b=['x'])` in Python, `f{a:1,b:[<|"|>x<|"|>]}` and nested elements,
-`<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A notation is data: a `Dialect`.
+`<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A `Dialect` describes a notation.
 
 The triggers are the parts of a literal, which `interlock.parsers.families.literal_reader` finds. Every state has a row for every
-trigger, so any text can be read (rule R20): what a state has no row for breaks the literal.
+trigger, so any text can be read (rule R20); a part that is out of place breaks the literal.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ LITERALS: Final = Table(
             (_P.UNQUOTE, "after", (_S.VALUE,)),
         ),
         *_rows("string", *_TEXT, (_P.BREAK, "torn", (_S.WRITE,))),
-        # With a line break, a string may be invalid: then the markers that end a call count in it too.
+        # A string with a line break may be invalid, so the markers that end a call count in it.
         *_rows("torn", *((part, "torn" if dest == "string" else dest, steps) for part, dest, steps in _TEXT)),
         *_rows(
             "after",
@@ -193,7 +193,7 @@ def _python(text: str, types: Types) -> str:  # noqa: ARG001 - Python shows the 
 
 
 def _number(text: str) -> str | None:
-    """Return a number of Python as JSON; None if it is none, or JSON cannot have it."""
+    """Return a Python number as JSON; None if the text is not a number, or JSON has no such number."""
     for read in (int, partial(int, base=0), float):
         try:
             value = read(text)
@@ -204,12 +204,12 @@ def _number(text: str) -> str | None:
 
 
 def _typed(text: str, types: Types) -> str:
-    """Return a value as JSON of the first type that it fits; of any if none is declared."""
+    """Return a value as JSON of the first type that it fits, or of any type if none is declared."""
     return converted(text, types or ANY)
 
 
 def _text(text: str, types: Types) -> str:
-    """Return the text of an element as JSON of the first type that it fits; a string if none is declared."""
+    """Return the text of an element as JSON of the first type that it fits, or as a string if none is declared."""
     if not text.strip():
         return "[]" if "array" in types else "{}" if "object" in types else quoted(text)
     return converted(text, types or STRING)
@@ -220,13 +220,13 @@ class Dialect:
     """A notation of literals.
 
     Args:
-        convert: Returns a value outside of quotes as JSON, by its types in the schema, which may be unknown (empty).
-        quotes: The quotes of strings, which also end them; the longest that matches counts.
+        convert: Converts a value outside of quotes to JSON, given its types in the schema, which are empty if unknown.
+        quotes: The quotes that begin and end strings; the longest match counts.
         brackets: The brackets of objects and lists, each with the one that closes it.
-        colons: What separates a key from its value: at the top, and below.
-        escapes: Whether a backslash escapes in strings, as in Python, and a line break is invalid in them.
-        prefixes: What may precede a quote; with an `r`, there are no escapes.
-        namespace: What precedes a tag, in a dialect of elements; else empty.
+        colons: The signs between a key and its value: at the top level, and below it.
+        escapes: Whether strings follow Python: a backslash escapes, and only a quote of several characters allows line breaks.
+        prefixes: The words that may precede a quote; with an `r`, the string has no escapes.
+        namespace: The text before each tag, in a dialect of elements; otherwise empty.
     """
 
     convert: Callable[[str, Types], str]
@@ -239,7 +239,7 @@ class Dialect:
 
     @property
     def signs(self) -> frozenset[str]:
-        """The signs that structure a literal, which are no markers inside of it."""
+        """The signs that structure a literal; inside it, they are not markers."""
         return frozenset({*self.quotes, *self.brackets.keys(), *self.brackets.values(), *filter(None, self.colons), ",", "\n"})
 
 

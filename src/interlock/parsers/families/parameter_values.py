@@ -1,4 +1,4 @@
-"""Converts the text of a parameter to JSON, by the type in its schema or markup; other text stays a string."""
+"""Converts the text of a parameter to JSON, by the type in its schema or markup; text that does not fit becomes a string."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
 
 STRING: Final[Types] = frozenset({"string"})
-"""The type of an untyped value."""
+"""The type of a string; also that of an untyped value, unless the family is lenient."""
 
 ANY: Final[Types] = frozenset({"any"})
 """The type of a value that is any JSON."""
@@ -39,7 +39,7 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
 }
 
 _DEEPEST: Final = 16
-"""How deep references and alternatives are followed."""
+"""The maximum depth to which references and alternatives are followed."""
 
 
 def escaped(text: str) -> str:
@@ -54,7 +54,7 @@ def quoted(text: str) -> str:
 
 @frozen
 class Schema:
-    """The schema of a value, in its document, the `root`; empty if it is unknown."""
+    """The schema of a value, empty if unknown; `root` is the document that contains it."""
 
     schema: Mapping[str, object] = field(factory=dict[str, object])
     root: Mapping[str, object] = field(factory=dict[str, object])
@@ -79,7 +79,7 @@ class Schema:
 
 @frozen
 class Schemas:
-    """The schema of each tool's arguments, by every name by which a model may call it."""
+    """The schema of each tool's arguments, by every name that a model may call it by."""
 
     parameters: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
 
@@ -144,7 +144,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """Follow a `$ref` into the same document; a broken or circular one is an empty schema."""
+    """Follow a `$ref` into the same document; a broken one adds nothing, a circular one gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
@@ -208,4 +208,4 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "array": partial(_json, kinds=list),
     "any": partial(_json, kinds=object),
 }
-"""By type, in order of attempt; a string is the last resort."""
+"""The conversions by type, in the order in which `converted` tries them."""

@@ -1,7 +1,7 @@
 """Compiles the `response_template` of a checkpoint to a family.
 
-Such a template, in the tokenizer's configuration, says how a model writes: the texts or regular expressions around its reasoning,
-its messages and its calls, and how the inside of a call is read. vLLM reads it with `--tool-call-parser hf`.
+The template, in the tokenizer's configuration, describes how a model writes: the texts or regular expressions around its
+reasoning, its messages and its calls, and how to read the inside of a call. vLLM reads it with `--tool-call-parser hf`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["compile_template"]
 _T: Final = Trigger
 _FIELDS: Final = frozenset({"thinking", "content", "tool_calls"})
 _MOST: Final = 32
-"""The most texts that a pattern may stand for."""
+"""The maximum number of texts that a pattern may stand for."""
 _PAIR: Final = 2
 _NAME: Final = r"[\w.:/$-]+"
 _INSIDE: Final = r"(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^()\\\[])*"
@@ -30,9 +30,9 @@ _PART: Final = re.compile(
     r"|(?P<letter>\\n|\\[^\w\s]|[^\\()\[\]{}*+?.|^$])(?P<optional>\??)",
     re.DOTALL,
 )
-"""A part of a regular expression that stands for few texts, or a group, which stands for a name, a key or a value."""
+"""A part of a simple regular expression: white space, a letter, a group for a name, key or value, or a lookahead (ignored)."""
 _SPACE: Final = ("", "\n")
-"""What stands for white space: of other white space, the framing takes care."""
+"""The texts that stand for white space; the framing handles other white space."""
 
 _Texts: TypeAlias = tuple[str, ...]
 
@@ -42,11 +42,11 @@ def compile_template(template: Mapping[str, object], *, tools: bool, reasoning: 
 
     Args:
         template: The checkpoint's `response_template`.
-        tools: Whether calls are read; otherwise they stay in the text.
-        reasoning: Whether reasoning is read.
+        tools: Whether to read calls; otherwise they stay in the text.
+        reasoning: Whether to read reasoning; otherwise it stays in the text.
 
     Raises:
-        ValueError: The table cannot say what the template says; the message has the reason.
+        ValueError: The template cannot be compiled; the message says why.
     """
     fields = {name: as_mapping(field) for name, field in as_mapping(template.get("fields")).items()}
     if unknown := sorted(fields.keys() - _FIELDS):
@@ -68,7 +68,7 @@ def _reasoning(fields: Mapping[str, Mapping[str, object]]) -> Reasoning:
 
 
 def _syntax(field: Mapping[str, object]) -> Syntax:
-    """Return how calls are written."""
+    """Return the syntax of calls."""
     function = as_mapping(field.get("transform")).get("function")
     names = as_mapping(function)
     before, *rest = _split(field, "open")
@@ -91,7 +91,7 @@ def _syntax(field: Mapping[str, object]) -> Syntax:
 
 
 def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
-    """Return a syntax with a name and then JSON, perhaps with quotes of its own."""
+    """Return the syntax of a name before JSON, or before a literal if keys or strings are not quoted as in JSON."""
     quotes = [tuple(map(str, as_sequence(pair))) for pair in as_sequence(content.get("string_delims"))]
     opening = tuple(text for text in _variants(after) if text)
     if not quotes and not content.get("unquoted_keys"):
@@ -106,7 +106,7 @@ def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
 
 
 def _in_envelope(markers: Markers, function: object) -> Syntax:
-    """Return a syntax with a JSON object that has the name too."""
+    """Return the syntax of a JSON object that contains the name and the arguments."""
     names = as_mapping(function)
     arguments = {f"{{content.{word}}}" for word in ("arguments", "parameters")}
     if function != "{content}" and not (names.get("name") == "{content.name}" and names.get("arguments") in arguments):
@@ -115,7 +115,7 @@ def _in_envelope(markers: Markers, function: object) -> Syntax:
 
 
 def _with_keys(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
-    """Return a syntax with keys and values."""
+    """Return the syntax of a name before keys and values."""
     parts = list(_parts(str(content.get("tag_pattern")), "the pattern of a parameter"))
     groups = [part for part in parts if isinstance(part, str)]
     if groups != ["key", "value"] or content.get("merge_duplicates"):
@@ -137,7 +137,7 @@ def _with_keys(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
 
 
 def _around(before: Sequence[_Texts], after: Sequence[_Texts]) -> Markers:
-    """Return the markers around a call: those of its section too, if white space separates them."""
+    """Return the markers around a call, and those around its section if white space separates the two."""
     begins, ends = _pieces(before), _pieces(after)
     if len(begins) == len(ends) == _PAIR:
         return {
@@ -173,7 +173,7 @@ def _markers(field: Mapping[str, object], which: str) -> _Texts:
 
 
 def _split(field: Mapping[str, object], which: str) -> list[list[_Texts]]:
-    """Return the texts of an opening or closing, in order, split at its group for the name."""
+    """Return the texts of an opening or closing, in order, split at its groups."""
     literal, pattern = field.get(which), field.get(f"{which}_pattern")
     if pattern is None:
         texts = (literal,) if isinstance(literal, str) else tuple(map(str, as_sequence(literal)))
@@ -205,7 +205,7 @@ def _parts(pattern: str, about: str) -> Iterator[_Texts | str]:
 
 
 def _variants(parts: Sequence[_Texts]) -> _Texts:
-    """Return the texts that parts in order stand for."""
+    """Return the texts that a sequence of parts stands for."""
     count = 1
     for texts in parts:
         count *= len(texts)

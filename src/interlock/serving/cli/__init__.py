@@ -1,6 +1,6 @@
 """The command `interlock`.
 
-main              the entry point: names the package that is missing
+main              the entry point, which names a missing package
 commands          the list of the commands with examples, and `interlock replay`
 serve             `interlock serve`: runs the server
 run_client        `interlock run`: a client and a gateway for it
@@ -11,5 +11,5 @@ machines          `interlock verify` and `interlock diagram`: proves and draws t
 store             `interlock store`: maintains a store
 sources           the input of commands: files, folders, standard input and URLs
 
-A command imports what it needs when it runs, so that `interlock --help` starts fast.
+A command imports most of what it needs when it runs, so that `interlock --help` starts fast.
 """

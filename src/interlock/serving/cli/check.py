@@ -1,4 +1,4 @@
-"""The command `interlock check`: the errors of streams, for a person, a program or a CI job."""
+"""The command `interlock check`: reports the errors of streams to a person, a program or a CI job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 @frozen
 class Result:
-    """The verdict on one source with the reported findings, or the error in reading it; `strict` is the option."""
+    """The verdict on one source with the reported findings, or the error in reading it; `strict` is the option `--strict`."""
 
     source: str
     verdict: Verdict | None
@@ -282,7 +282,7 @@ def _place(finding: Finding) -> str:
 
 
 def _short(name: str) -> str:
-    """Drop the prefix that all wire names share."""
+    """Drop the prefix of an event's name."""
     return name.removeprefix("response.")
 
 
