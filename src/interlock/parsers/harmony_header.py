@@ -11,9 +11,9 @@ A header is a sequence of sections, each begun by a marker; the section before t
 
 Known words may be glued together (`finalfinal`, `commentaryto=functions.f`). Of repeated words, the last counts.
 
-A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, except
-that a content type must follow a recipient or `<|constrain|>`, and a text section must have a recipient. The rest is text; the
-first character of white space before it belongs to the header.
+A header without `<|message|>` is broken off, and only its unambiguous words count: the known words after its marker, but a
+content type only after a recipient or `<|constrain|>`, and a text section only if it has a recipient. The rest is text, except
+for one character of white space before it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Call:
         return self.writer.write(json_text)
 
     def stray(self, text: str) -> None:
-        """Keep text that is in no value."""
+        """Keep text outside of values for a message after the call."""
         self._stray_text.append(text)
 
     def end(self) -> tuple[list[Delta], str]:

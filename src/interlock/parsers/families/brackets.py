@@ -1,4 +1,4 @@
-"""A table with stricter checks: effects fit the open item, turns end with none open, and nothing loops or loses text."""
+"""A table with stricter checks: effects fit the open item, no item is open after a turn, and nothing loops or loses text."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.EXPRE
 
 
 class Framing(Table[Trigger, Effect]):
-    """A table that is checked as a framing; raises `DeclarationError` with the state if the declaration is wrong."""
+    """A table of a framing; raises `DeclarationError` if the declaration is wrong."""
 
     def __attrs_post_init__(self) -> None:
         """Compile and check the edges."""

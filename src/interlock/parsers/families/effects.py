@@ -21,7 +21,7 @@ __all__ = ["Effects"]
 class Nesting:
     """Counts the open brackets of a call's JSON.
 
-    `whole` is the trigger when the JSON is complete; `around` has the triggers of the brackets that close what is around it.
+    `whole` is the trigger when the JSON is complete; `around` has the triggers of closing brackets outside of it.
     """
 
     whole: Trigger
@@ -83,7 +83,7 @@ class Effects:
     _marker_length: int = 0
     """The length of the pending text's first marker."""
     _blank: str = ""
-    """The white space between markers, without its lines before the last."""
+    """The last line of the white space between markers."""
 
     def __attrs_post_init__(self) -> None:
         """Start with nothing open."""

@@ -28,7 +28,7 @@ ANY: Final[Types] = frozenset({"any"})
 """The type of a value that is any JSON."""
 
 ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
-"""The characters that are escaped in a JSON string, as in a class of a regular expression."""
+"""The characters that are escaped in a JSON string, for a character class of a regular expression."""
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "boolean",
