@@ -8,7 +8,7 @@
     embedding  a driver with defaults
     late       lazy exports
 
-The public names for embedders are exported here, and imported when they are first used.
+The package exports the public names for embedders and imports each on first use.
 """
 
 from __future__ import annotations

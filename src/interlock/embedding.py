@@ -1,6 +1,6 @@
 """`driver_for`: a driver with random ids and the system clock.
 
-`interlock.fsm` uses neither, so that its output is reproducible.
+`interlock.fsm` uses neither, to keep its output reproducible.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def driver_for(
     Args:
         request: The validated body of a `POST /v1/responses`.
         writer: The form of the events; by default, server-sent events in OpenAI's dialect.
-        ids: Makes ids; by default, from 128 random bits.
+        ids: Creates ids; by default, from 128 random bits.
         clock: Returns the time in seconds since the epoch.
         response_id: The id of the response; by default, a new one.
     """

@@ -1,19 +1,19 @@
-"""The types of a Responses stream: events and items, and their encoding and decoding. The order of events is in `interlock.fsm`.
+"""The types of a Responses stream: events and items, and their encoding and decoding. `interlock.fsm` has their order.
 
-    parts            content parts, annotations, log probabilities, and the ways in which a field may be omitted
+    parts            content parts, annotations, log probabilities, and three ways to omit a field
     items            all kinds of items
     tools            tools, tool choices, text formats
     response_object  the response and the request
     stream           all events, and the messages of a WebSocket
     shapes           validation of JSON values against these types
-    resource         the settings of a request that its response echoes
+    resource         the settings that a response echoes from its request
     sse              the writers: bytes of server-sent events, or objects
     decode           the decoder of server-sent events
     dialects         the dialects of OpenAI and Open Responses
     json             JSON encoding that accepts any text
-    conversion       conversion to the types of the `openai` package, which it imports
+    conversion       conversion to the types of the `openai` package; the only module that imports it
 
-What an embedder needs is exported here.
+The package exports what an embedder needs.
 """
 
 from interlock.events.decode import SseDecoder, SseMessage

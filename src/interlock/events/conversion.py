@@ -1,6 +1,6 @@
 """Convert events and responses to the installed `openai` package's models.
 
-Where a release types a field differently from the wire, the field is adapted to the installed type; version numbers are not used.
+Releases type some fields differently from the wire. The types of the installed package, not its version, decide the conversion.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _literal(model: type[BaseModel]) -> str:
 
 _UNION: Final = cast("tuple[type[BaseModel], ...]", get_args(get_args(ResponseStreamEvent)[0]))
 EVENT_MODELS: Final[Mapping[str, type[BaseModel]]] = {_literal(model): model for model in _UNION}
-"""The installed package's models of the streaming events, by event name."""
+"""The installed package's event models, by event name."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class Release:
         )
 
     def adapted(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a copy of an event, or a response, as this release types it."""
+        """Return a copy of an event or a response that fits the types of this release."""
         new = dict(body)
         if body.get("type") == "response.function_call_arguments.done":
             new.setdefault("name", "")
@@ -69,7 +69,7 @@ class Release:
         return new
 
     def _item(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        """Return an item as this release types it."""
+        """Return an item that fits the types of this release."""
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and isinstance(item.get("error"), Mapping):
                 return {**item, "error": _as_text(cast("Mapping[str, object]", item["error"]))}
@@ -89,7 +89,7 @@ def _as_text(error: Mapping[str, object]) -> str:
 
 
 def _usage(usage: Mapping[str, object]) -> dict[str, object]:
-    """Add the count of tokens written to a cache, which only newer releases have, and require."""
+    """Add the number of tokens written to a cache, which newer releases require."""
     details = usage.get("input_tokens_details")
     if not isinstance(details, Mapping):
         return dict(usage)
@@ -97,7 +97,7 @@ def _usage(usage: Mapping[str, object]) -> dict[str, object]:
 
 
 INSTALLED: Final = Release.installed()
-"""The package that is installed."""
+"""The installed release."""
 
 
 def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
@@ -148,12 +148,14 @@ IN_OTHER_RELEASES: Final = frozenset(
         ("response.reasoning_summary_part.done", "status"),
     }
 )
-"""Valid fields that the installed package may not type, as pairs of the object's `type`, or the field that holds the object,
-and the name."""
+"""Valid fields that the installed package may lack, as pairs of an object and a field name.
+
+The object is named by its `type`, or else by the field that contains it.
+"""
 
 
 def stray_fields(body: Mapping[str, object]) -> list[str]:
-    """Return the paths of the fields that an event's model does not have, as in `item.content[0].text` (rule R14).
+    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14).
 
     Raises:
         UnknownEventError: The package has no event of that name.
@@ -163,7 +165,7 @@ def stray_fields(body: Mapping[str, object]) -> list[str]:
 
 
 def _strays(value: object, path: str, held_by: str) -> Iterator[str]:
-    """Yield the paths of the extra fields in a validated value."""
+    """Yield the paths of the unknown fields in a validated value."""
     if isinstance(value, BaseModel):
         kind = str(getattr(value, "type", held_by))
         for name in value.model_extra or {}:

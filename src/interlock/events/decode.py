@@ -1,8 +1,8 @@
-"""An incremental decoder of server-sent events: bytes in, however they are split, messages out.
+"""An incremental decoder of server-sent events, for chunks of bytes of any size.
 
-It follows the event stream interpretation of the WHATWG HTML standard (section 9.2.6), and also records how each message was
-framed, to check the framing (rule R5). It does not parse the data, and it never raises: invalid UTF-8 becomes U+FFFD, and a
-message that is too long is truncated and marked `overlong`.
+It interprets streams as the WHATWG HTML standard does (section 9.2.6), and records how each message was framed for the check of
+rule R5. It does not parse the data and never raises: invalid UTF-8 becomes U+FFFD, and a message that is too long is truncated
+and marked `overlong`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""The default limit of a message, in bytes."""
+"""The default size limit of a message, in bytes."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class SseMessage:
     Args:
         event: Its type; `message` by default.
         data: Its data lines, joined by line feeds.
-        last_event_id: The last id in the stream, of this message or an earlier one.
+        last_event_id: The last id in the stream so far, from this message or an earlier one.
         fields: The names of its lines, in order; a comment has an empty name.
         had_cr: Whether one of its lines ended with a carriage return, alone or before a line feed.
         invalid_utf8: Whether invalid bytes were replaced.
@@ -77,7 +77,7 @@ class _Block:
     line: int = 1
 
     def text(self, value: bytes) -> str:
-        """Decode the value of a field, and replace invalid bytes."""
+        """Decode the name or the value of a field, and replace invalid bytes."""
         try:
             return value.decode()
         except UnicodeDecodeError:
@@ -90,7 +90,7 @@ class SseDecoder:
     """Decodes the bytes of one stream into messages; it buffers at most one message and a line.
 
     Args:
-        limit: The limit of a message, in bytes.
+        limit: The size limit of a message, in bytes.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -105,10 +105,10 @@ class SseDecoder:
     _line_size: int = field(default=0, init=False)
     _lines: int = field(default=0, init=False)
     _last: bytes = field(default=b"", init=False)
-    """The previous byte: a line feed after a carriage return does not end another line."""
+    """The previous byte. A line feed after a carriage return does not end another line."""
 
     def feed(self, data: bytes) -> list[SseMessage]:
-        """Decode some bytes, and return the messages that they complete."""
+        """Decode a chunk, and return the messages that it completes."""
         if not data:
             return []
         start = 1 if self._last == b"\r" and data.startswith(b"\n") else 0
@@ -125,7 +125,7 @@ class SseDecoder:
         return messages
 
     def _take_plain(self, data: bytes, start: int, messages: list[SseMessage]) -> int:
-        """Parse complete messages of the most common form without splitting them into lines; return where the rest begins."""
+        """Parse complete messages of the most common form without splitting them into lines; return the position of the rest."""
         while (match := _PLAIN.match(data, start)) and match.end() - start <= self.limit:
             try:
                 event, text = match[1].decode(), match[2].decode()
@@ -138,13 +138,13 @@ class SseDecoder:
         return start
 
     def end(self) -> list[SseMessage]:
-        """End the stream, and return its unfinished last message, if there is one; it is not `complete`."""
+        """End the stream, and return its unfinished last message, if any, which is not `complete`."""
         if self._line_size:
             self._take_line()
         return [self._dispatch(complete=False)] if self._block.fields or self._block.size else []
 
     def _keep(self, chunk: bytes) -> None:
-        """Add to the line, unless the message is too long."""
+        """Add a chunk to the line, unless the message is too long."""
         self._line_size += len(chunk)
         if chunk and self._block.size + self._line_size <= self.limit:
             self._line.append(chunk)
@@ -179,7 +179,7 @@ class SseDecoder:
             self._take_field(name, value.removeprefix(b" "))
 
     def _take_field(self, name: bytes, value: bytes) -> None:
-        """Set a field; unknown fields and invalid values are ignored."""
+        """Set a field; ignore unknown names and invalid values."""
         block = self._block
         block.fields.append(block.text(name))
         match name:
@@ -195,7 +195,7 @@ class SseDecoder:
                 pass
 
     def _dispatch(self, *, complete: bool) -> SseMessage:
-        """Return the message of the block, and begin another block."""
+        """Return the current message, and begin another."""
         block, self._block = self._block, _Block(line=self._lines + 1)
         return SseMessage(
             event=block.event or "message",

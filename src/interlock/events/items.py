@@ -1,4 +1,4 @@
-"""All kinds of items, with the prefix of their ids and the fields that may be known only when an item closes."""
+"""All kinds of items, with their id prefixes and the fields that may be unknown until an item closes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Agent(Struct, kw_only=True):
 class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
-    `prefix` is the prefix of the item's ids. `made` has the fields with generated ids, and their prefixes. `late` names the
-    fields that may be known only when the item closes. `opaque` names the field with encrypted content, which counts as content.
+    `prefix` is the prefix of the item's id. `made` maps other fields with generated ids to their prefixes. `late` names the
+    fields that may be unknown until the item closes. `opaque` names the field with encrypted content, which counts as content.
     """
 
     prefix: ClassVar[str] = ""
@@ -58,7 +58,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
 
 class Reasoning(Item, tag="reasoning", kw_only=True):
-    """The reasoning of the model: text, a summary, or encrypted."""
+    """The model's reasoning, as text, as a summary or encrypted."""
 
     prefix = "rs"
     late = ("encrypted_content",)
@@ -198,14 +198,14 @@ class McpToolExecutionError(McpError, tag="mcp_tool_execution_error", kw_only=Tr
 
 
 class McpHttpError(McpError, tag="http_error", kw_only=True):
-    """The MCP server was not reached."""
+    """The HTTP request to the MCP server failed."""
 
     code: int
     message: str
 
 
 class McpCall(Item, tag="mcp_call", kw_only=True):
-    """A call of an MCP server's tool. In older releases its error is a string."""
+    """A call of an MCP server's tool. Older releases of the `openai` package type its error as a string."""
 
     prefix = "mcp"
 
@@ -248,7 +248,7 @@ class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
 
 
 class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
-    """The approval, or not, of a tool call."""
+    """The approval or rejection of a tool call."""
 
     prefix = "mcpra"
 
@@ -271,7 +271,7 @@ class Logs(CodeOutput, tag="logs", kw_only=True):
 
 
 class OutputImage(CodeOutput, tag="image", kw_only=True):
-    """An image that the code made."""
+    """An image that the code created."""
 
     url: str
 
@@ -418,7 +418,7 @@ class ImageError(Struct, kw_only=True):
 
 
 class SvgUsage(Struct, kw_only=True):
-    """The tokens of a model that made an SVG."""
+    """The token usage of the model that drew an SVG."""
 
     model: str
     input_tokens: int
@@ -466,7 +466,7 @@ class UpdateFile(Operation, tag="update_file", kw_only=True):
 
 
 class DeleteFile(Operation, tag="delete_file", kw_only=True):
-    """Deletes a file. The API has no `diff` here; if a model writes one, it is sent (rule R9)."""
+    """Deletes a file. The API has no `diff` here; Interlock sends one that the model writes (rule R9)."""
 
     diff: Maybe[str] = UNSET
 
@@ -593,7 +593,7 @@ class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
 
 
 class SafetyCheck(Struct, kw_only=True):
-    """A check that the user has to acknowledge."""
+    """A safety check that the user must acknowledge."""
 
     id: str
     code: Nullable[str] = UNSET
@@ -838,11 +838,11 @@ def _required(kind: type[Item]) -> tuple[str, ...]:
 
 
 def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
-    """Return a new item without its ids.
+    """Return a new item, whose ids are not generated yet.
 
     Args:
         kind: The item's type.
-        fields: The known fields, by the API's names. Fields that the kind does not have are ignored.
+        fields: The known fields, by the API's names; unknown names are ignored.
 
     Raises:
         ValueError: The kind is unknown, or a field is missing or has a wrong type.
@@ -861,7 +861,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
 
 
 def example(kind: ItemKind) -> dict[str, object]:
-    """Return the fields that an item must open with, with example values; each string is the name of its field."""
+    """Return example values of the fields that an item must open with; a free-form string is the name of its field."""
     item = ITEMS[kind]
     types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
     return {name: _example(name, types[name]) for name in _required(item)}
@@ -917,15 +917,15 @@ def _literals(annotation: object) -> Iterator[str]:
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
-    """Return the fields for `Succeed` that hold the plain text of a tool's result.
+    """Return the fields for `Succeed` with the result of a tool as plain text.
 
     Args:
         kind: The kind of the call.
         output: The text that the tool returned.
 
     Returns:
-        The fields; empty for a kind whose item has no result (a web search: its results go to the model, its sources into
-        `action`).
+        The fields; empty for a kind whose item has no result. The results of a web search go only to the model, and `action` has
+        its sources.
     """
     match kind:
         case "mcp_call":
@@ -946,7 +946,7 @@ NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense.
 
 
 def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Return the fields that hold the error of a tool; empty for a kind without such a field."""
+    """Return the fields with the error of a tool; empty for a kind without such a field."""
     match kind:
         case "mcp_call":
             content = [{"type": "text", "text": message}]

@@ -30,7 +30,7 @@ def _as_dict(value: object) -> object:
 
 
 encode: Final = msgspec.json.Encoder(enc_hook=_as_dict).encode
-"""Encode a value like `dumps`, but raise `UnicodeEncodeError` for surrogates."""
+"""Encode a value like `dumps`, but raise `UnicodeEncodeError` for lone surrogates."""
 
 
 def dumps(value: object) -> bytes:
@@ -38,7 +38,7 @@ def dumps(value: object) -> bytes:
 
     Args:
         value: Structs, mappings, lists, tuples, strings, numbers, booleans and None. Lone surrogates become U+FFFD, NaN and
-            infinities null; integers may be of any size.
+            infinities become null; integers may exceed 64 bits.
     """
     try:
         return encode(value)
@@ -55,10 +55,10 @@ def loads(data: str | bytes) -> object:
     """Parse strict JSON, without `NaN` and `Infinity`.
 
     Args:
-        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may have any size; escaped lone surrogates are accepted.
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32. Integers may exceed 64 bits, and lone surrogates may be escaped.
 
     Raises:
-        ValueError: The text is not JSON.
+        ValueError: The text is not JSON, or an integer has more digits than Python converts.
         RecursionError: The text is nested too deeply.
     """
     return json.loads(data, parse_constant=_refuse_constant)

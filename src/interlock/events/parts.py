@@ -1,4 +1,4 @@
-"""Content parts, annotations and log probabilities, and the three ways in which a field may be omitted."""
+"""Content parts, annotations and log probabilities, and three ways to omit a field."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 Maybe: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "optional"})]
-"""A field that may be omitted. The API never sends null for it; a client that sends an item back may, with the same meaning."""
+"""A field that may be omitted. The API never sends null for it; clients may, with the same meaning."""
 Nullable: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "nullable"})]
 """A field that may be omitted or null in requests and responses."""
 Outbound: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "outbound"})]
-"""A field that may be omitted or null in a request, and that a response always has."""
+"""A field that a request may omit or set to null, and that a response always has."""
 
 Json: TypeAlias = Any
 """Free-form JSON: a schema, the arguments or the result of a tool."""
@@ -24,7 +24,7 @@ Number: TypeAlias = int | float
 
 
 def kinds_of(base: type[S]) -> Iterator[type[S]]:
-    """Yield the subclasses of a base that have no subclasses themselves."""
+    """Yield the leaf classes below a base, or the base itself if it has no subclasses."""
     below = base.__subclasses__()
     for kind in below:
         yield from kinds_of(kind)
@@ -77,7 +77,7 @@ AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | 
 
 
 def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
-    """Return an annotation with its position in the part, from `start` to `end` in characters, if its type has one."""
+    """Return an annotation with its position in the part, in characters, if its type has a position."""
     match annotation.get("type"):
         case "url_citation" | "container_file_citation":
             return {**annotation, "start_index": start, "end_index": end}
@@ -99,7 +99,7 @@ class TopLogprob(Struct, kw_only=True):
 
 
 class Logprob(Struct, kw_only=True):
-    """A token with its log probability. The API sends `bytes`; the events of the `openai` package do not type it."""
+    """A token with its log probability. The API sends `bytes`; the event types of the `openai` package lack it."""
 
     token: str
     logprob: Number

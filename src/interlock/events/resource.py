@@ -1,4 +1,4 @@
-"""The settings of a request as its response echoes them, with every field that Open Responses' `ResponseResource` requires.
+"""The settings that a response echoes, with every field that Open Responses' `ResponseResource` requires.
 
 A setting that is missing, null or invalid gets its default. Tools of unknown types are dropped, so that the response is valid
 (rule R14). Requests are validated elsewhere; the driver sets the id, the status, the output and the usage.
@@ -21,7 +21,7 @@ SETTINGS: Final = (
     *("parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning", "safety_identifier"),
     *("service_tier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
 )
-"""Every setting that a response echoes."""
+"""The names of the settings that a response echoes."""
 
 FIELDS: Final[Mapping[str, type[Struct]]] = {
     name: defstruct(name, [("value", hint)])
@@ -31,7 +31,7 @@ FIELDS: Final[Mapping[str, type[Struct]]] = {
 """The type of each setting, and of a tool, as a Struct with one field, which msgspec compiles once."""
 
 DEFAULTS: Final = {name: getattr(Response(id="", created_at=0, model=""), name) for name in SETTINGS}
-"""The settings of a request without any."""
+"""The settings of a response to a request that sets nothing."""
 
 SECRETS: Final = frozenset({"authorization", "headers"})
 """Fields of an MCP tool that a response must not repeat, because responses are stored and logged."""
@@ -46,15 +46,15 @@ def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
 
 
 def response_settings(request: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of a request as its response echoes them.
+    """Return the settings that a response echoes from its request.
 
     Args:
         request: The validated body of a `POST /v1/responses`.
 
     Returns:
         Every field that `ResponseResource` requires, except `id`, `object`, `created_at`, `completed_at`, `status`, `output`,
-        `usage`, `error` and `incomplete_details`; and `conversation`, if the request belongs to one. Numbers and booleans are
-        never null, except `max_output_tokens` and `max_tool_calls`.
+        `usage`, `error` and `incomplete_details`; also `conversation`, if the request has one. Of the numbers and
+        booleans, only `max_output_tokens` and `max_tool_calls` can be null.
     """
     settings = cast("dict[str, object]", to_builtins(DEFAULTS))
     for name in SETTINGS:
@@ -70,7 +70,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
 
 def _fitted(value: object, name: str) -> object:
-    """Return a value, converted if possible (`"false"` to false), or `UNFIT` if the field cannot have it."""
+    """Return a value, converted if necessary (`"false"` to false); `UNFIT` if the field cannot have it."""
     for strict in (True, False):
         try:
             fitted = convert({"value": value}, FIELDS[name], strict=strict)
@@ -106,7 +106,7 @@ def _tools(value: object) -> list[dict[str, object]]:
 
 
 def _required(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that a tool in a response requires and that this one lacks."""
+    """Return the fields that a response requires and this tool lacks."""
     match tool.get("type"):
         case "function":
             fields: dict[str, object] = {"description": None, "parameters": None, "strict": None}

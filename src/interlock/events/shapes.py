@@ -12,7 +12,7 @@ from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
 
 Direction: TypeAlias = Literal["request", "stream"]
-"""`request`: fields with a default may be omitted; `stream`: they may not."""
+"""`request`: fields with a default may be omitted. `stream`: only `Maybe` and `Nullable` fields may be."""
 Path: TypeAlias = tuple[str | int, ...]
 
 
@@ -21,11 +21,11 @@ class Mismatch:
     """A difference between a value and its type, at one path.
 
     Args:
-        path: The path to it; empty for the value itself.
+        path: The path to the difference; empty for the value itself.
         kind: `type`: another JSON type; `null`: a null instead of an omitted field; `missing` and `unknown`: a field; `tag`: an
-            unknown `type`; `value`: not one of the choices, or out of range.
+            unknown `type`; `value`: not one of the choices, or beyond a limit.
         type: The type of the object that has the field, or the name of its class; empty outside of an object.
-        expected: The expected value, in words.
+        expected: The expected value, in words; empty for an unknown field.
         value: The actual value; None for a missing one.
         choices: The allowed values or types.
         limit: The limit that the value violates: `ge`, `le`, `gt`, `min_length`, `max_length` or `pattern`, with its value.
@@ -42,7 +42,7 @@ class Mismatch:
 
 @frozen(eq=False)
 class _At:
-    """A place in a value; its path is made only when it is needed."""
+    """A position in a value, whose path is computed on demand."""
 
     holder: str = ""
     above: _At | None = None
@@ -60,7 +60,7 @@ class _At:
 
 _Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
 _Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
-"""Checks a value of the right JSON type: returns mismatches and the values to check next, in the order of the value."""
+"""Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
 
 
 @frozen(eq=False)
@@ -76,11 +76,11 @@ class _Shape:
 
 
 def mismatches(value: object, type_: Any, *, direction: Direction) -> Iterator[Mismatch]:  # noqa: ANN401 - a type, or a union of them
-    """Yield the mismatches of a JSON value, in its order; the missing fields of an object come last.
+    """Yield the mismatches of a JSON value in document order; the missing fields of an object come last.
 
     Args:
         value: A JSON value.
-        type_: A type of `interlock.events`, or a union.
+        type_: A type of `interlock.events`, or a union of them.
         direction: Whether the value is part of a request or of a stream.
     """
     waiting: list[_Task] = [(_shape_of(type_, direction), value, _At())]
@@ -113,7 +113,7 @@ def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a t
 
 
 def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
-    """Compile a type, with the check of each arm of a union under its JSON type."""
+    """Compile a type; a union has one check for each JSON type."""
     looks: dict[type, _Look | None] = {}
     words: list[str] = []
     choices: list[str] = []
@@ -150,7 +150,7 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a ty
 
 
 def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - a type
-    """Yield the arms of a union, with the annotations of each."""
+    """Yield the arms of a union, each with its msgspec annotations."""
     origin = get_origin(type_)
     if origin is Annotated:
         yield from _arms(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
@@ -179,7 +179,7 @@ _BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingPr
         "pattern": ("a text that matches {}", lambda value, limit: re.search(limit, value) is None),
     }
 )
-"""The limits, in words, and the test whether a value violates one: NaN violates every limit."""
+"""Each limit in words, and a test for values that violate it; NaN violates every numeric limit."""
 _WORDS: Final[Mapping[type, str]] = MappingProxyType(
     {str: "a string", int: "an integer", float: "a number", bool: "a boolean", _NULL: "null"}
 )
@@ -267,7 +267,7 @@ def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
 
 
 def _members(kind: type[Struct], direction: Direction) -> _Look:
-    """Check an object of a known type, which is compiled at the first use because a type may contain itself."""
+    """Check an object of a known type, which is compiled on first use because a type may contain itself."""
     name = name_of(kind)
 
     def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
@@ -288,7 +288,7 @@ def _members(kind: type[Struct], direction: Direction) -> _Look:
 
 
 def name_of(kind: type[Struct]) -> str:
-    """Return the name of an object in messages: its type, or the name of its class if it has none."""
+    """Return the name of an object for messages: its type, or its class name if it has none."""
     return str(kind.__struct_config__.tag or kind.__name__)
 
 

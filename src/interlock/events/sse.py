@@ -37,14 +37,14 @@ CONTENT_TYPE: Final = "text/event-stream"
 
 
 class Writer(Protocol[T_co]):
-    """The form in which a driver returns its events. The package has `SseWriter` and `EventWriter`."""
+    """Converts the events of a driver: `SseWriter` to bytes, `EventWriter` to objects."""
 
     def write(self, event: StreamEvent) -> T_co:
-        """Return an event in the writer's form."""
+        """Convert an event."""
         ...
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
-        """Return a function that writes a delta event again, with another text and number.
+        """Return a function that converts a delta event with another text and number.
 
         The driver uses it for consecutive text deltas, to avoid encoding the whole event again.
 
@@ -52,7 +52,7 @@ class Writer(Protocol[T_co]):
             event: A delta event without log probabilities.
 
         Returns:
-            A function of the text, which must have no lone surrogates, and of the sequence number.
+            A function of the text, which must not have lone surrogates, and the sequence number.
         """
         ...
 
@@ -66,7 +66,7 @@ _HEADS: Final = {event: _head(name) for name, event in EVENTS.items()}
 
 @frozen
 class SseWriter:
-    """Writes frames of server-sent events: `event`, one line of `data`, an empty line; line feeds only, no id (rule R5)."""
+    """Encodes events as frames of `event`, one line of `data` and an empty line, with line feeds only and no id (rule R5)."""
 
     dialect: Dialect = OPENAI
 
@@ -80,7 +80,7 @@ class SseWriter:
         return _frame(event, self.dialect)
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
-        """Return a function that puts a text and a number into the frame of an event."""
+        """Return a function that inserts a text and a number into the frame of a delta event."""
         frame = self.write(_with(event, "", 0))
         head, _, rest = frame.partition(b'"delta":""')
         return _Frame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
@@ -88,7 +88,7 @@ class SseWriter:
 
 @frozen
 class _Frame:
-    """The frame of a delta without its text and number: the bytes before the text, and those between the two."""
+    """The frame of a delta event: the bytes before its text, and the bytes between its text and its number."""
 
     start: bytes
     middle: bytes

@@ -1,4 +1,4 @@
-"""All events of a stream, and their places in a bracket. The lifecycles define the order of events."""
+"""All events of a stream, with the positions where they are legal, and the messages of a WebSocket."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from interlock.events.response_object import CreateResponse, RequestError, Respo
 
 
 class Place(Enum):
-    """A place between two events of a stream: outside of an item, in it, in a part, in a part whose text is done, or at the end.
+    """A position between two events: outside an item, in it, in a part, in a part whose text is done, or after the item.
 
-    For the response's own events the bracket is the response: `created` opens it and a terminal event closes it.
+    For the response's own events, read "response" for "item": `created` opens it and a terminal event closes it.
     """
 
     OUTSIDE = "outside"
@@ -28,7 +28,7 @@ class Place(Enum):
 
 
 class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
-    """A stream event; `before` and `after` are the places in the stream around it."""
+    """A stream event; `before` and `after` are the positions around it."""
 
     before: ClassVar[Place] = Place.ITEM
     after: ClassVar[Place] = Place.ITEM
@@ -132,7 +132,7 @@ class ErrorEvent(StreamEvent, tag="error"):
     param: Nullable[str] = None
 
 
-# The bracket of every item.
+# The events that begin and end every item.
 
 
 class ItemAdded(ItemBracket, tag="response.output_item.added"):
@@ -262,7 +262,7 @@ class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
     text: str
 
 
-# Texts that are a field of their item.
+# Texts in a field of their item.
 
 
 class ArgumentsDelta(ItemEvent, tag="response.function_call_arguments.delta"):
@@ -408,7 +408,7 @@ class Compacting(ItemEvent, tag="response.compaction.compacting"):
     """The conversation is being compacted."""
 
 
-# A patch, whose diff is a text of its item. No release of the `openai` package types these two events; the API sends them.
+# The diff of a patch. The API sends these two events; no release of the `openai` package types them.
 
 
 class PatchDelta(ItemEvent, tag="response.apply_patch_call_operation_diff.delta"):
@@ -424,7 +424,7 @@ class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
     diff: str
 
 
-# The commands of a shell call are parts of it, and so are the outputs of its commands.
+# The commands of a shell call, and their outputs.
 
 
 class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
@@ -472,7 +472,7 @@ class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.don
     output: list[ShellOutput]
 
 
-# Events without an item: the checker and the conversions read them, no lifecycle emits them.
+# Events without an item. The validator and the conversions read them; no lifecycle emits them.
 
 
 class AudioDelta(StreamEvent, tag="response.audio.delta"):
@@ -516,7 +516,7 @@ class Steer(Struct, kw_only=True):
 
 
 class RequiredInput(Struct, tag_field="type", kw_only=True):
-    """An item that the client has to send before the queued input is used."""
+    """An item that the client must send before the queued input is used."""
 
 
 class RequiredFunctionOutput(RequiredInput, tag="function_call_output", kw_only=True):

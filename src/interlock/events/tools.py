@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, field
 from interlock.events.parts import Json, Maybe, Nullable, Number
 
 Callers: TypeAlias = list[Literal["direct", "programmatic"]]
-"""The callers that a tool allows: the model, or a program that it writes."""
+"""The allowed callers of a tool: the model, or a program that it writes."""
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Size: TypeAlias = Literal["low", "medium", "high"]
 
@@ -32,7 +32,7 @@ class FunctionTool(Tool, tag="function", kw_only=True):
 
 
 class Format(Struct, tag_field="type", kw_only=True):
-    """A format of a text."""
+    """A text format."""
 
 
 class TextFormat(Format, tag="text", kw_only=True):
@@ -86,7 +86,7 @@ class Namespace(Tool, tag="namespace", kw_only=True):
 
 
 class Filter(Struct, tag_field="type", kw_only=True):
-    """A filter of the files of a search."""
+    """A filter for a file search."""
 
 
 class Comparison(Filter, kw_only=True):
@@ -171,7 +171,7 @@ class FileSearchTool(Tool, tag="file_search", kw_only=True):
 
 
 class Domains(Struct, kw_only=True):
-    """The domains that a search may read."""
+    """The domains that a web search may read."""
 
     allowed_domains: Nullable[list[str]] = UNSET
 
@@ -222,7 +222,7 @@ class McpToolFilter(Struct, kw_only=True):
 
 
 class McpApprovalFilter(Struct, kw_only=True):
-    """The tools that need approval, and those that do not."""
+    """Which tools need approval and which do not."""
 
     always: Maybe[McpToolFilter] = UNSET
     never: Maybe[McpToolFilter] = UNSET
@@ -248,7 +248,7 @@ class McpServer(Tool, tag="mcp", kw_only=True):
 
 
 class DomainSecret(Struct, kw_only=True):
-    """A secret that is sent with requests to a domain."""
+    """A secret for requests to a domain."""
 
     domain: str
     name: str
@@ -418,7 +418,7 @@ class ToolSearchTool(Tool, tag="tool_search", kw_only=True):
 
 
 class ProgramTool(Tool, tag="programmatic_tool_calling", kw_only=True):
-    """Programs of the model that call tools."""
+    """Programs that the model writes to call tools."""
 
 
 AnyTool: TypeAlias = (
@@ -446,7 +446,7 @@ AnyTool: TypeAlias = (
 
 
 class Choice(Struct, tag_field="type", kw_only=True):
-    """The tool that the model must call."""
+    """A tool choice other than `none`, `auto` and `required`."""
 
 
 class FunctionChoice(Choice, tag="function", kw_only=True):
@@ -469,7 +469,7 @@ class McpChoice(Choice, tag="mcp", kw_only=True):
 
 
 class AllowedTools(Choice, tag="allowed_tools", kw_only=True):
-    """The tools that the model may, or must, choose from."""
+    """Limit the model to some tools, with or without forcing a call."""
 
     mode: Literal["auto", "required"]
     tools: list[dict[str, Json]]
