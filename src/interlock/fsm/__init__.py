@@ -1,4 +1,4 @@
-"""The lifecycles and the driver, which decide the order of events. Nothing here does IO, reads a clock or uses random numbers.
+"""The lifecycles and the driver, which decide the order of events. The package does no IO, reads no clock and uses no random numbers.
 
     table             state machines as tables of edges
     lifecycle         tables whose edges emit events
@@ -8,17 +8,17 @@
     response_subject  the state of a response
     deltas            the inputs of the driver
     driver            the composition of the lifecycles for one response
-    rebuilding        a driver's state, rebuilt from its events
-    processes         the server's own state machines, as tables
+    rebuilding        the state of a driver, from its events
+    processes         the server's own state machines
     ids               sources of ids and time
     errors            the exceptions
-    acceptor          the same tables as the judge of other people's streams
-    oracle            a second judge, written from the rules alone
+    acceptor          a validator of streams, built from the same tables
+    oracle            a second validator, written from the rules alone
     proof             the exploration behind `interlock verify`
-    diagram           the tables, drawn
+    diagram           diagrams of the tables
 
-What an embedder needs is exported here, and imported when it is first used: the oracle must not see what it judges. The judge is
-exported by `interlock.fsm.acceptor`.
+The package exports what an embedder needs, and imports it on first use: importing the oracle must not import the code that it
+checks. `interlock.fsm.acceptor` exports its validator.
 """
 
 from __future__ import annotations

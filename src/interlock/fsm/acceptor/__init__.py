@@ -6,16 +6,16 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     acceptor      validates the events of a stream
     stream_items  the items of a stream, with their indices and ids
     tracked_item  one item: its place in the lifecycle and its texts
-    automaton     a lifecycle run backwards, from events to states
+    automaton     the possible states of a lifecycle, inferred from events
     contents      the content of an item's events
-    fields        fields that differ from their type
+    fields        faults in the fields of events
     text_digest   deltas compared with the full text
     ending        the response objects that open and end a stream
     steps         edges that explain an event
     rulebook      the rules
     deviations    departures from the rules that break no client
     finding       faults and findings
-    json_digest   JSON values, read and compared
+    json_digest   readers and digests of JSON values
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor

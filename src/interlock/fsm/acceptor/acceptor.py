@@ -1,10 +1,11 @@
-"""The acceptor: the declared lifecycles, run as a recognizer of the events of a stream.
+"""Validates the events of a stream with the lifecycles that the driver uses.
 
 For each event, the acceptor reports the rules that the event breaks, the state of the item or the response, and the events that
 would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
-It stores only ids and digests of finished items and a window of each open text, so its memory does not grow with the texts.
+It stores digests and a window of each open text, so its memory does not grow with the texts, except with shell commands and
+their output.
 
-`judging` checks framing (R5) and the end marker. R16, R17, R19 and R20 cannot be judged from a stream alone.
+`judging` checks framing (R5) and the end marker. A stream alone does not show R16, R17, R19 and R20.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _CREATED: Final = wire_name(Created)
 _ERROR: Final = wire_name(ErrorEvent)
 _OPENING: Final = frozenset(map(wire_name, (Created, Queued, InProgress)))
 _MIN_RESUMED: Final = 2
-"""The least first number of a resumed stream; a stream that begins with 1 lost its first event."""
+"""The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
 _KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 
 
@@ -73,11 +74,11 @@ class _Numbering:
 
     expected: int | None
     _alternative: int | None = None
-    """The next number if only the last one was wrong, without a gap."""
+    """Also accepted as the next number: the one that continues the sequence before a wrong number."""
     _last: int | None = None
     """The last number; None before the first."""
     _missing: int = 0
-    """The number of unnumbered events since then."""
+    """The number of unnumbered events since the last number."""
 
     def take(self, number: object) -> list[Fault]:
         """Check the number of an event, and expect the next."""
@@ -99,19 +100,19 @@ class _Numbering:
         return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
 
     def skip(self) -> None:
-        """Count an event that cannot be read."""
+        """Count an unreadable event."""
         if self.expected is not None:
             self.expected += 1
 
 
 @frozen(eq=False)
 class _FastPath:
-    """A legal delta, for comparison with later ones that differ from it only in their text and their number.
+    """A legal delta; later deltas that differ only in the `blank` fields skip the full check.
 
     Args:
-        blank: The fields that differ, as None.
+        blank: The fields that may differ (text, number and obfuscation), each None.
         like: The delta with these fields blanked.
-        text: The text to which the deltas belong.
+        text: The text that the deltas extend.
         indices: The integer fields; equality alone would accept booleans in them.
         transition: The transition of each delta, as in `Acceptor`.
     """
@@ -123,7 +124,7 @@ class _FastPath:
     transition: tuple[TrackedItem | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
-        """Check the types of the fields that equality does not check."""
+        """Return whether the obfuscation and the indices have the right types, which equality does not tell."""
         return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
 
 
@@ -132,7 +133,7 @@ class Acceptor:
 
     Args:
         dialect: The dialect of the stream.
-        permissive: Whether the model may write two items at once.
+        permissive: Whether two items may be written at once.
         first_sequence_number: The number of the first event: 0 for a full stream, more for a resumed one, whose items may
             lack their `added` event. None accepts any number.
     """
@@ -175,7 +176,7 @@ class Acceptor:
 
     @property
     def step(self) -> Step | None:
-        """The effect of the last event on a lifecycle; None if it had none."""
+        """The effect of the last event on a lifecycle, if any."""
         if self._transition is None:
             return None
         item, before, event, after = self._transition
@@ -192,7 +193,7 @@ class Acceptor:
 
         Args:
             body: The JSON object of the event.
-            line: The line on which it begins, for the findings.
+            line: The line where it begins, for the findings.
         """
         fast_path = self._fast_path
         if fast_path is not None and {**body, **fast_path.blank} == fast_path.like:
@@ -207,7 +208,7 @@ class Acceptor:
         return self._judge(body, line)
 
     def skip(self) -> None:
-        """Skip an event that could not be read, so that the next ones are not faulted for it."""
+        """Skip an unreadable event, so that it causes no faults in the next ones."""
         self.events += 1
         self._transition = None
         self._fast_path = None
@@ -215,7 +216,7 @@ class Acceptor:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget the text of the item that is being written, because a delta of it may be lost."""
+        """Forget the text of the current item, which may have lost a delta."""
         if self._current is not None:
             self._current.forget()
 
@@ -275,7 +276,7 @@ class Acceptor:
         return [Fault("R1", message, deviation="resumed")]
 
     def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Fault]:
-        """Check an unknown event against the rules that hold for every event."""
+        """Check an unknown event against the rules for all events."""
         if not name:
             self._forget()
             return [Fault("R14", f"there is no event {quoted(body.get('type'))}")]
@@ -309,7 +310,7 @@ class Acceptor:
         return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
 
     def _check_number(self, number: object) -> list[Fault]:
-        """Check the number of an event; if the first is 0, the stream is complete."""
+        """Check the number of an event; a stream that begins with 0 is complete."""
         if not self.events and self._numbers.expected is None and number == 0:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
@@ -400,7 +401,7 @@ class Acceptor:
         return faults
 
     def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Fault]:
-        """Check that the model writes one item at a time; events of tools may come at any time."""
+        """Check that one item is written at a time; events of tools may come at any time."""
         current = self._current
         if item is current or (item.automaton and event in item.automaton.apart):
             return []
@@ -413,7 +414,7 @@ class Acceptor:
 
 
 def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
-    """Return a fast path for the deltas after a legal one; None if the delta changes the lifecycle or has log probabilities."""
+    """Return a fast path for the deltas after a legal one, unless it changes the state or has log probabilities."""
     text, name = item.part.text if item.part else item.text, wire_name(event)
     if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
         return None
@@ -424,7 +425,7 @@ def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[st
 
 
 def _foreign(body: Mapping[str, object]) -> str:
-    """Return how an event departs from the dialect of Open Responses; empty if it does not."""
+    """Describe how an event departs from the dialect of Open Responses; empty if it does not."""
     name = as_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:
         return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"

@@ -1,6 +1,6 @@
-"""The content of an item's events, compared with that of earlier events (R7 to R11, R15, R18).
+"""Compares the content of an item's events with earlier events (R7 to R11, R15, R18).
 
-`JUDGES` has a function for each event. It yields the faults of the event, whose fields are already checked, and updates the
+`JUDGES` has a function for each event with content. It yields the faults of an event whose fields are valid, and updates the
 state of the item for later comparisons.
 """
 
@@ -49,14 +49,14 @@ _COMMANDS: Final = ("action", "commands")
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
-"""The kinds of items and their fields that every client reads only from `done`."""
+"""The fields, with the kinds of their items, that every client reads only from `done`."""
 _FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _TEXT_KINDS: Final = frozenset({"message", "reasoning"})
-"""The kinds of items that must have text."""
+"""The kinds of items that must not be blank; reasoning may have no parts."""
 
 
 def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
-    """Check that an item begins without text, parts and result."""
+    """Check that an item begins in progress, without text, parts or a result."""
     item = as_object(body.get("item"))
     state.stable = {name: item.get(name) for name in _STABLE}
     state.has_approval = item.get("approval_request_id") is not None
@@ -99,7 +99,10 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
 
 
 def _early_content(state: TrackedItem) -> Iterator[Fault]:
-    """Yield the faults of `added`, which wait for `done`: they are deviations if no deltas followed `added`."""
+    """Yield the faults of `added`, which waited for `done`.
+
+    They are deviations if `added` was in progress or had the final status and, except for R10, only `done` events followed.
+    """
     for fault in state.early_faults:
         harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
         yield fault if harmless else evolve(fault, deviation="")
@@ -124,7 +127,7 @@ def _status_deviation(state: TrackedItem) -> str:
 
 
 def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
-    """Compare the texts and parts of a finished item with its events."""
+    """Compare the texts and parts of a finished item with its events, and check that it is not blank."""
     if state.own_text:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
         if difference:
@@ -187,7 +190,7 @@ def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> 
 
 
 def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body: Body) -> Iterator[Fault]:
-    """Check that a call is in progress once, or twice after an approval."""
+    """Check that a call is in progress once, or twice with an approval."""
     state.in_progress_events += 1
     if state.from_start and state.in_progress_events > 1 + state.has_approval:
         yield Fault("R10", "the call is in progress a second time without an approval")
@@ -249,7 +252,7 @@ def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -
 
 
 def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[Part, list[Fault]]:
-    """Return the open part and the faults of the event's index and type; open a part if none of that type is open."""
+    """Return the open part, and the faults in the event's index and type; open a part if none of that type is open."""
     index, part = _index(event, body), state.part
     if part is None or part.type != type_:
         state.part = Part(type_, index, from_start=False)
@@ -303,9 +306,9 @@ def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Bod
 
 
 def _logprobs(state: TrackedItem, part: Part, event: type[StreamEvent], body: Body) -> list[Fault]:
-    """Check that an event has log probabilities; malformed ones end the comparison for its part.
+    """Check the log probabilities of an event; malformed ones end the comparison for its part.
 
-    Omitting them is a deviation only if the service omits them from every event of that name.
+    Omitting them is an error if an earlier event of the same name had an empty list, otherwise a deviation.
     """
     if part.logprobs is None or not are_malformed(body.get("logprobs")):
         if body.get("logprobs") == []:
@@ -344,7 +347,7 @@ def _digests(part: object) -> tuple[Digest, Digest]:
 
 
 def _list(event: type[StreamEvent]) -> str:
-    """Return the list of parts to which an event belongs."""
+    """Return the name of the list of parts that an event is about."""
     return "summary" if issubclass(event, SummaryEvent) else "content"
 
 
@@ -358,7 +361,7 @@ def _text(part: Body) -> str:
 
 
 def _part_type(event: str) -> str:
-    """Return the type of the part to which an event belongs, which is in the event's name."""
+    """Derive the type of an event's part from the event's name."""
     about = event.rpartition(".")[0]
     tags = (wire_name(part) for part in (SummaryText, ReasoningText, Refusal))
     return next((tag for tag in tags if about.endswith(tag)), "output_text")
@@ -394,4 +397,4 @@ _JUDGES: Final[Mapping[type[StreamEvent], Judge]] = {
     CommandOutputEvent: judge_printed,
 }
 JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_of(event)) is not None}
-"""The function for each event with content to check."""
+"""The function for each event with content."""

@@ -1,8 +1,8 @@
-"""Departures from the rules by real services that break no client.
+"""Departures from the rules that break no client.
 
-A fault that names no deviation is an error. The table includes what OpenAI's service sends against its own documentation.
-`tests/clients/deviations.py` plays a stream with each deviation to every client; docs/rules.md and `interlock check --explain`
-print the table.
+A fault without a deviation is an error. The table includes departures of OpenAI's service from its own documentation. The tests
+in `tests/clients` play a stream with each deviation that clients can meet to every client; docs/rules.md and
+`interlock check --explain` print the table.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Deviation:
 
     Args:
         name: The name in findings.
-        rule: The rule from which it departs.
-        what: The departure itself.
+        rule: The broken rule.
+        what: The departure.
         why: Why it is not an error.
-        senders: The services that send it; a dash if no service is known to.
+        senders: The services that send it; a dash if none is known.
         severity: `deviation`, or `not_judged` for unknown events and items.
     """
 

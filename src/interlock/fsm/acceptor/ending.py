@@ -20,7 +20,7 @@ _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     Incomplete: {"incomplete", "cancelled"},
     Failed: {"failed"},
 }
-"""The statuses that each event of the response allows."""
+"""The statuses that a response may have in each of its events."""
 _FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _ABORTED: Final = frozenset({"failed", "cancelled"})
 _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
@@ -43,7 +43,7 @@ def judge_end(
         event: The terminal event.
         response: Its response.
         items: The items of the stream, in the order in which they were added.
-        from_start: Whether the stream has its first event, so that there are no other items.
+        from_start: Whether the stream has its first event, so that `items` is complete.
         has_error: Whether the stream has an `error` event.
     """
     status = response.get("status")
@@ -93,7 +93,7 @@ def _truncation(response: Mapping[str, object], status: object, items: Sequence[
 
 
 def _ends_in_call(output: Sequence[object]) -> bool:
-    """Return whether the model stopped inside a call, for which the API has no reason."""
+    """Return whether the output ends with an unfinished call, for which the API has no reason."""
     last = as_object(output[-1] if output else None)
     return as_text(last.get("type")).endswith("_call") and as_text(last.get("status")) not in {"", "completed"}
 
@@ -117,7 +117,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
 
 
 def _deviation(item: TrackedItem, final_item: Mapping[str, object], differing: Sequence[str]) -> str:
-    """Return the deviation of an item that differs in the response and in `done`; empty for an error."""
+    """Return the deviation of an item that differs between the response and `done`; empty for an error."""
     final_digests = loose_digests(final_item)
     behind = item.status not in _FINAL or as_text(final_item.get("status")) not in _FINAL
     serious = {name for name in {**item.loose, **final_digests} if item.loose.get(name) != final_digests.get(name)}

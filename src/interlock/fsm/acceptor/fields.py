@@ -1,7 +1,7 @@
-"""Fields that differ from the type of their event (R14).
+"""Faults in the fields of events (R14).
 
-`interlock.events.shapes` compares the fields with the types; this module drops the mismatches that other rules report and finds
-the deviations among the rest.
+`interlock.events.shapes` compares the fields with their types. This module drops the mismatches that other rules report, and
+finds the deviations among the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
     *("item_id", "content_index", "summary_index", "delta", "logprobs", "response", "item", "part"),
 }
-"""Fields that no vendor can add to an object, because the API has them on another level."""
+"""Fields of another level, which are errors on an object that lacks them, not vendor fields."""
 _LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})
 """Fields that an item may omit until it is done."""
 _NEWER: Final = frozenset(
@@ -30,12 +30,12 @@ _NEWER: Final = frozenset(
         *(("Usage", name) for name in ("input_tokens_details", "output_tokens_details")),
     }
 )
-"""Fields that older services omit and that no client requires."""
+"""Fields that older services omit and no client requires."""
 _PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
 _KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
-"""The types of items and parts in the API, which are errors in the wrong place."""
+"""The types of items and parts in the API; in the wrong place they are errors, not unknown items."""
 _FREE: Final = frozenset({"attributes", "env"})
-"""The objects whose field names are free."""
+"""The objects with arbitrary field names."""
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
@@ -45,7 +45,7 @@ class FieldFault:
 
     Args:
         message: What is wrong.
-        stray: Whether the other fields can be judged.
+        stray: Whether the rest of the event can be judged.
         deviation: The name of the deviation; empty for an error.
     """
 
@@ -65,7 +65,7 @@ def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[F
 
 
 def _without_lists(response: object) -> object:
-    """Empty the lists of a response: R13 compares its items, and its tools are the request's."""
+    """Empty the lists of a response: R13 compares its items, and its tools come from the request."""
     if type(response) is not dict:
         return response
     nothing: list[object] = []
@@ -73,13 +73,13 @@ def _without_lists(response: object) -> object:
 
 
 def is_unknown_part(body: Mapping[str, object]) -> bool:
-    """Return whether an event has a part of a type that the API does not have."""
+    """Return whether an event has a part of an unknown type."""
     kind = as_text(as_object(body.get("part")).get("type"))
     return bool(kind) and kind not in _PARTS
 
 
 def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
-    """Return whether another rule (R2, R13, R15) reports a fault, or a response echoes its field from the request."""
+    """Return whether another rule (R2, R13, R15) reports a mismatch, or the field need not match."""
     match mismatch.path:
         case ("sequence_number",):
             return True

@@ -1,4 +1,4 @@
-"""A validator's reports: faults, and findings, which locate faults in a stream."""
+"""The reports of a validator: faults, and findings, which locate faults in a stream."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from attrs import frozen
 Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 """How serious a finding is.
 
-`error`: the published contract or a known client breaks. `deviation`: unusual, but every client that was tried copes.
-`not_judged`: an unknown event or kind of item, which is checked only against the rules that hold for every event.
+`error`: the published contract or a known client breaks. `deviation`: unusual, but every tested client copes.
+`not_judged`: an unknown event or kind of item, which is checked only against the rules for all events.
 """
 
 
@@ -31,7 +31,7 @@ class Fault:
         rule: `R1` to `R18`.
         message: What is wrong.
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
-        item: The item, if it is not that of the event.
+        item: The item, if it is not the event's.
         deviation: A name in `DEVIATIONS`; empty for an error.
     """
 
@@ -49,7 +49,7 @@ class Finding:
     Args:
         rule: `R1` to `R18`.
         severity: How serious it is.
-        event: The number of the event, from 0; the number of all events if the fault is in the end of the stream.
+        event: The number of the event, from 0; the number of all events for a fault at the end of the stream.
         sequence_number: The event's own number, if it has one.
         item: The id of the item, if the finding is about one.
         kind: The kind of the item, if it is known.
@@ -58,7 +58,7 @@ class Finding:
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
         message: What is wrong.
         deviation: The name of the deviation; empty for an error.
-        line: The line, from 1, on which the event begins; None if no bytes were read.
+        line: The line where the event begins, from 1; None if no bytes were read.
     """
 
     rule: str
