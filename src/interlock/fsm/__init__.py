@@ -1,4 +1,6 @@
-"""The lifecycles and the driver, which decide the order of events. The package does no IO, reads no clock and uses no random numbers.
+"""The lifecycles and the driver, which decide the order of events.
+
+The package does no IO, reads no clock and uses no random numbers.
 
     table             state machines as tables of edges
     lifecycle         tables whose edges emit events
