@@ -37,8 +37,8 @@ def dumps(value: object) -> bytes:
     """Encode a value as JSON, in UTF-8 without white space between tokens.
 
     Args:
-        value: Structs, mappings, lists, tuples, strings, numbers, booleans and None. Lone surrogates become U+FFFD, NaN and
-            infinities become null; integers may exceed 64 bits.
+        value: Structs, mappings, lists, tuples, strings, numbers, booleans and None. Lone surrogates become U+FFFD; NaN
+            and infinities become null. Integers may exceed 64 bits.
     """
     try:
         return encode(value)

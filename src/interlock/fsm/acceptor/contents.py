@@ -101,7 +101,7 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
 def _early_content(state: TrackedItem) -> Iterator[Fault]:
     """Yield the faults of `added`, which waited for `done`.
 
-    They are deviations if `added` was in progress or had the final status and, except for R10, only `done` events followed.
+    They are deviations if the item began in progress or with its final status and, except for R10, only `done` events followed.
     """
     for fault in state.early_faults:
         harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")

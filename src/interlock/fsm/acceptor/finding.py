@@ -16,7 +16,7 @@ Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 
 @frozen
 class ItemRef:
-    """The item that a fault is about, in the state before the event."""
+    """The item of a fault, with its state before the event."""
 
     id: str
     kind: str | None
