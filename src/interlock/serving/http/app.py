@@ -1,6 +1,6 @@
-"""The ASGI application: routes, middleware, and the order in which a request is checked.
+"""The ASGI application: its routes, its middleware and their order.
 
-Every error is answered with an OpenAI error body.
+Every error response has an OpenAI error body.
 """
 
 from __future__ import annotations
@@ -86,24 +86,23 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 ) -> Starlette:
     """Create the server as an ASGI application.
 
-    At a shutdown, `interlock.serving.http.server` ends the `active_runs` and `open_sockets` of `app.state`.
+    At shutdown, `interlock.serving.http.server` ends the `active_runs` and `open_sockets` in `app.state`.
 
     Args:
-        engine: The engine that generates.
+        engine: Generates the output.
         api_key: The keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
         share_between_keys: Whether all keys share their stored data.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
-        max_body_bytes: The most bytes of a body.
-        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects that of Open Responses.
-        store: Stores responses and background events; by default, a bounded store in memory. The server closes it when it ends.
+        max_body_bytes: The most bytes of a request's body.
+        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
+        store: Stores responses and background events; by default, a bounded store in memory. The server closes it at shutdown.
         tools: Runs hosted tools; without it, hosted calls fail.
         socket_limits: The limits of one WebSocket connection.
-        max_streams: The most responses that are generated at once, whether over HTTP, WebSockets or in the background; None for
-            no limit.
-        sealing_keys: Seal encrypted content; by default a random key, which lasts as long as the server.
+        max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
+        sealing_keys: Encrypt sealed content; by default a random key, which is lost when the server ends.
 
     Raises:
-        ValueError: A key is empty, or cannot be sent in a header.
+        ValueError: A key is empty or cannot be sent in a header.
     """
     envelope = Envelope(sealing_keys or SealingKeys.random())
     service = ResponseService(engine, Archive(store or open_store()), tools, envelope, ActiveRuns(max_streams))
@@ -130,7 +129,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 
 @frozen
 class FaultBarrier:
-    """ASGI middleware that turns every fault into an `Exception`, which is answered with an error body."""
+    """ASGI middleware that turns every fault into an `Exception`, so that the client receives an error body."""
 
     app: ASGIApp
 
@@ -141,7 +140,7 @@ class FaultBarrier:
 
 @frozen
 class KeyGate:
-    """ASGI middleware that requires a valid key, and adds the tenant of the key to the scope."""
+    """ASGI middleware that requires a valid key and adds its tenant to the scope; `OPEN_PATHS` need no key."""
 
     app: ASGIApp
     keys: Keys
@@ -166,8 +165,8 @@ class Api:
     """The endpoints of a service; `create_app` explains most of the arguments.
 
     Args:
-        origins: The origins whose pages may open WebSockets; `*` for all.
-        decode: Parses the body of a request for a response.
+        origins: The other origins whose pages may open WebSockets; `*` for all.
+        decode: Parses the bodies of requests for responses, compactions and token counts.
     """
 
     service: ResponseService
@@ -195,7 +194,7 @@ class Api:
         ]
 
     def response_routes(self) -> list[BaseRoute]:
-        """Return the routes of responses and conversations, which another application may mount beside its own."""
+        """Return the routes of responses and conversations, for another application to mount beside its own."""
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", self.connect),
@@ -208,7 +207,7 @@ class Api:
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
         """Maintain the store while the server runs, and end the open responses when it stops."""
-        parser_for(self.service.engine.format, {})  # so that the first request need not load it
+        parser_for(self.service.engine.format, {})  # loads the parser before the first request needs it
         async with self.service.archive.maintained():
             try:
                 yield
@@ -250,7 +249,7 @@ class Api:
         return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
 
     async def compact(self, request: Request) -> Response:
-        """Compact a conversation: replace all but the user's messages by a summary that only a server can read."""
+        """Compact a conversation to the user's messages and an encrypted summary of the whole."""
         parameters = await self._parameters(request, _compact_request)
         work = self.service.begin_summary(parameters, tenant_of(request), request)
         run, items, seals = await cancel_on_disconnect(request.receive, work)
@@ -274,7 +273,7 @@ class Api:
         )
 
     async def connect(self, socket: WebSocket) -> None:
-        """Serve a client in WebSocket mode, unless a page of another origin opened the socket."""
+        """Serve a client in WebSocket mode; close the socket if a page of a foreign origin opened it."""
         if _is_foreign_page(socket, self.origins):
             await socket.close(POLICY_VIOLATION)
             return
@@ -300,7 +299,7 @@ class Api:
         return JsonResponse({"status": "ok"})
 
     async def ready(self, _request: Request) -> Response:
-        """Answer whether the engine is ready: 503 if none of its servers answers."""
+        """Return 200 if the engine is ready, and 503 if none of its servers answers."""
         if isinstance(self.service.engine, RemoteEngine):
             try:
                 await self.service.engine.require_ready()
@@ -313,7 +312,7 @@ class Api:
 
 
 def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
-    """Return whether a page of another origin opened a socket; browsers allow that."""
+    """Return whether a page of another origin, not in `origins`, opened a socket; browsers do not prevent that."""
     origin = socket.headers.get("origin")
     if origin is None or origin in origins or "*" in origins:
         return False
@@ -328,7 +327,7 @@ async def _refuse_socket(socket: WebSocket) -> None:
 
 
 def _compact_request(body: Mapping[str, object]) -> dict[str, object]:
-    """Convert the body of a compaction request to that of a response request, without compaction triggers."""
+    """Convert the body of a compaction request to the body of a response request, without compaction triggers."""
     if body.get("model") is None:
         raise missing("model")
     request = {name: body[name] for name in COMPACT_PARAMETERS if body.get(name) is not None}

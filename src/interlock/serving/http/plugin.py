@@ -1,7 +1,7 @@
-"""The endpoint plugin, which vLLM loads by its entry point.
+"""The endpoint plugin that vLLM loads by its entry point.
 
 While a server starts, vLLM gives the plugin its application, then the application's state. The plugin puts the service's
-routes in front of vLLM's. On an unsupported vLLM it stays inactive, and a warning in the log explains why.
+routes in front of vLLM's. On an unsupported vLLM the plugin stays inactive, and a warning in the log explains why.
 """
 
 from __future__ import annotations
@@ -74,28 +74,28 @@ STORE: Final = "INTERLOCK_STORE"
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
-"""The hosted tools by their servers' own names in `--tool-server`."""
+"""The hosted tools by the names that the servers of `--tool-server` report."""
 
 
 @define(eq=False)
 class InterlockPlugin:
-    """Serves `/v1/responses` of a vLLM server with Interlock; `VLLM_PLUGINS` names the plugin."""
+    """Serves `/v1/responses` of a vLLM server with Interlock; `VLLM_PLUGINS` enables the plugin by its `name`."""
 
     name: str = "interlock"
     required_tasks: tuple[str, ...] = ("generate",)
     _app: Starlette | None = field(default=None, init=False)
-    """vLLM's application; None if vLLM's own route stays."""
+    """vLLM's application; None before `attach_router`, and while the plugin is inactive."""
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """The task that maintains the store."""
     _recent: RecentStreams | None = field(default=None, init=False)
     """The latest streams, for the viewer."""
 
     def attach_router(self, app: Starlette) -> None:
-        """Check that this vLLM is supported; if not, the server starts without the plugin."""
+        """Prepare vLLM's application if this vLLM is supported; if not, the server starts without the plugin."""
         try:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
-                with suppress(ImportError):  # uvicorn without WebSockets
+                with suppress(ImportError):  # uvicorn may lack WebSockets
                     import_module("interlock.serving.http.bounded_protocol").install()
             if obstacle is None and os.environ.get(VIEW) == "1":
                 self._recent = RecentStreams(None, redact=os.environ.get(VIEW_REDACT) == "1")
@@ -108,7 +108,7 @@ class InterlockPlugin:
             self._leave(obstacle)
 
     async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
-        """Put the service's routes before vLLM's, if the model supports responses; `args` is vLLM's command line."""
+        """Put the service's routes in front of vLLM's if the model supports responses; `args` is vLLM's parsed command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None or serving is None:
             return
@@ -199,17 +199,17 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 
 
 class LongAnswer(StreamingResponse):
-    """An answer as a Starlette response, so that vLLM's middleware can set its `background` task."""
+    """Wraps an answer in a Starlette response, so that vLLM's `load_aware_call` can set its `background` task."""
 
     def __init__(self, answer: ASGIApp) -> None:
         super().__init__(())
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; then run vLLM's `background` task, however the answer ended.
+        """Send the answer; then run vLLM's `background` task, even after an error.
 
         Raises:
-            PanicError: The answer raised a `BaseException`; vLLM answers with an error body.
+            PanicError: The answer raised a fault that is not an `Exception`; vLLM answers with an error body.
         """
         try:
             with panics_as_errors():
@@ -223,7 +223,7 @@ async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
     """Decode a body in any encoding that vLLM reads; `NaN` becomes null.
 
     Raises:
-        ApiError: 400; it is not JSON, not an object, or nested too deeply.
+        ApiError: 400 for a body that is not JSON, not an object, or nested too deeply.
     """
     try:
         return await read_object_in_turns(body, yielder)
@@ -235,14 +235,14 @@ async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
 
 
 def _refusal(error: VllmRefusedError) -> Response:
-    """Return vLLM's own answer to a request that it refuses, or raise its exception for its handlers to answer."""
+    """Return vLLM's own answer to a request that it refuses, or raise an exception for vLLM's handlers."""
     if error.answer is None or isinstance(error.answer, Exception):
         raise error.answer or error
     return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)
 
 
 def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
-    """End the open responses and sockets before the engine shuts down; the server sends nothing to its sockets after that."""
+    """End the open responses and sockets before the engine shuts down, after which the server sends nothing to its sockets."""
     loop, thread, shut_down = asyncio.get_running_loop(), get_ident(), engine_client.shutdown
 
     async def end() -> None:
@@ -263,7 +263,7 @@ def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
 
 
 def _family(args: object, serving: Serving) -> Family | None:
-    """Return the family of the command line; None, with the reason in the log, if it is a template that cannot be compiled."""
+    """Return the family that the command line names, if any; log why if it is a template that cannot be compiled."""
     try:
         return configured(args, compat.response_template(serving))
     except ValueError as reason:
@@ -281,7 +281,7 @@ def _tools(serving: Serving) -> ToolServers:
 
 
 def _choice(variable: str, values: Mapping[str, T], default: T) -> T:
-    """Return the value that an environment variable names."""
+    """Return the value that an environment variable names, or the default; warn of an unknown name."""
     name = os.environ.get(variable, "")
     if name and name not in values:
         logger.warning("%s is none of %s: %r", variable, ", ".join(values), name)

@@ -1,4 +1,4 @@
-"""Reads the body of an HTTP request, and checks its content type, content coding and size on the way."""
+"""Reads the body of an HTTP request, and checks its content type, content coding and size."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ JSON: Final = "application/json"
 MAX_BODY_BYTES: Final = 32 * 2**20
 
 DISCARDED: Final = 64 * 2**20
-"""Bytes to read beyond the limit of a body, so that the client gets to read the error."""
+"""How many bytes beyond the limit of a body are read and discarded, so that the client can read the error."""
 
 SLICE: Final = 2**17
-"""Bytes that are decompressed at once: a fraction of a millisecond, after which other tasks run."""
+"""The most bytes to decompress at once, in a fraction of a millisecond; then other tasks run."""
 
 WINDOW_LOG: Final = 23
-"""The largest zstd window, as a power of 2: RFC 9659 allows 8 MiB. It is allocated before it is filled."""
+"""The largest zstd window, as a power of 2: RFC 9659 allows 8 MiB. zstd allocates all of it at once."""
 
 MAX_MEMBERS: Final = 100
-"""The most gzip members or zstd frames of a body: each costs time, even an empty one."""
+"""The most gzip members, zlib streams or zstd frames in a body: even an empty one costs time."""
 
 CODINGS: Final = "gzip, deflate, zstd"
 GZIP: Final = 16 + zlib.MAX_WBITS
@@ -60,7 +60,7 @@ class Decoder:
     _members: int = field(default=0, init=False)
 
     def decompress(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield a chunk of the body, decompressed, in slices of at most `SLICE` bytes; raise a 400 if it is invalid."""
+        """Decompress a chunk of the body, and yield slices of at most `SLICE` bytes; raise a 400 for invalid data."""
         for start in range(0, len(chunk), SLICE):
             data = chunk[start : start + SLICE]
             while data:
@@ -69,7 +69,7 @@ class Decoder:
                 data = member.unused_data
 
     def end(self) -> None:
-        """Raise a 400 if the last member is truncated."""
+        """Raise a 400 if the last member is truncated or the body is empty."""
         if self._member is None or not self._member.eof:
             raise self._invalid("it is cut short")
 
@@ -88,7 +88,7 @@ class Decoder:
                 yield output
                 if member.eof or len(output) < SLICE:
                     return
-                data = getattr(member, "unconsumed_tail", b"")  # zstd keeps its unread input itself
+                data = getattr(member, "unconsumed_tail", b"")  # zstd keeps its unread input
         except self._error as error:
             raise self._invalid(str(error)) from None
 
@@ -97,7 +97,7 @@ class Decoder:
 
 
 def decoder_for(content_encoding: str) -> Decoder | None:
-    """Return the decoder for a `Content-Encoding`, None for no compression; raise a 415 for unknown or several ones."""
+    """Return the decoder for a `Content-Encoding`, or None for no compression; raise a 415 for an unknown coding or several."""
     match content_encoding.strip().lower():
         case "" | "identity":
             return None
@@ -118,7 +118,7 @@ def _zstd_decoder() -> Decoder | None:
         if sys.version_info >= (3, 14):
             from compression import zstd  # noqa: PLC0415
         else:
-            from backports import zstd  # pyright: ignore[reportMissingTypeStubs] - of the namespace alone  # noqa: PLC0415
+            from backports import zstd  # pyright: ignore[reportMissingTypeStubs] - only the namespace lacks stubs  # noqa: PLC0415
     except ImportError:
         return None
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG}
@@ -126,14 +126,14 @@ def _zstd_decoder() -> Decoder | None:
 
 
 async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = None) -> bytes:
-    """Read the body of a request that is declared as JSON.
+    """Read the body of a request whose content type is JSON.
 
-    A request without a content type is refused as well, because browsers send it for foreign pages without a preflight.
+    A request without a content type is refused too, because browsers send such requests for foreign pages without a preflight.
     `max_bytes` limits the body before and after decompression.
 
     Raises:
-        ApiError: 415 for another content type or an unknown coding, 413 for a body that is too large or holds too many values,
-            400 for one that cannot be decompressed.
+        ApiError: 415 for another content type or an unknown coding, 413 for a body that is too large or has too many values,
+            400 for a body that cannot be decompressed.
         ClientDisconnect: The client disconnected.
     """
     content_type = request.headers.get("content-type", "")
@@ -153,7 +153,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = 
 async def _decompressed(request: Request, max_bytes: int, yielder: Yielder | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body of a request in slices; other tasks run in between.
 
-    A refused body is still read, up to a limit, so that the client gets to read the error.
+    A refused body is still read, up to a limit, so that the client can read the error.
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
     yielder = yielder or Yielder()

@@ -1,6 +1,6 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-A shutdown stops listening, ends the open responses legally, lets clients read the ends, and closes the other connections.
+At shutdown, the server ends the open responses legally, stops listening, lets clients read the ends, and closes all connections.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from interlock.serving.responses.run import GRACE, ActiveRuns
 __all__ = ["ServerThread", "listen", "serve", "url_of"]
 
 KEEP_ALIVE: Final = 75
-"""Seconds after which an idle connection is closed. Clients have to close theirs first, or lose a request that is sent at that
-moment; httpx, which the SDK uses, closes its own after five seconds, uvicorn's default."""
+"""Seconds after which the server closes an idle connection. A client that does not close it earlier loses a request that it sends
+at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is also uvicorn's default."""
 
 UNSENT: Final = 64 * 2**10
-"""Bytes of a connection that the system buffers; its default is megabytes for each client that does not read. uvicorn buffers as
-many and then makes the writer wait, so that the engine is not asked for more."""
+"""How many unsent bytes the system buffers for a connection; by default, it buffers megabytes for a client that does not read.
+uvicorn buffers as many and then makes the writer wait, so that the engine generates no more."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends the open responses of its application before it waits for them."""
+    """uvicorn's server, extended to end the open responses of its application at shutdown, before it waits for them."""
 
     def __init__(self, app: Starlette, on_ready: Callable[[], None], log_level: str) -> None:
         config = uvicorn.Config(
@@ -64,10 +64,10 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the open responses and connections, then the server."""
+        """End the open responses and WebSockets, then shut the server down."""
         self._active_runs.end()
         self._open_sockets.end()
-        await self._open_sockets.wait(GRACE)  # uvicorn would close them before their last events
+        await self._open_sockets.wait(GRACE)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
 
 
@@ -75,17 +75,17 @@ def listen(host: str, port: int) -> socket.socket:
     """Bind a port of this machine, or any free one for port 0; connections wait until a server accepts them.
 
     Raises:
-        OSError: The port is taken, or the host is not of this machine.
+        OSError: The port is taken, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=2048)
-    with suppress(AttributeError):  # not every system has it
+    with suppress(AttributeError):  # not every system has this option
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the URL of a socket."""
+    """Return the HTTP URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -105,7 +105,7 @@ def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], Non
 
 
 class ServerThread:
-    """Serves an application in a thread, as a context manager that returns the URL and shuts the server down."""
+    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end."""
 
     def __init__(self, app: Starlette) -> None:
         self._listener = listen("127.0.0.1", 0)

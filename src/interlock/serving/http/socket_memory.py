@@ -1,7 +1,7 @@
-"""The memory of WebSocket connections: bounded in bytes for each connection, each tenant and the process.
+"""The memory of WebSocket connections, limited in bytes for each connection, each tenant and the process.
 
-The latest response of each lane is cached as JSON, a sixth of the size of its objects. If there is no room, the least recently
-used one is evicted.
+The latest response of each lane is cached as JSON, which takes a sixth of the memory of Python objects. If there is no room, the
+least recently used response is evicted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["NO_ROOM", "ConnectionMemory", "SocketMemory"]
 NO_ROOM: Final = "websocket_stream_limit_reached"
 
 Scope: TypeAlias = tuple[object, ...]
-"""The process (empty), a tenant (its name), or a connection (its tenant's name, and an object of its own)."""
+"""The process (empty), a tenant (its name), or a connection (its tenant's name and a unique object)."""
 
 
 @frozen
@@ -30,14 +30,14 @@ class CachedResponse:
 
     id: str
     chunks: tuple[bytes, ...] = ()
-    """The response without its output, and the items of its conversation, as JSON; empty after an eviction."""
-    outputs: int = 0  # how many of the last items are its output
+    """The response without its output, and the items of its conversation, as JSON; empty if evicted or never cached."""
+    outputs: int = 0  # how many items at the end are its output
     size: int = 0
 
 
 @define(eq=False)
 class SocketMemory:
-    """The memory of all connections of a process, with its limits for the process and for each tenant."""
+    """The memory of all connections of a process, with the limits of the process and of each tenant."""
 
     process_bytes: int = 2**30
     tenant_bytes: int = 2**29
@@ -51,7 +51,7 @@ class SocketMemory:
         return ConnectionMemory(self, (tenant, object()), limit)
 
     def count(self, connection: Scope, size: int) -> None:
-        """Add bytes to those in use, or subtract them if `size` is negative."""
+        """Add `size` to the bytes in use of a connection, its tenant and the process; a negative `size` releases bytes."""
         for length in range(len(connection) + 1):
             scope = connection[:length]
             self.used[scope] += size
@@ -77,7 +77,7 @@ class ConnectionMemory:
     _limit: int
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes, and evict responses to make room for them; raise an `ApiError` if there is none."""
+        """Reserve bytes, and evict responses to make room; raise an `ApiError` if there is still not enough."""
         memory = self._memory
         bounds = (("connection", self._limit), ("key", memory.tenant_bytes), ("server", memory.process_bytes))
         for length, (owner, limit) in zip((2, 1, 0), bounds, strict=True):
@@ -103,7 +103,7 @@ class ConnectionMemory:
         self._memory.cache[self._scope, lane] = cached
 
     def take(self, lane: str | None, response_id: object) -> tuple[StoredResponse | None, int]:
-        """Remove the latest response of a lane, and return it with its bytes, which stay reserved; None if it has another id."""
+        """Remove and return the cached response of a lane, with its bytes, which stay reserved; None if it has another id."""
         cached = self._memory.cache.get((self._scope, lane))
         if cached is None or not cached.chunks or cached.id != response_id:
             return None, 0
@@ -112,7 +112,7 @@ class ConnectionMemory:
         return put_together(body, items, cached.outputs), cached.size
 
     def was_evicted(self, lane: str | None, response_id: object) -> bool:
-        """Return whether the latest response of a lane has this id, and was evicted."""
+        """Return whether the latest response of a lane has this id but is not cached."""
         return self._memory.cache.get((self._scope, lane)) == CachedResponse(str(response_id))
 
     def discard(self, lane: str | None) -> None:
@@ -121,7 +121,7 @@ class ConnectionMemory:
             self.release(cached.size)
 
     def close(self) -> None:
-        """Release everything, because the connection has ended."""
+        """Release all memory of the connection, which has ended."""
         for scope, lane in [*self._memory.cache]:
             if scope == self._scope:
                 self.discard(lane)

@@ -1,6 +1,6 @@
 """The routes of stored responses and conversations, and of their items.
 
-They do the same in every process that shares the store.
+They work alike in every process that shares the store.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ResponseRoutes:
         ]
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a response, or stream one that is generated in the background."""
+        """Return a response, or stream the events of a background response."""
         stored = await self._stored(request)
         if request.query_params.get("stream") != "true":
             return self._response(request, stored)
@@ -76,7 +76,7 @@ class ResponseRoutes:
         return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start))
 
     async def cancel(self, request: Request) -> ASGIApp:
-        """Cancel a background response; one that has ended stays as it is."""
+        """Cancel a background response; an ended one stays as it is."""
         stored = await self._stored(request)
         if stored.response["background"] is not True:
             raise invalid(None, "Only a background response can be cancelled.")
@@ -84,7 +84,7 @@ class ResponseRoutes:
         return self._response(request, await self._stored(request))
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a response; one that is still generated in the background is cancelled first."""
+        """Delete a response, after cancelling it if it has not ended."""
         stored = await self._stored(request)
         await self.archive.delete(tenant_of(request), stored)
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
@@ -137,7 +137,7 @@ class ConversationRoutes:
         return _conversation(conversation, conversation_id)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a conversation; its responses stay."""
+        """Delete a conversation, but not its responses."""
         conversation_id = request.path_params["id"]
         if not await self.service.archive.store.delete_conversation(tenant_of(request), conversation_id):
             raise no_such_conversation(conversation_id)
@@ -148,7 +148,7 @@ class ConversationRoutes:
         return _page(await self._items(request), request.query_params)
 
     async def add_items(self, request: Request) -> ASGIApp:
-        """Append items to a conversation, and list them."""
+        """Append items to a conversation, and return the new items as a list."""
         items, conversation_id = read_conversation_items(await self._body(request)), request.path_params["id"]
         added = await self._resolved(request, await self._items(request), items)
         if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
@@ -179,7 +179,7 @@ class ConversationRoutes:
         return items
 
     async def _resolved(self, request: Request, history: Sequence[Item], items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return new items of a conversation, each with an id, and with the referenced items in place of references."""
+        """Return new items for a conversation, each with an id, and references replaced with the items that they name."""
         tenant = tenant_of(request)
         await require_openable(items, self.service.envelope, await self.service.models(), tenant)
         references = [str(item["id"]) for item in items if item["type"] == "item_reference"]
@@ -209,7 +209,7 @@ def _no_such_item(item_id: str) -> ApiError:
 
 
 def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
-    """Return the page of items that `limit`, `order` and `after` select; `items` has the oldest first, each with an id."""
+    """Return the page of `items` that `limit`, `order` and `after` select; `items` are the oldest first, each with an id."""
     order = query.get("order", "desc")
     if order not in {"asc", "desc"}:
         raise invalid("order", f"Invalid value: '{order[:100]}'. Supported values are: 'asc', 'desc'.")
@@ -234,7 +234,7 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
 
 
 def _listed(item: Item) -> Item:
-    """Return an item as the API lists it: a message has a status, and parts even if its content is a string."""
+    """Return an item as the API lists it: a message gets a status, and a part in place of a string."""
     if item["type"] != "message":
         return item
     content = item.get("content")

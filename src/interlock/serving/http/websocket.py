@@ -1,6 +1,6 @@
 """WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` define the states; this module carries out their effects, and reads and writes the frames.
+The tables `CONNECTION` and `LANE` define the states. This module executes their effects, and reads and writes the frames.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EVICTED: Final = "It was not kept, to hold no more bytes than WebSockets may hol
 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 SLICE: Final = 2**17  # characters of a frame that are encoded at once
-PER_VALUE: Final = 100  # bytes of memory that a JSON value takes beside its text
+PER_VALUE: Final = 100  # bytes of memory that a JSON value takes in addition to its text
 
 
 @frozen
@@ -61,9 +61,9 @@ class Limits:
     """The limits of one connection."""
 
     lifetime: float = 3600  # seconds, after which it accepts no more requests
-    in_flight: int = 16  # requests that run or wait, over all lanes
-    lanes: int = 32  # with a name
-    memory_bytes: int = 128 * 2**20  # of its requests, and of the responses that its lanes may continue from
+    in_flight: int = 16  # running and waiting requests in all lanes
+    lanes: int = 32  # with a name; one more has none
+    memory_bytes: int = 128 * 2**20  # for its requests, and the responses that its lanes may continue from
 
 
 @frozen
@@ -71,21 +71,21 @@ class CreateFrame:
     """A request for a response."""
 
     stream_id: str | None  # None for the lane without a name
-    body: Mapping[str, object] = field(repr=False)  # as a POST would carry it
+    body: Mapping[str, object] = field(repr=False)  # as a POST has it
     generate: bool  # if false, the request is only validated and rendered
-    size: int  # the bytes of memory that the request takes
+    size: int  # an estimate of its memory, in bytes
 
 
 @frozen
 class CancelFrame:
-    """A request to cancel the response that a lane generates."""
+    """A request to cancel the current response of a lane."""
 
     stream_id: str | None
 
 
 @frozen
 class FrameError(Exception):
-    """A refused frame; `answer` is the frame with the reason."""
+    """A refused frame; `answer` is the error frame to send."""
 
     answer: str
 
@@ -95,36 +95,36 @@ class Lane:
     """The requests of one `stream_id`, first in, first out."""
 
     stream_id: str | None
-    size: int = field(default=0, init=False)  # the bytes reserved for the request that was started
+    size: int = field(default=0, init=False)  # bytes reserved for the current request and the response that it continues
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
     _run: Interruptible | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that were started or wait."""
+        """The number of running and waiting requests."""
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
-        """Queue a request, or return it if the lane is idle: the caller starts it, calls `begin`, then `end`."""
+        """Queue a request, or return it if the lane is idle. The caller starts it, and calls `begin`, then `end`."""
         return self._fire(LaneTrigger.ASK, request)
 
     def begin(self, run: Interruptible) -> None:
-        """Set the run of the request that was started."""
+        """Set the run of the current request."""
         self._run = run
         self._fire(LaneTrigger.START)
 
     def end(self) -> CreateFrame | None:
-        """End the request that was started, and return the next one to start."""
+        """End the current request, and return the next one to start."""
         self._run = None
         return self._fire(LaneTrigger.END)
 
     def cancel(self) -> None:
-        """Cancel the request that was started, if there is one."""
+        """Cancel the current request, if there is one."""
         self._fire(LaneTrigger.CANCEL)
 
     def close(self) -> None:
-        """Cancel the request that was started, and drop those in the queue: the client has disconnected."""
+        """Cancel the current request, and drop the queue, because the client has disconnected."""
         self._fire(LaneTrigger.LEAVE)
 
     def _fire(self, trigger: LaneTrigger, request: CreateFrame | None = None) -> CreateFrame | None:
@@ -148,7 +148,7 @@ class Lane:
 
 @frozen(eq=False)
 class _Preparation:
-    """A request whose run does not exist yet; a shutdown ends it by its timeout."""
+    """A request whose run does not exist yet; at shutdown, its timeout expires at once."""
 
     timeout: asyncio.Timeout
 
@@ -187,7 +187,7 @@ class Connection:
             self._memory.close()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """Close the connection once its requests have ended; requests without a run fail; `ActiveRuns` ends the others."""
+        """Fail the requests without a run, and close the connection once all have ended; `ActiveRuns` ends the runs."""
         del ending
         self._preparations.end()
         self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
@@ -213,7 +213,7 @@ class Connection:
             await self._send(error.answer)
 
     async def _fire(self, trigger: ConnectionTrigger, request: CreateFrame | None = None) -> None:
-        if trigger not in self._machine.state.rows:  # the connection may have ended before a frame was read
+        if trigger not in self._machine.state.rows:  # the connection may end while a frame is read
             return
         for effect in self._machine.fire(trigger):
             match effect:
@@ -239,7 +239,7 @@ class Connection:
         return sum(lane.in_flight for lane in self._lanes.values())
 
     def _lane_for(self, request: CreateFrame) -> Lane:
-        """Return the lane of a request that is within the limits, and reserve memory for the request."""
+        """Return the lane of a request, and reserve memory for the request; raise a `FrameError` beyond a limit."""
         lane = self._lanes.get(request.stream_id)
         named = sum(name is not None for name in self._lanes)
         try:
@@ -257,7 +257,7 @@ class Connection:
             self._spawn(self._answer(lane, request))
 
     async def _answer(self, lane: Lane, request: CreateFrame) -> None:
-        """Answer a request with events or one error, then start the next request of its lane."""
+        """Answer a request with events or an error, then start the next request of its lane."""
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
@@ -288,7 +288,7 @@ class Connection:
             await self._stream(run, lane)
 
     async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> ResponseRun[bytes] | None:
-        """Return the run of a request; None if the server shut down before it could begin."""
+        """Return the run of a request; None if the server shuts down before it begins."""
         timeout = asyncio.timeout(None)
         try:
             async with timeout:
@@ -322,7 +322,7 @@ class Connection:
             await self._send_events(run.conclude(), lane)
 
     def _release(self, lane: Lane) -> None:
-        """Release the memory of the request that a lane has started."""
+        """Release the memory reserved for the current request of a lane."""
         self._memory.release(lane.size)
         lane.size = 0
 
@@ -337,11 +337,11 @@ class Connection:
         await self._if_open(lambda: self._socket.close(code))
 
     async def _if_open(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Send something, unless the client has disconnected; `serve` notices that itself."""
+        """Send or close, unless the client has disconnected, which `serve` notices itself."""
         if self._socket.application_state is WebSocketState.CONNECTED:
             try:
                 await action()
-            except Exception:  # each server has its own exception for a client that has disconnected
+            except Exception:  # each ASGI server has its own exception for this
                 logger.debug("the client of a WebSocket disconnected", exc_info=True)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -355,7 +355,7 @@ def _too_many(limit: str) -> ApiError:
 
 
 async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | None:
-    """Parse a frame, within the limits of a POST's body; None for one that needs no action. Other tasks run in between."""
+    """Parse a frame within the limits of a POST's body; None for a frame that needs no action. Other tasks run in between."""
     data, budget = bytearray(), JsonBudget()
     for start in range(0, len(text), SLICE):
         part = text[start : start + SLICE].encode("utf-8", "surrogatepass")
@@ -387,7 +387,7 @@ async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame 
 
 
 def _stream_id(body: dict[str, object]) -> str | None:
-    """Remove the name of the lane from a body, and return it."""
+    """Remove `stream_id`, the name of the lane, from a body, and return it."""
     stream_id = body.pop("stream_id", None)
     if stream_id is None:
         return None
@@ -398,7 +398,7 @@ def _stream_id(body: dict[str, object]) -> str | None:
 
 
 def _generate(body: dict[str, object]) -> bool:
-    """Remove the fields that only frames have from a body, and return whether to generate output."""
+    """Remove `stream` and `generate` from a body, and return whether to generate output; refuse `background`."""
     body.pop("stream", None)  # a socket always streams
     generate = body.pop("generate", None)
     if generate is not None and not isinstance(generate, bool):
@@ -422,7 +422,7 @@ def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
 
 
 def _steer_failed(previous_response_id: object, steer_input: object) -> str:
-    """Return the answer to a frame that would steer a response, which no engine can do."""
+    """Return the answer to a steering frame: an error, because no engine can steer a response."""
     has_id, has_input = isinstance(previous_response_id, str), isinstance(steer_input, str | list)
     code, message = "invalid_input", "A steering needs a 'previous_response_id' and an 'input'."
     if has_id and has_input:

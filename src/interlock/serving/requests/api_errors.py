@@ -11,9 +11,9 @@ __all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "UpstreamError
 
 @frozen
 class ApiError(InterlockError):
-    """An error that answers a request instead of a response. Clients read the message, so it must not contain secrets.
+    """An error that is sent to the client in place of a response. Its message must not contain secrets.
 
-    `param` is the path of the parameter from the body's root (`input[2].content[0].type`). `type` and `code` are OpenAI's
+    `param` is the path of the parameter in the body (`input[2].content[0].type`). `type` and `code` are OpenAI's
     (`invalid_request_error`, `invalid_type`). `retry_after` is in seconds.
     """
 
@@ -50,7 +50,7 @@ def missing(param: str) -> ApiError:
 
 
 class EngineError(InterlockError):
-    """An engine cannot continue, and the response fails with the message (rule R4), which must not contain secrets."""
+    """An engine cannot continue. The response fails with the message (rule R4), which must not contain secrets."""
 
     code: str = "server_error"
     """The `error.code` of the response."""
@@ -65,10 +65,10 @@ class UpstreamError(EngineError):
 
 
 class PromptError(EngineError):
-    """An engine cannot accept a prompt, which is the client's fault."""
+    """An engine cannot accept a prompt, because of the client's request."""
 
     code = "invalid_prompt"
 
 
 class ToolError(InterlockError):
-    """A hosted tool cannot be run or listed, and its item fails with the message, which must not contain secrets."""
+    """A hosted tool cannot be run or listed. Its item fails with the message, which must not contain secrets."""

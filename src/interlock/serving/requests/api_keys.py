@@ -1,7 +1,7 @@
 """API keys and their tenants.
 
-Everything stored belongs to a *tenant*, a short name derived from the API key, so that each key sees only its own data. With at
-most one key there is one tenant, with an empty name. Keys are kept in memory as digests only.
+All stored data belongs to a *tenant*, a short name derived from the API key, so that each key sees only its own data. With at
+most one key, or if the keys share their data, the only tenant has an empty name. `Keys` has digests, never the keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TENANT: Final = "interlock.tenant"
 
 
 def _check_key(key: str) -> None:
-    """Raise a `ValueError`, without the key in it, for a key that no client can send in a header."""
+    """Raise a `ValueError` if no client can send a key in a header; the message does not contain the key."""
     if not key:
         raise ValueError("the key is empty; to let everybody in, give none at all")
     if key != key.strip():
@@ -34,22 +34,22 @@ def _check_key(key: str) -> None:
 
 @frozen
 class Keys:
-    """The API keys of a server: the tenant of each SHA-256 digest, for every encoding in which clients send a key."""
+    """The API keys of a server: the SHA-256 digest of each, in every encoding that clients use, with its tenant."""
 
     tenants: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, keys: Iterable[str], *, shared: bool = False) -> Keys:
-        """Return the digests of keys, which may share one tenant; without any key, requests need none.
+        """Return the `Keys` for these keys; `shared` keys have one tenant. Without keys, every request is authorized.
 
         Raises:
-            ValueError: A key is empty, or cannot be sent in a header.
+            ValueError: A key is empty or cannot be sent in a header.
         """
         distinct = [*dict.fromkeys(keys)]
         for key in distinct:
             _check_key(key)
         separate = len(distinct) > 1 and not shared
-        # Header bytes are decoded as Latin-1, but clients encode a key in that or in UTF-8.
+        # Headers are decoded as Latin-1, but clients encode keys in Latin-1 or UTF-8.
         return cls(
             tuple(
                 (hashlib.sha256(key.encode(encoding)).digest(), _tenant_name(key) if separate else "")
@@ -59,14 +59,14 @@ class Keys:
         )
 
     def tenant(self, authorization: str) -> str | None:
-        """Return the tenant of a request by its `Authorization` header, or None without a valid key."""
+        """Return the tenant of a request from its `Authorization` header; None if a valid key is required but missing."""
         scheme, _, key = authorization.partition(" ")
         if not self.tenants:
             return ""
         return self.tenant_of_key(key) if scheme.lower() == "bearer" else None
 
     def tenant_of_key(self, key: str) -> str | None:
-        """Return the tenant of a key from a header, in a time that does not depend on the keys."""
+        """Return the tenant of a key from a header; None if the key is invalid. Takes the same time for every key."""
         key_digest = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
         match = None
         for digest, tenant in self.tenants:
@@ -76,7 +76,7 @@ class Keys:
 
 
 def _tenant_name(key: str) -> str:
-    """Return a name that is the same in every process with the key."""
+    """Return a key's tenant name, which is the same in every process."""
     return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """Decodes a request's body from bytes to a JSON object, within limits.
 
-Lone surrogates, which come from clients that cut strings in the middle of a character, become U+FFFD. A body that is not a JSON
-object or is nested too deeply raises an `ApiError` with the status 400.
+Lone surrogates, which come from clients that truncate strings in the middle of a character, become U+FFFD. A body that is not a
+JSON object, or is nested too deeply, raises an `ApiError` with the status 400.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from interlock.serving.requests.yielder import Yielder
 __all__ = ["JsonBudget", "read_object", "read_object_in_turns", "require_shallow"]
 
 DEPTH: Final = 100
-"""Levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
+"""The most levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
 
 MAX_VALUES: Final = 50_000
-"""JSON values in a body: decoding them blocks the event loop, and each takes a hundred bytes."""
+"""The most JSON values in a body, because decoding blocks the event loop and each value takes a hundred bytes."""
 
 MAX_REPAIRED: Final = 4 * 2**20
-"""Bytes of a body with lone surrogates, which is decoded twice."""
+"""The most bytes of a body with lone surrogates, because such a body is decoded twice."""
 
 CHUNK: Final = re.compile(rb"(?:[^\\]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.){1,16384}+", re.DOTALL)
-"""A chunk of a body that ends between two characters and splits no pair of surrogates."""
+"""A chunk of a body that splits no escape and no pair of surrogates."""
 SURROGATES: Final = re.compile(
     rb"\\(?:(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|[^u])|u[dD][89a-fA-F][\da-fA-F]{2})", re.DOTALL
 )
-"""A lone surrogate, or, as a group, a pair of surrogates or any other escape."""
+"""A lone surrogate. Group 1 matches what to keep: a pair of surrogates, or an escape of one character."""
 
 
 @define
 class JsonBudget:
-    """Counts the values of a body while it arrives, by commas and brackets, so that one with too many is never decoded."""
+    """Counts the JSON values of a body as it arrives, by commas and brackets, so that a body with too many is never decoded."""
 
     values: int = field(default=1, init=False)
     _in_string: bool = field(default=False, init=False)
     _escape: bytes = field(default=b"", init=False)
-    """The backslash at the end of the last chunk, if the character that it escapes is in the next one."""
+    """The backslash at the end of the last chunk, if it escapes a character of the next chunk."""
 
     def count(self, chunk: bytes) -> None:
         """Count the values of the next chunk."""
@@ -57,7 +57,7 @@ class JsonBudget:
         self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
 
     def require_few(self) -> None:
-        """Refuse a body with too many values, with the status 413."""
+        """Raise an `ApiError` with the status 413 if the body has too many values."""
         if self.too_many:
             raise ApiError(413, f"The body of the request holds more than {MAX_VALUES} JSON values.", code="request_too_large")
 
@@ -68,7 +68,7 @@ class JsonBudget:
 
 
 def read_object(body: bytes) -> dict[str, object]:
-    """Decode a body."""
+    """Decode a body to a JSON object."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -76,7 +76,7 @@ def read_object(body: bytes) -> dict[str, object]:
 
 
 async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Decode a body, and yield to the event loop while lone surrogates are replaced."""
+    """Decode a body to a JSON object, and yield to the event loop while lone surrogates are replaced."""
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -88,7 +88,7 @@ async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, objec
 
 
 def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
-    """Yield the chunks of a body that could not be decoded, with U+FFFD in place of lone surrogates."""
+    """Yield a body that could not be decoded, in chunks, with U+FFFD in place of lone surrogates."""
     body = body.removeprefix(BOM_UTF8)
     if len(body) > MAX_REPAIRED:
         raise _unreadable(f"{_place(error)}; if that is a lone surrogate, it may have {MAX_REPAIRED} bytes")
@@ -118,7 +118,7 @@ def _object(value: object) -> dict[str, object]:
 
 
 def require_shallow(value: object) -> None:
-    """Refuse a body with too many levels."""
+    """Raise an `ApiError` with the status 400 for a body with too many levels."""
     level = [value]
     for _ in range(DEPTH + 1):
         objects = [cast("dict[str, object]", outer) for outer in level if type(outer) is dict]

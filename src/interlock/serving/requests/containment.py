@@ -1,7 +1,7 @@
-"""Tells faults from the exceptions by which Python stops a task, closes a generator or ends the process.
+"""Tells faults from the exceptions with which Python stops a task, closes a generator or ends the process.
 
-Rust code panics with an exception that is not an `Exception` (`pyo3_runtime.PanicException`), so `except Exception` does not
-catch every fault that must end a response by its failure edges (rule R4).
+A panic in Rust code raises `pyo3_runtime.PanicException`, which is not an `Exception`. So `except Exception` does not catch every
+fault that must fail a response (rule R4).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def ends_process(error: BaseException) -> bool:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an exception is a fault of the code that raised it. Call it where the exception is caught.
+    """Return whether an exception is a fault of the code that raised it. Call this where the exception is caught.
 
-    A `CancelledError` is a fault unless the current task is being cancelled: a library may raise it from a future of its own. A
-    `GeneratorExit` is a fault while a task runs: a coroutine that is closed from outside runs in none.
+    A `CancelledError` is a fault in a task that is not being cancelled: a library may raise it from a future of its own. A
+    `GeneratorExit` is a fault in any task: a coroutine that is closed from outside runs in none.
     """
     match error:
         case asyncio.CancelledError():
@@ -84,10 +84,10 @@ class Outcome(Generic[T]):
 
 
 async def outcome(work: Awaitable[T]) -> Outcome[T]:
-    """Await something and return its outcome; only a cancellation of the current task is raised.
+    """Await something and return its outcome; raise only the cancellation or the closing of the current coroutine.
 
     A task that raises `KeyboardInterrupt` or `SystemExit` stops the event loop at once, in the middle of all responses. As an
-    outcome these reach the run that waits for the task, and it ends its response first.
+    outcome, the exception reaches the run that waits for the task, which first ends its response.
     """
     try:
         return Outcome(value=await work)

@@ -1,7 +1,7 @@
-"""Keeps conversations within the context window of a model: by compaction, or by truncation.
+"""Keeps conversations within the context window of a model, by compaction or by truncation.
 
-Compaction replaces items with a summary that the model writes. `truncation: auto` drops turns, the oldest first; a turn
-begins with a user's message, calls and their outputs stay together, and instructions and the last turn remain.
+Compaction replaces items with a summary that the model writes. `truncation: auto` drops turns, the oldest first. A turn
+begins with a user's message. Calls and their outputs stay together, and instructions and the last turn remain.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ the user's messages and your summary, and nothing else of what was said and done
 - what is not done yet: questions that are open, and the next steps.
 
 Write the summary and nothing else. Do not answer the user now, and do not call tools."""
-"""The last message of a conversation to summarize."""
+"""The message after a conversation, which asks the model for a summary."""
 
 INTRODUCTION: Final = """\
 [The conversation up to here was compacted. This is the assistant's own summary of it, which stands for all that is not shown any
 more. Go on from it.]
 
 """
-"""The text before a summary that the model reads."""
+"""The text that introduces a summary to the model."""
 
 KEPT_ROLES: Final = frozenset({"user", "developer", "system"})
 """The roles whose messages survive a compaction."""
@@ -51,11 +51,11 @@ SUMMARY_PARAMETERS: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
     *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
 )
-"""The parameters that a summary request copies from the original request, which exclude tools, limits and formats."""
+"""The parameters that a summary request copies from the original request: none for tools, limits or formats."""
 
 
 def window(items: Sequence[Item]) -> tuple[Item, ...]:
-    """Return the items that the model reads: the last compaction, the items it keeps, and later items."""
+    """Return the items that the model reads: those that the last compaction keeps, the compaction, and later items."""
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
     return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
@@ -67,29 +67,29 @@ def _is_empty(item: Item) -> bool:
 
 
 def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
-    """Return the items that a compaction keeps: messages not from the model, and calls answered only after it."""
+    """Return the items that a compaction keeps: messages that the model did not write, and calls with an output `after` it."""
     answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
     return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Convert the body of a request to that of a summary request; the conversation goes before its input."""
+    """Convert a request's body to the body of a summary request, whose input the caller puts after the conversation."""
     parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
     return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
 
 
 def summary_message(text: str) -> dict[str, object]:
-    """Return a summary for the model, as a user's message, because every chat template allows those anywhere."""
+    """Return a summary as a user's message, which every chat template allows anywhere."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": INTRODUCTION + text}]}
 
 
 def is_summary(text: str) -> bool:
-    """Return whether the text of a user's message is that of a `summary_message`."""
+    """Return whether the text of a user's message comes from `summary_message`."""
     return text.startswith(INTRODUCTION)
 
 
 def summary_text(text: str) -> str:
-    """Return the summary in the text of a `summary_message`."""
+    """Return the summary in the text of a message from `summary_message`."""
     return text.removeprefix(INTRODUCTION)
 
 
@@ -109,9 +109,9 @@ async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awai
 
 
 def _turn_starts(items: Sequence[Item]) -> list[int]:
-    """Return the indices of user messages that separate no call from its output, except index 0."""
+    """Return the indices, except 0, of user messages that do not separate a call from its output."""
     calls: dict[tuple[str, object], int] = {}
-    changes = [0] * (len(items) + 1)  # at each index, the change in the number of calls that still wait for outputs
+    changes = [0] * (len(items) + 1)  # at each index, the change in the number of calls without an output
     for index, item in enumerate(items):
         kind = str(item.get("type"))
         call = calls.get(_call_key(kind, item), index)
@@ -133,5 +133,5 @@ def _call_key(kind: str, item: Item) -> tuple[str, object]:
 
 
 def _tail(items: Sequence[Item], start: int) -> list[Item]:
-    """Return the items from an index on, and the instructions before it."""
+    """Return the items from `start` on, after the instructions that precede it."""
     return [*(item for item in items[:start] if item.get("role") in ("system", "developer")), *items[start:]]

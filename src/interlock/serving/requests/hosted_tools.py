@@ -1,4 +1,4 @@
-"""The tools that an operator can configure to run on an MCP server, and the functions that stand for them."""
+"""The hosted tools, which an operator can configure to run on MCP servers, and the functions that stand for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
-"""A tool that requests declare and that runs on an MCP server of the operator."""
+"""A tool that requests declare and an MCP server of the operator runs."""
 
 HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = ("code_interpreter", "web_search", "container")
 
@@ -31,10 +31,10 @@ LABELS: Final[Mapping[object, HostedTool]] = {
     "web_search_preview": "web_search",
     "container": "container",
 }
-"""By label, the hosted tool that replaces a request's MCP server if configured, as in vLLM."""
+"""By label of an MCP server in a request, the hosted tool that replaces the server if it is configured, as in vLLM."""
 
 CONTAINER: Final = "container"
-"""The namespace of the container tools of gpt-oss; their calls are MCP items."""
+"""The namespace of gpt-oss's container tools, whose calls are MCP items."""
 
 CALL_SECONDS: Final = 120.0
 
@@ -55,22 +55,22 @@ ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
     "code_interpreter": {"python": CODE_ROUTE, "code_interpreter": CODE_ROUTE},
     "web_search": {"web_search": SEARCH_ROUTE, "web_search_preview": SEARCH_ROUTE},
 }
-"""The functions by which models other than gpt-oss call hosted tools, by the tools' types."""
+"""By hosted tool, the functions with which models other than gpt-oss call it."""
 
 
 def hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
-    """Return the functions that stand for hosted tools if a model has only functions, by the types in requests."""
+    """Return the functions that stand for hosted tools, by tool type in requests, for models that only know functions."""
     functions = {"code_interpreter": PYTHON, **dict.fromkeys(SEARCHES, SEARCH)}
     return {kind: tool for kind, tool in functions.items() if kind.startswith((*hosted,))}
 
 
 def hosted_kinds(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
-    """Return the hosted tools that a request declares."""
+    """Return which of the hosted tools a request declares."""
     types = [str(tool.get("type")) for tool in tools]
     return {kind for kind in hosted if any(each.startswith(kind) for each in types)}
 
 
 def with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    """Return a routing that reads calls of the functions for these hosted tools."""
+    """Return a routing that also reads calls of the functions for these hosted tools."""
     routes = {name: route for kind, functions in ROUTES.items() if kind in hosted for name, route in functions.items()}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing

@@ -9,7 +9,7 @@ __all__ = ["now", "random_id"]
 
 
 def random_id(prefix: str) -> str:
-    """Create an id from 128 random bits, after a prefix without the underscore: `msg`, `call`, `resp`."""
+    """Create an id: a prefix such as `msg`, `call` or `resp`, an underscore, and 128 random bits in hex."""
     return f"{prefix}_{os.urandom(16).hex()}"
 
 

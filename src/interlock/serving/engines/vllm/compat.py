@@ -1,6 +1,6 @@
-"""The used parts of vLLM: the required names, the classes as protocols, and the only imports.
+"""The parts of vLLM that the plugin uses: the required names, the classes as protocols, and all imports of vLLM.
 
-On an unknown release, or a build that lacks a used name or parameter, vLLM's own route stays in place.
+On an unknown release, or on a build that lacks a required name or parameter, vLLM's own route stays in place.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     },
     (ROUTER, ""): {"load_aware_call": ("func",), "ResponsesRequest": ()},
 }
-"""The names that must exist, by module and class, with the parameters that each must take."""
+"""The required names by module and class (`""` for the module itself), each with the parameters that it must take."""
 
 MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
 OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
-"""The fields that plain messages and outputs of functions may have."""
+"""The fields of plain function outputs; `MESSAGE` has those of plain messages."""
 
 STATUSES: Final = ("in_progress", "completed", "incomplete")
 
@@ -70,7 +70,7 @@ class Completion(Protocol):
     logprobs: Sequence[Mapping[int, Any]] | None
     finish_reason: str | None
     stop_reason: int | str | None
-    """The stop token or text; None for the tokenizer's own end."""
+    """The stop token or stop string that ended the output; None for the tokenizer's own end token."""
 
 
 class Output(Protocol):
@@ -88,7 +88,7 @@ class DeltaParser(Protocol):
     """A `Parser`: the reasoning and tool parsers of a model in one."""
 
     parse_delta: Callable[..., object]
-    """Returns a `DeltaMessage` of new text and tokens, or None if nothing is certain yet."""
+    """Returns a `DeltaMessage` for new text and tokens, or None if nothing is certain yet."""
 
 
 class Request(Protocol):
@@ -159,14 +159,14 @@ def response_template(serving: Serving) -> Mapping[str, object] | None:
 
 
 class Client(Protocol):
-    """The API server's client of its engine."""
+    """The API server's client for its engine."""
 
     add_request: Callable[..., Awaitable[object]]
     shutdown: Callable[..., object]
 
 
 class Router(Protocol):
-    """vLLM's module of routes."""
+    """vLLM's module with the routes of `/v1/responses`."""
 
     ResponsesRequest: Callable[..., Request]
     load_aware_call: Callable[[Callable[..., Awaitable[object]]], Callable[..., Awaitable[object]]]
@@ -174,9 +174,9 @@ class Router(Protocol):
 
 @define(eq=False)
 class Call:
-    """A rendered request, and the call with which vLLM would generate.
+    """A rendered request, and the call that vLLM would make to generate.
 
-    `messages` are the prompt's messages, for gpt-oss only; `arguments` has the engine's input, adapter, priority and so on.
+    `messages` has the messages of a gpt-oss prompt; `arguments` has the engine's input, adapter, priority and so on.
     """
 
     request: Request
@@ -189,7 +189,7 @@ class Call:
 
     @property
     def prompt(self) -> Sequence[int]:
-        """The tokens of the prompt; empty if vLLM has it in another form."""
+        """The tokens of the prompt; empty if vLLM has the prompt in another form."""
         ids: Sequence[int] | None = self.arguments["engine_input"].get("prompt_token_ids")
         return ids or ()
 
@@ -214,14 +214,14 @@ Steps: TypeAlias = AsyncGenerator[OneTurn, None]
 
 
 def router() -> Router:
-    """Return vLLM's module of routes."""
+    """Return vLLM's module with the routes of `/v1/responses`."""
     return cast("Router", import_module(ROUTER))
 
 
 def valid_request(body: Mapping[str, object]) -> Request:
-    """Return a request as vLLM validates it.
+    """Validate a request body as vLLM does.
 
-    vLLM does not change plain messages and function outputs but takes 50 µs for each, so they skip validation.
+    Plain messages and function outputs skip validation: vLLM spends 50 µs on each and does not change it.
 
     Raises:
         ValidationError: The request is not valid.
@@ -238,7 +238,7 @@ def valid_request(body: Mapping[str, object]) -> Request:
 
 
 def _is_plain(item: object) -> bool:
-    """Return whether an item is a message of text, or the output of a function as text, with the usual fields alone."""
+    """Return whether an item is a text message or a function's text output, with only the usual fields."""
     fields, names = members(item), MESSAGE
     match fields:
         case {"type": "function_call_output", "call_id": str(), "output": str()}:
@@ -261,9 +261,9 @@ def _is_text(part: object) -> bool:
 
 
 async def begin_call(serving: Serving, request: Request, connection: object) -> Call | BaseModel:
-    """Have vLLM validate and render a request, and return the call that would generate, or vLLM's refusal (`ErrorResponse`).
+    """Have vLLM validate and render a request; return the call that would generate, or vLLM's refusal (`ErrorResponse`).
 
-    A copy of `serving` captures the call, so that no other request is affected; `connection` is the starlette request, if any.
+    A copy of `serving` captures the call, so other requests are not affected. `connection` is the Starlette request, if any.
     """
     arguments: dict[str, Any] = {}
 
@@ -283,7 +283,7 @@ async def begin_call(serving: Serving, request: Request, connection: object) -> 
 
 
 def generate(serving: Serving, call: Call, request_id: str, later: int) -> Steps:
-    """Return the outputs of one turn; like vLLM, give later turns precedence over new requests."""
+    """Generate one turn and return its outputs; `later` is 0 for the first turn. As in vLLM, later turns precede new requests."""
     options = {
         "request_id": request_id,
         "context": OneTurn(),
@@ -295,21 +295,21 @@ def generate(serving: Serving, call: Call, request_id: str, later: int) -> Steps
 
 
 def validation_error(error: ValidationError, body: object) -> Exception:
-    """Return the error that FastAPI would raise for an invalid request; vLLM's handlers answer it."""
+    """Return the error that FastAPI would raise for an invalid request, which vLLM's handlers answer."""
     errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False)]
     create: Callable[..., Exception] = import_module("fastapi.exceptions").RequestValidationError
     return create(errors, body=body)
 
 
 def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
-    """Return how many tokens a turn may have by the request's limit and the context that a prompt of this length leaves."""
+    """Return how many tokens a turn may have, from the request's limit and the context that `prompt` tokens leave."""
     limited: Callable[..., int] = import_module(SERVING).get_max_tokens
     model = serving.model_config.max_model_len
     return limited(model, limit, prompt, serving.default_sampling_params, getattr(serving, "override_max_tokens", None))
 
 
 def prompt_length(serving: Any, call: Call) -> int:  # noqa: ANN401 - vLLM's own methods are called
-    """Return how many tokens a prompt has."""
+    """Return the number of tokens in the prompt of a call."""
     length: int = serving._extract_prompt_len(call.arguments["engine_input"])  # noqa: SLF001 - a required name
     return length
 
@@ -321,12 +321,12 @@ def too_long(serving: Any, engine_input: Mapping[str, object]) -> BaseModel | No
 
 
 def raise_if_error(serving: Any, output: Output, request_id: str) -> None:  # noqa: ANN401 - likewise
-    """Raise vLLM's error if the engine has given up a request."""
+    """Raise vLLM's error if the request failed in the engine."""
     serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a required name
 
 
 def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[str, object]]:  # noqa: ANN401 - likewise
-    """Return the log probabilities of an output's tokens in the API's shape, each with `count` alternatives."""
+    """Return the log probabilities of an output's tokens in the API's format, each with `count` alternatives."""
     new = output.outputs[0]
     if new.logprobs is None:
         return []
@@ -336,19 +336,19 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
 
 
 def rendered(messages: Sequence[object]) -> Sequence[int]:
-    """Return the tokens of harmony messages and of the beginning of the answer."""
+    """Return the tokens of harmony messages, and those that begin the answer."""
     tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
     return tokens
 
 
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:
-    """Return the timings of a response of one turn, which vLLM has since 0.32."""
+    """Return the timings of a response of one turn; None before vLLM 0.32."""
     create: Callable[[object, int], BaseModel] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
     return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
 def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
-    """Return a function that returns the text that a token adds to the tokens before it, to be called for each one in order."""
+    """Return a function that decodes the tokens of a turn one by one, in order: it returns the text that each token adds."""
     sampling = SimpleNamespace(
         stop=None,
         min_tokens=0,
@@ -370,7 +370,7 @@ def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
 
 
 def tool_urls(serving: Serving) -> Mapping[str, str]:
-    """Return the URLs of the MCP servers in `--tool-server`, by their own names."""
+    """Return the URLs of the MCP servers in `--tool-server`, by the names that the servers report."""
     return getattr(serving.tool_server, "urls", None) or {}
 
 
@@ -380,12 +380,12 @@ def version() -> str:
 
 
 def reads_end_as_text() -> bool:
-    """Return whether vLLM's parsers write the token that ends a turn into the text, as in 0.26."""
+    """Return whether vLLM's parsers write the token that ends a turn into the text, as they do in 0.26."""
     return _release(version()) == (0, 26)
 
 
 def obstacle(installed: str) -> str | None:
-    """Return why the plugin cannot work with this version of vLLM, as a clause, or None if it can."""
+    """Return why the plugin cannot work with the installed vLLM, as a clause; None if it can."""
     release = _release(installed)
     if release is None or not SUPPORTED[0] <= release <= SUPPORTED[1]:
         first, last = (".".join(map(str, each)) for each in SUPPORTED)

@@ -1,8 +1,8 @@
-"""Parsers of models other than gpt-oss: Interlock's own if the server's flags name known families, else vLLM's.
+"""Parsers for models other than gpt-oss: Interlock's own if the server's flags name a known family, else vLLM's.
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
-With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens, or is truncated. So each token is
-paired with its own text, and the parsers see the same for any chunking (rule R16).
+With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens or is truncated. Where that matters,
+each token is paired with its own text, so that the chunking does not change what the parsers read (rule R16).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from interlock.serving.requests.hosted_tools import with_hosted
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials"]
 
 FORCED: Final = "INTERLOCK_PARSERS"
-"""The environment variable whose value `vllm` makes the plugin use vLLM's parsers for all models."""
+"""The environment variable that, set to `vllm`, makes the plugin use vLLM's parsers for all models other than gpt-oss."""
 
 HF: Final = "hf"
 """The name of the parsers that read the checkpoint's `response_template`."""
 
 TAIL: Final = 32
-"""How many tokens at the end of a prompt may show whether it ends in reasoning."""
+"""How many tokens at the end of a prompt are searched for the marker that shows where the turn starts."""
 
 
 def configured(args: object, template: Mapping[str, object] | None = None) -> Family | None:
-    """Return the family that vLLM's command line names; None if vLLM's parsers are to be used.
+    """Return the family that vLLM's command line names; None to use vLLM's parsers.
 
     Args:
         args: The command line.
         template: The checkpoint's `response_template`, if it has one.
 
     Raises:
-        ValueError: The command line names the template, which cannot be compiled; the message has the reason.
+        ValueError: The command line names the template, but it cannot be compiled; the message says why.
     """
     if os.environ.get(FORCED, "") == "vllm":
         return None
@@ -63,16 +63,16 @@ def configured(args: object, template: Mapping[str, object] | None = None) -> Fa
 def reader(
     family: Family | None, body: Mapping[str, object], call: Call, hosted: Container[str], *, forced: bool, hide_end: bool
 ) -> Reader:
-    """Return the parser of a response: of a known family, or vLLM's.
+    """Return the parser of a response: the family's if possible, else vLLM's.
 
-    vLLM's parser reads if the vocabulary is older than the family's format, and if vLLM has the model write a required or named
-    call (`forced`) as JSON without the family's markers.
+    vLLM's parser also reads a known family if the vocabulary lacks a marker that the family's format needs, and if vLLM has the
+    model write a required or named call (`forced`) as JSON without the family's markers.
 
     Args:
         family: The family of the server's flags, if any.
-        body: The request's body, with the tools by which calls are read.
+        body: The request's body, with the tools that calls may name.
         call: The first turn's call.
-        hosted: The types of the response's hosted tools.
+        hosted: The hosted tools that the request declares.
         forced: Whether the request requires a call, or names one.
         hide_end: Whether to hide a turn's end token from vLLM's parser.
     """
@@ -91,7 +91,7 @@ def reader(
 
 @lru_cache(maxsize=16)
 def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
-    """Return the markers of a family that are tokens of their own in a model's vocabulary, by token id."""
+    """Return the markers of a family that are single tokens in a model's vocabulary, by token id."""
     added = tokenizer.get_added_vocab() or {
         text: token for text in tokenizer.all_special_tokens if (token := tokenizer.convert_tokens_to_ids(text)) is not None
     }
@@ -107,7 +107,7 @@ def _writes_json(vllm_parser: object) -> bool:
 
 @define(eq=False)
 class FamilyReader:
-    """Reads a model by the markers of its family; `special` has the markers that are special tokens, by token id."""
+    """Reads a model's output by the markers of its family; `special` has the markers that are single tokens, by token id."""
 
     _parser: FamilyParser
     _special: Mapping[int, str]
@@ -120,7 +120,7 @@ class FamilyReader:
     _prompt_length: int = field(default=0, init=False)
     _start: Start | None = field(default=None, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
-    """Pairs tokens with their text if that comes later, because a stop sequence may truncate it."""
+    """Pairs tokens with text that lags behind them because a stop sequence may truncate it; None if the text does not lag."""
 
     def begin(self, call: Call) -> None:
         self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
@@ -151,7 +151,7 @@ class FamilyReader:
         return self._parser.end(reason, evolve(usage, reasoning_tokens=count))
 
     def _starts(self, call: Call) -> Start | None:
-        """Return where a turn starts by the last marker in the prompt's tail, else by vLLM's parser."""
+        """Return where a turn starts, from the last marker in the prompt's tail or else from vLLM's parser."""
         start = self._family.start_after(self._special[token] for token in call.prompt[-TAIL:] if token in self._special)
         if start is not None:
             return start
@@ -161,9 +161,9 @@ class FamilyReader:
 
 @define(eq=False)
 class DeltaReader:
-    """Reads a model by the deltas of vLLM's parser, a new one for each turn, or as plain text without one.
+    """Reads a model's output by the deltas of vLLM's parser, a new one for each turn; without a parser, as plain text.
 
-    A turn may have `one` call only; `hide_end` hides the token that ends a turn, which has no text, from vLLM's parser.
+    `one` keeps only a turn's first call; `hide_end` hides the token that ends a turn from vLLM's parser.
     """
 
     _parser: ChatParser
@@ -205,7 +205,7 @@ class DeltaReader:
 
 
 Reader: TypeAlias = FamilyReader | DeltaReader
-"""A parser whose turns begin with `begin`, and whose chunks have the engine's output as their `delta`."""
+"""A parser whose `begin` starts each turn; its chunks have the engine's output as their `delta`."""
 
 
 def _is_last(chunk: Chunk) -> bool:
@@ -238,28 +238,28 @@ def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
 
 @define(eq=False)
 class Pairing:
-    """Pairs the tokens of one turn with their text; the text of `controls`, which end a turn, is dropped (rule R17).
+    """Pairs the tokens of one turn with their text, and drops the text of `controls`, the tokens that end a turn (rule R17).
 
-    `decode` returns the text that a token adds to the earlier tokens, "" while a character is incomplete.
+    `decode` returns the text that a token adds to the earlier tokens; "" while a character is incomplete.
     """
 
     _decode: Callable[[int], str]
     _controls: Container[int] = frozenset[int]()
     _pending: deque[Chunk] = field(factory=deque[Chunk], init=False)
-    """Tokens without their text yet, each with its expected text."""
+    """Tokens whose text has not arrived, each with its expected text."""
     _text: str = field(default="", init=False)
 
     def pair(
         self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False
     ) -> Sequence[Chunk]:
-        """Return the tokens that have their text: a chunk for each, or for several that cannot be told apart.
+        """Return the tokens whose text has arrived, one chunk for each, or for several whose texts cannot be separated.
 
-        If no text will follow (`finished`), the pending tokens are one chunk with the rest of the text.
+        If no text will follow (`finished`), the pending tokens become one chunk with the rest of the text.
         """
         return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.paired(finished=finished)
 
     def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
-        """Take new tokens and text; return whether they are a pair. Otherwise they wait for `paired`."""
+        """Take new tokens and text. Return whether they are one token and its text; otherwise they wait for `paired`."""
         if len(token_ids) == 1 and not self._pending and not self._text:
             token = token_ids[0]
             expected = self._decode(token)
@@ -274,7 +274,7 @@ class Pairing:
         return False
 
     def paired(self, *, finished: bool) -> list[Chunk]:
-        """Return the pending tokens that have their text, as `pair` does."""
+        """Return the pending tokens whose text has arrived, as `pair` does."""
         chunks: list[Chunk] = []
         while self._pending and self._text.startswith(self._pending[0].text):
             chunk = self._pending.popleft()
@@ -285,7 +285,7 @@ class Pairing:
         return chunks
 
     def _rest(self) -> Chunk:
-        """Return the pending tokens with the pending text: the end of a turn, or a text that its tokens do not spell."""
+        """Return all pending tokens and text as one chunk, at the end of a turn or if the tokens do not spell the text."""
         token_ids = [token for chunk in self._pending for token in chunk.token_ids]
         logprobs = [entry for chunk in self._pending for entry in chunk.logprobs or ()]
         self._pending.clear()

@@ -1,7 +1,7 @@
 """vLLM as an engine: each turn is a request that every release can render, from which vLLM generates exactly one turn.
 
-A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache holds them; the templates of
-other models render the conversation anew.
+A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache has them. For other models,
+the chat template renders the whole conversation again.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ __all__ = ["Admissions", "Salt", "VllmEngine", "VllmRefusedError"]
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
 Salt: TypeAlias = Literal["tenant", "key", "none"]
-"""The requests that share vLLM's prefix cache: of one API key, of one `prompt_cache_key` too, or all."""
+"""Which requests share vLLM's prefix cache: those of one tenant, those of one tenant and `prompt_cache_key`, or all."""
 
 CLIENT_ERRORS: Final = frozenset({"VLLMClientError", "VLLMValidationError", "VLLMNotFoundError", "VLLMUnprocessableEntityError"})
-"""vLLM's errors that are the client's fault; in newer releases the others derive from the first."""
+"""vLLM's errors that the client causes; in newer releases the others derive from the first."""
 
 REFUSALS: Final = frozenset({*CLIENT_ERRORS, "ValueError", "NotImplementedError"})
-"""The errors that vLLM raises for a wrong request before a response begins; its handlers answer them over HTTP."""
+"""The errors that vLLM raises for an invalid request before a response begins; its handlers answer them over HTTP."""
 
 PUBLIC_ERRORS: Final = frozenset({"GenerationError", "EngineDeadError", "EngineGenerateError"})
-"""vLLM's errors whose messages are made for clients."""
+"""vLLM's errors whose messages are safe to send to clients."""
 
 REASONS: Final[Mapping[str, FinishReason]] = {
     "length": "length",
@@ -66,7 +66,7 @@ REASONS: Final[Mapping[str, FinishReason]] = {
     "abort": "abort",
     "error": "error",
 }
-"""vLLM's finish reasons; every other one is the model's own end."""
+"""Finish reasons by vLLM's names; every other name means `stop`."""
 
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
 SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
@@ -75,26 +75,26 @@ SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "p
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-"""The efforts that gpt-oss lacks, each with the nearest that it has."""
+"""The reasoning efforts that gpt-oss lacks, each with the nearest one that it has."""
 
 HARMONY_TOOLS: Final = {
     **{kind: {"type": "web_search_preview"} for kind in SEARCHES},
     "code_interpreter": {"type": "code_interpreter"},
 }
-"""The hosted tools as vLLM's prompt of gpt-oss describes them."""
+"""The hosted tools in the types that vLLM renders for gpt-oss, by the types in requests."""
 
 END: Final = object()
 
 
 @frozen
 class VllmRefusedError(ApiError):
-    """A request that vLLM refuses; `answer` is vLLM's own answer, or an exception for its handlers."""
+    """vLLM refuses a request; `answer` is vLLM's own answer, or an exception for its handlers."""
 
     answer: Exception | BaseModel | None = field(default=None, kw_only=True, repr=False)
 
     @classmethod
     def of(cls, answer: BaseModel) -> VllmRefusedError:
-        """Return the error for a refusal that vLLM has returned."""
+        """Return the error for a refusal that vLLM returned."""
         error = members(answer.model_dump(mode="json", by_alias=True)["error"])
         param, status = error.get("param"), error.get("code")
         assert isinstance(status, int)  # noqa: S101 - vLLM's code is a status
@@ -102,7 +102,7 @@ class VllmRefusedError(ApiError):
 
     @classmethod
     def raised(cls, error: Exception) -> VllmRefusedError:
-        """Return the error for a refusal that vLLM has raised."""
+        """Return the error for a refusal that vLLM raised."""
         param = getattr(error, "parameter", None)
         return cls(400, str(error), param=param if isinstance(param, str) else None, code="invalid_value", answer=error)
 
@@ -120,7 +120,7 @@ def _refusals() -> Generator[None]:
 
 @define(eq=False)
 class Admissions:
-    """Tells when the engine has taken a request, long before its first token, by watching the engine's client."""
+    """Watches the engine's client to tell when the engine has taken a request, long before its first token."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
 
@@ -142,7 +142,7 @@ class Admissions:
 class GenerationCall:
     """A turn that vLLM generates in a task, so that its admission does not wait for its first token.
 
-    vLLM compiles a grammar after the engine has taken the request, so with one the admission does wait for the first output.
+    With a grammar, which vLLM compiles after the engine has taken the request, the admission waits for the first output.
     """
 
     call: Call
@@ -151,7 +151,7 @@ class GenerationCall:
     _admissions: Admissions
     _request_id: str
     _taken: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set when the engine has taken the request, and when the first step is over, even with an error."""
+    """Set when the engine has taken the request, or when the first step has ended, even with an error."""
     _first: asyncio.Task[Outcome[object]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -161,7 +161,7 @@ class GenerationCall:
         self._first.add_done_callback(self._end_admission)
 
     async def admitted(self) -> None:
-        """Wait until the engine has taken the turn; if it does not, vLLM's own error is raised."""
+        """Wait until the engine has taken the turn; raise vLLM's own error if it does not."""
         await self._taken.wait()
         if self._first.done():
             self._first.result().result()
@@ -171,7 +171,7 @@ class GenerationCall:
         return (await self._first).result()
 
     async def close(self) -> None:
-        """Close vLLM's loop, which aborts a request that is still in the engine."""
+        """Close vLLM's loop, which aborts the request if it is still in the engine."""
         self._first.cancel()
         await asyncio.wait([self._first])
         await self.steps.aclose()
@@ -189,7 +189,7 @@ class GenerationCall:
 
 @frozen(eq=False)
 class VllmEngine:
-    """The engine of a vLLM server, which runs the `hosted` types of tools; without a `family`, vLLM's own parsers read."""
+    """The engine of a vLLM server. `hosted` has the hosted tools; `family` is None for gpt-oss or vLLM's parsers."""
 
     serving: Serving
     hosted: AbstractSet[str] = frozenset()
@@ -207,7 +207,7 @@ class VllmEngine:
 
     @property
     def tools(self) -> HostedTools:
-        """The hosted tools as a prompt describes them."""
+        """The hosted tools in the form that the model's prompt needs."""
         if self.serving.use_harmony:
             return HostedTools(HARMONY_TOOLS, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
         return HostedTools(hosted_functions(self.hosted))
@@ -243,7 +243,7 @@ class VllmEngine:
         return VllmGeneration(self, request, tenant, _as_request(connection), response_id, declared)
 
     def valid(self, raw: Mapping[str, object], body: Mapping[str, object]) -> compat.Request:
-        """Return a body as vLLM validates it, or raise `VllmRefusedError` with an answer about `raw`, the client's own body."""
+        """Validate a body with vLLM, or raise `VllmRefusedError` with an answer about `raw`, the client's own body."""
         with _refusals():
             try:
                 return compat.valid_request(body)
@@ -254,7 +254,7 @@ class VllmEngine:
                 raise VllmRefusedError(wrong.status, wrong.message, wrong.type, wrong.param, wrong.code, answer=answer) from None
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a body whose values vLLM knows: the nearest effort, and no unknown service tier."""
+        """Return a body without values that vLLM does not know: gpt-oss gets the nearest effort, unknown tiers go."""
         result = dict(body)
         if body.get("service_tier") not in TIERS:
             result.pop("service_tier", None)
@@ -264,7 +264,7 @@ class VllmEngine:
         return result
 
     def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
-        """Return a `cache_salt` for a request without one; empty if the request shares its cache with all."""
+        """Return a `cache_salt` to add to a request; empty if it has its own or shares the cache with all."""
         key = raw.get("prompt_cache_key") if self.salt == "key" else None
         if raw.get("cache_salt") is not None or self.salt == "none" or not (tenant or key):
             return {}
@@ -273,21 +273,21 @@ class VllmEngine:
 
 @frozen
 class PreviousTurn:
-    """A turn of gpt-oss that has ended: the items that it continued, and its output."""
+    """An ended turn of gpt-oss: its input items, its call and its output tokens."""
 
     items: Sequence[Item]
     call: Call
     tokens: Sequence[int]
 
     def replies(self, turn: Turn) -> Sequence[object]:
-        """Return the messages of the called tools; none if the next turn does not continue this one."""
+        """Return the harmony messages with the outputs of the called tools; none if `turn` does not continue this one."""
         is_continuation = turn.items[: len(self.items)] == self.items
         return tool_messages(self.tokens, turn.items[len(self.items) :]) if is_continuation else []
 
 
 @define(eq=False)
 class VllmGeneration:
-    """vLLM's generation of one response, logged under its id."""
+    """Generates one response with vLLM, which logs it under the response's id."""
 
     _engine: VllmEngine
     _request: CreateResponse
@@ -295,7 +295,7 @@ class VllmGeneration:
     _connection: Request | None
     response_id: str
     _declared: Mapping[str, object]
-    """The request's body with the tools by which calls are read."""
+    """The request's body with the tools that calls may name."""
     parser: Parser = field(init=False)
     _reader: Reader | None = field(default=None, init=False)
     _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
@@ -307,7 +307,7 @@ class VllmGeneration:
     _tokens: int = field(default=0, init=False)
     _input_messages: list[object] = field(factory=list[object], init=False)
     _output_messages: list[object] = field(factory=list[object], init=False)
-    """The model's own messages, for a request with `enable_response_messages`."""
+    """The messages that the model wrote and those of its tools, for a request with `enable_response_messages`."""
 
     @property
     def _serving(self) -> Serving:
@@ -340,7 +340,7 @@ class VllmGeneration:
     async def admit(self, turn: Turn) -> None:
         """Begin the first turn and wait until the engine has taken it, unless the engine can no longer refuse it.
 
-        A stream that asks for nothing beyond the API starts before the engine is reached, as vLLM's own does.
+        A stream whose request uses only the API's parameters starts before its request reaches the engine, as vLLM's own does.
         """
         call = await self._call(turn)
         if self._request.stream and not self._request.background and self._is_accepted(call):
@@ -350,7 +350,7 @@ class VllmGeneration:
             await generating.admitted()
 
     def _is_accepted(self, call: Call) -> bool:
-        """Return whether rendering has checked the full request; the engine itself checks parameters beyond the API."""
+        """Return whether rendering has checked all parameters of the request, so that the engine accepts it."""
         is_plain = self._request.raw.keys() <= PARAMETERS and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
@@ -406,7 +406,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own fields that have a value; none after an error, because every response must end (rule R4)."""
+        """Return vLLM's own response fields that have a value; none if reading them fails: the response must end (rule R4)."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
@@ -433,7 +433,7 @@ class VllmGeneration:
             await generating.close()
 
     async def _begin(self, call: Call) -> GenerationCall:
-        """Begin to generate, unless this call is generating already; close any other generation."""
+        """Start to generate a call unless it is generating already; close the generation of any other call."""
         if self._generating is None or self._generating.call is not call:
             await self.close()
             request_id = f"{self.response_id}_{self._turns}" if self._turns else self.response_id
@@ -442,7 +442,7 @@ class VllmGeneration:
         return self._generating
 
     async def _call(self, turn: Turn) -> Call:
-        """Return the rendered turn; the last one is not rendered again."""
+        """Return the call of a turn; a repeated turn is not rendered again."""
         last = self._rendered
         if last is not None and last[0] == turn:
             return last[1]
@@ -462,11 +462,11 @@ class VllmGeneration:
             if self._request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
                 call.sampling.logprobs = self._request.top_logprobs
             elif not call.sampling.stop:
-                call.sampling.detokenize = False  # harmony is read by its tokens, so vLLM need not make text of them
+                call.sampling.detokenize = False  # the harmony parser reads tokens, so vLLM need not decode them
         return call
 
     def _body(self, turn: Turn) -> dict[str, object]:
-        """Return a body that every release can render: functions, messages, reasoning, function calls and their outputs only."""
+        """Return a body that every release can render, whose items are messages, reasoning, function calls and outputs."""
         engine, raw = self._engine, self._request.raw
         harmony = engine.serving.use_harmony
         tool_offer = offer(self._request.tools, raw.get("tool_choice"), turn.items, engine.tools)
@@ -480,7 +480,7 @@ class VllmGeneration:
         if engine.family is not None:
             items = [engine.family.with_written_id(item) for item in items]
         text = raw.get("input")
-        to_refuse = self._request.background and not engine.serving.enable_store  # vLLM refuses that in its own words
+        to_refuse = self._request.background and not engine.serving.enable_store  # vLLM refuses this with its own message
         body = {
             **{name: raw[name] for name in raw if name not in (*SERVICE_PARAMETERS, "tools", "tool_choice", "request_id")},
             **engine.cache_salt(raw, self._tenant),
@@ -498,7 +498,7 @@ class VllmGeneration:
         return engine.with_known_values(body)
 
     def _continued(self, turn: Turn) -> Call | None:
-        """Return the call of a turn of gpt-oss that continues the previous one; None for any other turn."""
+        """Return the call of a gpt-oss turn that continues the previous turn; None for any other turn."""
         previous = self._previous
         if previous is None or not turn.index or self._request.raw.get("tool_choice") not in (None, "auto", "none"):
             return None
