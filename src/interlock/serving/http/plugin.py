@@ -272,7 +272,7 @@ def _family(args: object, serving: Serving) -> Family | None:
 
 
 def _tools(serving: Serving) -> ToolServers:
-    """Return the hosted tools: the servers of `--tool-server`, and the MCP servers that requests may name."""
+    """Return the runner of hosted tools, on the servers of `--tool-server` and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that Interlock can call: %s", ", ".join(TOOLS))

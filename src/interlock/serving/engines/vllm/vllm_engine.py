@@ -254,7 +254,7 @@ class VllmEngine:
                 raise VllmRefusedError(wrong.status, wrong.message, wrong.type, wrong.param, wrong.code, answer=answer) from None
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a body without values that vLLM does not know: gpt-oss gets the nearest effort, unknown tiers go."""
+        """Return a body without values unknown to vLLM: the nearest effort for gpt-oss, and no unknown service tier."""
         result = dict(body)
         if body.get("service_tier") not in TIERS:
             result.pop("service_tier", None)
