@@ -1,7 +1,7 @@
 """The order of an item's events, as regular expressions over their names (R8, R10).
 
-An expression has the event names of the table in docs/rules.md without the leading `response.`; `added` and `done` stand for
-`response.output_item.added` and `.done`. Compilation maps each name to a letter, so that an item's events are a word.
+An expression has event names without the leading `response.`; `added` and `done` stand for `response.output_item.added` and
+`.done`. Compilation maps each name to a letter, so an item's events form a word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
 
 
 def _letters(names: str) -> str:
-    """Return the word of event names that are separated by spaces."""
+    """Return the word for space-separated event names."""
     return "".join(_SHORT[name] for name in names.split())
 
 
@@ -52,7 +52,7 @@ WHOLE: Final = frozenset(
         *("agent_message", "multi_agent_call", "multi_agent_call_output"),
     }
 )
-"""The kinds of items without events between `added` and `done`; they may be added with a result and with any status."""
+"""The kinds of items that may be added with a result and any status; they have no events between `added` and `done`."""
 
 _CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
 _MCP: Final = "added mcp_call.in_progress (mcp_call_arguments.delta | mcp_call.in_progress)* mcp_call_arguments.done"
@@ -73,7 +73,7 @@ _REASONING: Final = """added (
 
 
 def _searches(call: str) -> dict[str | None, str]:
-    """Return the orders of a hosted search, by status."""
+    """Return the orders of events of a hosted search, by final status."""
     return {
         "completed": f"added {call}.in_progress {call}.searching {call}.completed done",
         "failed": f"added {call}.in_progress ({call}.searching)? done",
@@ -123,7 +123,7 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
     **{kind: dict.fromkeys((None, "in_progress", "completed", "incomplete", "failed"), _NO_EVENTS) for kind in sorted(WHOLE)},
 }
 ORDERS: Final = {kind: {status: _expression(text) for status, text in orders.items()} for kind, orders in _ORDERS.items()}
-"""The order of events for each kind of item and each final status; None for an item without a status."""
+"""The order of events by kind of item and final status, which is None for an item without one."""
 
 _RUNNING: Final = {
     "code_interpreter_call": "code_interpreter_call.interpreting code_interpreter_call.completed",
@@ -133,7 +133,7 @@ _RUNNING: Final = {
     "mcp_call": "mcp_call_arguments.done mcp_call.completed",
 }
 RUNNING: Final = {kind: tuple(_letters(names)) for kind, names in _RUNNING.items()}
-"""The events for the start and the end of a hosted call's tool (R11)."""
+"""The events that start and complete the tool of a hosted call, by kind (R11)."""
 
 _ALSO: Final = {
     "mcp_call": "mcp_call.failed",
@@ -143,4 +143,4 @@ _ALSO: Final = {
     "compaction": "compaction.compacting",
 }
 TOOL_EVENTS: Final = {kind: _letters(f"{_RUNNING.get(kind, '')} {_ALSO.get(kind, '')} done") for kind in _RUNNING | _ALSO}
-"""The events of a hosted call that its tool causes; only these may follow the start of a later item."""
+"""The events that an item's tool causes, and `done`, by kind; only these may come after a later item begins."""

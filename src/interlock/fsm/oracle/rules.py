@@ -1,4 +1,4 @@
-"""The rules of a stream, as functions that yield the violations of a stream.
+"""The rules of a stream: each function yields the violations of one rule.
 
 The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `field_types` checks.
 """
@@ -30,7 +30,7 @@ _STATUSES: Final = {
 
 
 def r1_opening(stream: Stream) -> Iterator[Violation]:
-    """R1: created and in_progress come first and once; queued may come between them."""
+    """R1: created and in_progress come first, once each; queued may come between them."""
     opening = [name for name in stream.names if name in _OPENING]
     expected = ["response.created", "response.in_progress"]
     if "response.queued" in opening:
@@ -67,7 +67,7 @@ def r3_status(stream: Stream) -> Iterator[Violation]:
 
 
 def r4_failure(stream: Stream) -> Iterator[Violation]:
-    """R4: a failed response has a reason and no open items, and no item follows an error event."""
+    """R4: only a failed response has an error; unless a response completes, no item is open; no item follows an error event."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
@@ -109,7 +109,7 @@ def r7_bracket(stream: Stream) -> Iterator[Violation]:
 
 
 def r7_identity(stream: Stream) -> Iterator[Violation]:
-    """R7: the ids and the name of an item and the id of the response do not change."""
+    """R7: an item's ids, type, names and role do not change, nor does the id of the response."""
     for item in stream.items:
         for place, body in item.events:
             about = body.get("item")
@@ -177,7 +177,7 @@ def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
 
 
 def r11_truth(stream: Stream) -> Iterator[Violation]:
-    """R11: a tool runs before it completes, and a finished call has its result."""
+    """R11: a tool runs before it completes, and a call has a result only after it ran."""
     for item in stream.items:
         if item.kind in RUNNING:
             running, completed = RUNNING[item.kind]
@@ -206,7 +206,7 @@ def _has_its_result(item: Json, word: str) -> bool:
 
 
 def r12_cut(stream: Stream) -> Iterator[Violation]:
-    """R12: an incomplete item is the last one of an incomplete response, which has a reason or ends in an unfinished call."""
+    """R12: only the last item may be incomplete; an incomplete response has a reason or ends in an unfinished call."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
@@ -229,7 +229,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
 
 
 def r13_final(stream: Stream) -> Iterator[Violation]:
-    """R13: the final response has usage and the items of the done events."""
+    """R13: the final response has usage and the items of the done events; the opening ones have no output."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return

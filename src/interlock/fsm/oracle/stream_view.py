@@ -10,7 +10,7 @@ from attrs import define, frozen
 from interlock.fsm.oracle.grammar import LETTERS
 
 Json: TypeAlias = Mapping[str, Any]
-"""A JSON object, whose types `field_types` checks before the rules read it."""
+"""A JSON object; `field_types` checks its types before the rules in `rules.SOUND_SHAPE` read it."""
 
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
@@ -27,7 +27,7 @@ _NEVER_NULL: Final = frozenset(
         *("parallel_tool_calls", "text", "store", "background", "service_tier"),
     }
 )
-"""The fields that may be null in OpenAI's dialect and not in Open Responses."""
+"""The fields that may be null in OpenAI's dialect but not in Open Responses."""
 
 
 @frozen
@@ -36,7 +36,7 @@ class Violation:
 
     Args:
         rule: `R1` to `R18`.
-        index: The number of the event, from 0; the number of all events if something is missing at the end.
+        index: The position of the event, from 0; the number of events if the stream as a whole breaks the rule.
         message: What is wrong.
     """
 
@@ -54,7 +54,7 @@ class Item:
         kind: The type of the item in `added`.
         added: The item in the first `response.output_item.added`.
         done: The item in the last `response.output_item.done`; None without one.
-        events: The events, each with its place in the stream.
+        events: The events, each with its position in the stream.
         word: The events as a word of the grammar's letters.
     """
 
@@ -67,12 +67,12 @@ class Item:
 
     @property
     def at(self) -> int:
-        """The place of its first event."""
+        """The position of its first event."""
         return self.events[0][0]
 
     @property
     def end(self) -> int:
-        """The place of its last event."""
+        """The position of its last event."""
         return self.events[-1][0]
 
 
@@ -82,9 +82,9 @@ class Stream:
 
     Args:
         events: The bodies of the events.
-        names: The types of the events; empty for a body without one.
+        names: The types of the events; an empty string for a body without a type.
         items: The items, in the order in which they were added.
-        orphans: The events of items before their `added`, each with its place.
+        orphans: The events that precede the `added` of their item, each with its position.
     """
 
     events: Sequence[Json]
@@ -94,7 +94,7 @@ class Stream:
 
     @classmethod
     def of(cls, events: Sequence[Json]) -> Stream:
-        """Split a stream into its items, and ignore events whose index is not a number."""
+        """Split a stream into its items; an event without an integer `output_index` belongs to none."""
         names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
         items: dict[int, Item] = {}
         orphans: list[tuple[int, Json]] = []
@@ -117,7 +117,7 @@ class Stream:
 
 
 def to_openai(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
-    """Translate a stream of Open Responses, and report violations of this dialect."""
+    """Translate a stream from Open Responses to OpenAI's dialect, and return the violations of Open Responses."""
     violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
     return [_translated(body) for body in events], violations
 

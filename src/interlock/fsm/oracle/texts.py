@@ -1,6 +1,6 @@
 """The rules about text: parts and their indices, deltas and full texts, log probabilities, blanks (R8, R9, R15, R18).
 
-They skip items whose parts are out of order, which `rules.r8_parts` reports.
+If the parts of an item are out of order, these rules treat it as an item without parts; `rules.r8_parts` reports the order.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _WHOLE: Final = {
     "code_interpreter_call": "code",
     "apply_patch_call": "diff",
 }
-"""The field of the text, for kinds with a text and no parts."""
+"""The field that holds the text, by kind of item whose text has no parts."""
 
 
 def _of_item(item: Json, field: str) -> object:
-    """Return the text of an item; a diff is in its operation and is absent if a file is deleted."""
+    """Return the text of an item. A diff is in the `operation`, which has none if it deletes a file."""
     return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
 @frozen
 class _Part:
-    """The events of one part, each with its place in the stream."""
+    """The events of one part, each with its position in the stream."""
 
     events: list[tuple[int, Json]]
 
     @property
     def added(self) -> Json:
-        """The event that begins it."""
+        """The event that begins the part."""
         return self.events[0][1]
 
     @property
@@ -48,7 +48,7 @@ class _Part:
 
     @property
     def done(self) -> Json:
-        """The event that ends it."""
+        """The event that ends the part."""
         return self.events[-1][1]
 
     @property
@@ -63,7 +63,7 @@ class _Part:
 
     @property
     def end(self) -> int:
-        """The place of its last event."""
+        """The position of its last event."""
         return self.events[-1][0]
 
 
@@ -102,7 +102,7 @@ def r8_indices(stream: Stream) -> Iterator[Violation]:
 
 
 def r9_text(stream: Stream) -> Iterator[Violation]:
-    """R9: the deltas, the done value, the part and the item have the same text."""
+    """R9: the deltas, the done event, the part and the item have the same text."""
     for item in stream.items:
         if field := _WHOLE.get(item.kind):
             yield from _whole_text(item, field)
@@ -197,12 +197,12 @@ def _part_text(part: _Part) -> Iterator[Violation]:
 
 
 def _part_type(event: str) -> str:
-    """Return the type of the part of a `<type>.done` event."""
+    """Return the part type for the name of a `<type>.done` event."""
     return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
 
 
 def r15_logprobs(stream: Stream) -> Iterator[Violation]:
-    """R15: every text delta and done has logprobs; they agree, and their tokens make up the text."""
+    """R15: output text has logprobs in every delta and done event; they agree, and their tokens, if any, make up the text."""
     for item in stream.items:
         for place, body in item.events:
             if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
@@ -231,12 +231,12 @@ def _is_logprob(entry: object) -> bool:
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
-    """Return the fields of log probabilities that must agree in all events of a part."""
+    """Return the token and value of each log probability; they must agree in all events of a part."""
     return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
 
 
 def _part_logprobs(part: _Part) -> Iterator[Violation]:
-    """Compare the log probabilities of a part's deltas with the text, with `<type>.done` and with the part."""
+    """Compare the log probabilities of a part's deltas with its text, its `<type>.done` event and the part itself."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
     of_part = part.done["part"].get("logprobs")
     wholes = (part.text_done["logprobs"], entries if of_part is None else of_part)
@@ -247,7 +247,7 @@ def _part_logprobs(part: _Part) -> Iterator[Violation]:
 
 
 def _rebuilds(entries: list[Json], text: str) -> bool:
-    """Return whether tokens make up a text; only its bytes represent a token that is part of a character."""
+    """Return whether tokens make up a text; a token that ends inside a character needs its `bytes`."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
     data = b"".join([bytes(as_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
@@ -255,7 +255,7 @@ def _rebuilds(entries: list[Json], text: str) -> bool:
 
 
 def r18_empties(stream: Stream) -> Iterator[Violation]:
-    """R18: no message and no reasoning is blank or begins with a delta of only white space."""
+    """R18: no message or reasoning item has blank text or a blank first delta; reasoning may have no parts."""
     for item in stream.items:
         if item.kind not in {"message", "reasoning"} or item.done is None:
             continue

@@ -7,6 +7,6 @@
     lane          the requests of one `stream_id` on a WebSocket
     connection    a WebSocket
 
-`interlock.serving` fires the edges and carries out their effects. `interlock verify` walks through every table
+`interlock.serving` fires the edges and carries out their effects. `interlock verify` explores every table
 (`interlock.fsm.proof.process_walks`).
 """

@@ -1,7 +1,7 @@
-"""The owner of a background response, declared as a table: it writes the events of the run to a store.
+"""The owner of a background response, declared as a table: it writes the run's events to a store.
 
-The owner has the lease of the response and writes batches of events, one write at a time. The last write ends the response in
-the same commit. `interlock.serving.responses.background_response` carries out the effects. The table of
+The owner holds the lease of the response and writes batches of events, one write at a time. The last write also ends the
+response, in one commit. `interlock.serving.responses.background_response` carries out the effects. The table of
 `interlock.fsm.processes.stored` is the store's side.
 """
 
@@ -21,11 +21,11 @@ class BackgroundTrigger(StrEnum):
     GROW = "grow"
     """The run has emitted events."""
     DUE = "due"
-    """A batch is large or old enough, or the lease is due for renewal."""
+    """A batch is large or old enough or completes an item, or the lease is due for renewal."""
     WRITTEN = "written"
     """The store has committed the pending write."""
     RETRY = "retry"
-    """The store was unavailable; the pending write may or may not be committed."""
+    """The write failed; the store may or may not have committed it."""
     CANCEL = "cancel"
     """A client has asked to cancel the response."""
     LOSE = "lose"
@@ -74,7 +74,7 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
         Edge("busy",    _T.LOSE,    "lost",    [_E.STOP]),
         Edge("busy",    _T.END,     "closing"),
 
-        # The run is over: after the pending write, the last commit writes the rest.
+        # The run is over. The last commit follows the pending write, and writes the rest.
         Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
         Edge("ending",  _T.WRITTEN, "ended",   [_E.RELEASE]),
         Edge("over",    _T.RETRY,   "ending",  [_E.FINISH]),

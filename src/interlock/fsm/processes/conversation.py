@@ -1,7 +1,7 @@
 """The life of a conversation, declared as a table: who may change its items, and when.
 
-A response that is made in a conversation has a lease on it, so that nobody else changes its items. A store writes nothing when
-the lease lapses: the next operation fires `lapse` first, by the store's clock.
+A response in a conversation holds a lease on it, so only that response can change its items. A store writes nothing at the
+moment when the lease lapses: the next operation consults the store's clock, and fires `lapse` first.
 
 Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
@@ -30,11 +30,11 @@ class ConversationTrigger(StrEnum):
     RENEW = "renew"
     """The response renews its lease."""
     JOIN = "join"
-    """A response has ended and adds its items, in the same commit."""
+    """A response has ended; the same commit adds its items."""
     RELEASE = "release"
     """A response has ended and adds nothing."""
     LAPSE = "lapse"
-    """The lease is over and the response has not renewed it."""
+    """The lease has expired without a renewal."""
     DELETE = "delete"
     """A client deletes the conversation."""
 
@@ -72,7 +72,7 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
 
         Edge("free",    _T.CHANGE,   "free",    [_E.WRITE]),
         Edge("free",    _T.HOLD,     "leased",  [_E.TAKE]),
-        # A response whose lease has lapsed still adds its items, if the version shows no change since.
+        # A response whose lease has lapsed can still add its items, if the version has not changed since.
         Edge("free",    _T.JOIN,     "free",    [_E.WRITE]),
         Edge("free",    _T.RELEASE,  "free"),
 
@@ -82,4 +82,4 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
         Edge("leased",  _T.LAPSE,    "free",    [_E.FREE]),
     ],
 )  # fmt: skip
-"""The life of a conversation. `leased` has no row for `change` or `hold`, so the items stay as they are."""
+"""The life of a conversation. `leased` has no row for `change` or `hold`, so only the response with the lease adds items."""

@@ -1,8 +1,8 @@
 """The life of a stored response, declared as a table.
 
-A foreground response is stored once, at its end. A background response is enqueued, and one owner at a time writes its events
-under a lease that expires, so that another owner can take over from one that died. A store writes nothing when a lease lapses
-or a response expires: the next operation fires `lapse` or `expire` first, by the store's clock.
+A foreground response is stored when it ends. A background response is enqueued first, and one owner at a time writes its
+events. The owner's lease expires, so another owner can take over if it dies. A store writes nothing at the moment when a lease
+lapses or a response expires: the next operation consults the store's clock, and fires `lapse` or `expire` first.
 
 Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
@@ -21,7 +21,7 @@ class StoredTrigger(StrEnum):
     """The triggers of a stored response."""
 
     PUT = "put"
-    """A response that has ended is stored."""
+    """A response that has ended arrives, or replaces one with the same id."""
     ENQUEUE = "enqueue"
     """A background response is accepted."""
     APPEND = "append"
@@ -31,17 +31,17 @@ class StoredTrigger(StrEnum):
     CANCEL = "cancel"
     """A client asks to cancel the response."""
     FINISH = "finish"
-    """The owner writes the last events."""
+    """The owner writes the last events and ends the response."""
     LAPSE = "lapse"
-    """The lease is over and the owner has not renewed it."""
+    """The lease has expired without a renewal."""
     ADOPT = "adopt"
-    """Another owner takes over to end the response."""
+    """Another owner takes over and ends the response."""
     TRIM = "trim"
     """The retention time of the log is over."""
     DELETE = "delete"
     """A client deletes the response."""
     EXPIRE = "expire"
-    """The retention time of the response is over since its last write."""
+    """The retention time since the last write of the response is over."""
 
 
 class StoredEffect(StrEnum):
@@ -92,7 +92,7 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("running", _T.RENEW,   "running", [_E.EXTEND]),
         Edge("running", _T.LAPSE,   "lost"),
 
-        # An owner that returns before another takes over continues: its epoch is still the last.
+        # An owner that returns before another takes over continues, because its epoch is still the latest.
         Edge("lost",    _T.RENEW,   "running", [_E.EXTEND]),
         Edge("lost",    _T.ADOPT,   "running", [_E.TAKE, _E.WAKE]),
         Edge("lost",    _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),

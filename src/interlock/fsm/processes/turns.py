@@ -1,10 +1,10 @@
 """The loop over the turns of one response, declared as a table.
 
-A conversation that is too long is compacted first. Then the model generates, the server runs the tools that it called, and the
-model generates again, until the response ends. This table alone decides the order, and the end after an interruption.
+First, a conversation that is too long is compacted. Then the model generates, the server runs the tools that the model called,
+and the model generates again, until the response ends. This table alone defines the order, and the end after an interruption.
 
-`interlock.serving.responses.response_run` carries out the effects, with any engine. It feeds all results of an effect to the
-driver, then looks at the driver (are calls waiting for their tools?) to choose the next trigger.
+`interlock.serving.responses.run` executes the table, and `response_run` does the work with any engine. A run feeds all results
+of an effect to the driver before it chooses the next trigger.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class TurnTrigger(StrEnum):
     CALL = "call"
     """Calls wait for their tools, or had invalid arguments."""
     GO_ON = "go_on"
-    """The model generates the first turn, or the next one after the results of its calls."""
+    """The model can generate the first turn, or the next one because its calls have results."""
     ANSWER = "answer"
-    """It is the client's turn: no call of the model runs on the server, a call needs the client, or only a summary was asked
-    for."""
+    """The client is next: the model called no tool of the server, a call needs the client, or the request is only for a
+    summary."""
     EXHAUST = "exhaust"
     """The request's token limit is used up before the model has finished."""
     END = "end"
-    """The driver has ended the response: it is finished, a turn was truncated, or its limit of tool calls is reached."""
+    """The driver has ended the response, for example because the model finished or a turn was truncated."""
     FAIL = "fail"
     """Something failed, or the response was cancelled."""
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """The task that runs the loop was cancelled, so nobody waits for the response."""
+    """The iteration over the events was stopped: its task was cancelled, or its generator was closed."""
 
 
 class TurnEffect(StrEnum):
@@ -53,7 +53,7 @@ class TurnEffect(StrEnum):
     COMPACT = "compact"
     """Have the model write a summary that replaces the conversation."""
     PREPARE = "prepare"
-    """Connect to the tool servers, and add the calls that the client has approved."""
+    """Connect to the tool servers and list their tools, and add the calls that the client has approved."""
     GENERATE = "generate"
     """Have the model generate one turn."""
     RUN = "run"
@@ -63,7 +63,7 @@ class TurnEffect(StrEnum):
     CUT = "cut"
     """End the response as incomplete, at the token limit."""
     BREAK_OFF = "break_off"
-    """End the response in the middle of its turn: feed the text that the parser holds back, then the failure."""
+    """End the response in the middle of a turn: feed the text that the parser holds back, then the fault or cancellation."""
     STORE = "store"
     """Store and log the response before the client receives its last event."""
 
