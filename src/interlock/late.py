@@ -1,4 +1,4 @@
-"""Lazy exports: importing a package imports none of its modules."""
+"""Lazy exports: a package imports its modules only when one of its names is used."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from importlib import import_module
 
 
 def exporter(package: str, names: Collection[str], homes: Sequence[str]) -> Callable[[str], object]:
-    """Create the `__getattr__` of a package (PEP 562), which imports an exported name from the module that defines it.
+    """Create a `__getattr__` for a package (PEP 562) that imports an exported name from the module that defines it.
 
     Args:
         package: The name of the package.
         names: The exported names.
-        homes: The modules that define them.
+        homes: The modules that define them, searched in this order.
     """
 
     def find(name: str) -> object:

@@ -17,7 +17,7 @@ _OWN: Final = frozenset(
     {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
 )
 SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
-"""The fields of a response that are known when it is created."""
+"""The fields of a response that its settings provide."""
 
 
 class ResponseState(Subject["ResponseState"], kw_only=True):
@@ -25,9 +25,9 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
 
     Args:
         state: The current state of its lifecycle.
-        body: The response as the API shows it, without its status and output. Replaced, never mutated.
+        body: The response as the API shows it; its status and output are current only after its end. Replaced, never mutated.
         clock: Returns the time for `completed_at`.
-        additions: Returns fields that the server adds to the API's when the response ends.
+        additions: Returns the fields outside the API that the server adds when the response ends.
         output: The items, in the order of their `added` events.
     """
 
@@ -47,7 +47,7 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
 
 
 def usage_of(usage: deltas.Usage) -> response.Usage:
-    """Return a usage in the API's form, with both detail objects (rule R13)."""
+    """Convert usage to the API's form, with both detail objects (rule R13)."""
     return response.Usage(
         input_tokens=usage.input_tokens,
         input_tokens_details=response.InputTokensDetails(

@@ -1,4 +1,4 @@
-"""State machines as data: a table of edges, checked and compiled on construction, and a machine that runs it.
+"""State machines as data: a table of edges, checked and compiled on construction, and a machine that follows it.
 
 A table lists every transition. Each row is an `Edge`: in this state, on this trigger, go to that state and return these
 effects.
@@ -21,11 +21,11 @@ effects.
     (('unlock',), <State unlocked: push>)
 
 - A *state* has a name, a plain string.
-- A *trigger* is what makes an edge fire: a string or a member of an enum (a `StrEnum` if the table is to be drawn).
-- An *effect* is any object: a member of an enum that the caller matches on, a function, an event. The table returns the effects
-  of an edge in order and never looks into them; the caller carries them out.
+- A *trigger* fires an edge: it is a string or a member of an enum (a `StrEnum` for a table that is drawn).
+- An *effect* is any object: a member of an enum that the caller matches on, a function, an event. The machine returns the
+  effects of an edge in order and never looks into them; the caller carries them out.
 
-There are no guards. The caller decides a condition and fires one of two triggers, so that both cases are in the table.
+There are no guards. The caller evaluates a condition and fires one of two triggers, so both cases are in the table.
 
 A *region* names two or more states that share edges. An edge in a region stands for one edge in each of its states; an edge from
 a region to itself stays in the current state. The compiled table has only states.
@@ -46,11 +46,11 @@ a region to itself stays in the current state. The compiled table has only state
     [<State waiting: print, beep, stop>, <State printing: finish, beep, stop>, <State off: final>]
 
 An invalid table cannot be constructed. `Table` raises `DeclarationError`, with a message that names the state, for a state that
-cannot be reached or left, or that leads to no final state, for two edges on one trigger, and for triggers that are missing from
-`total` or not listed in it.
+cannot be reached or left or that leads to no final state, for two edges on one trigger, and for a state whose triggers are not
+those that `total` lists. It also rejects invalid regions.
 
-Construction compiles the table: each `State` holds a dict from trigger to the next `State` and the effects, so that firing
-an edge is one dict lookup.
+Construction compiles the table: each `State` holds a dict from trigger to the next `State` and the effects, so firing an edge
+is one dict lookup.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Edge(Generic[T, E]):
     """One transition.
 
     Args:
-        source: The name of the state that it leaves, or of a region.
-        trigger: The trigger that fires it.
-        dest: The name of the state that it enters, which may be `source`.
-        effects: Its effects, in order.
+        source: The name of the state or region that the edge leaves.
+        trigger: The trigger that fires the edge.
+        dest: The name of the state that the edge enters; `source` for an edge that stays.
+        effects: The effects, in order.
     """
 
     source: str
@@ -100,8 +100,8 @@ class State(Generic[T, E]):
     """A compiled state, compared by identity.
 
     Args:
-        table: The name of its table.
-        name: Its name, as declared.
+        table: The name of the table.
+        name: The name of the state.
         rows: The next state and the effects, by legal trigger.
     """
 
@@ -110,7 +110,7 @@ class State(Generic[T, E]):
     rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start empty; rows are compiled once all states are known."""
+        """Start without rows; `Table` adds them once all states exist."""
         self.rows = {}
 
     @cached_property
@@ -139,16 +139,16 @@ class Table(Generic[T, E]):
     """A declared state machine.
 
     Args:
-        name: Its name in errors and diagrams.
-        initial: The name of the state that it starts in.
+        name: The name in errors and diagrams.
+        initial: The name of the state in which a machine starts.
         edges: All edges, in reading order.
         final: The names of the states without edges; empty for a machine that never ends.
-        total: The exact triggers of every non-final state; or, if the states have different ones, a mapping from the name of a
-            state to its triggers. Empty for no check.
-        regions: The states of each region, by its name.
+        total: The exact triggers of every non-final state, or a mapping from the name of each such state to its triggers. Empty
+            for no check.
+        regions: The states of each region, by name.
 
     Attributes:
-        edges: All edges, with those of a region repeated for each of its states.
+        edges: All edges; those of a region are repeated for each of its states.
         states: The compiled states by name, in the order of the declaration.
 
     Raises:
@@ -181,7 +181,7 @@ class Table(Generic[T, E]):
         return DeclarationError(f"table {self.name!r}: {message}")
 
     def _expand(self) -> Iterator[Edge[T, E]]:
-        """Yield the edges, and for an edge in a region those of its states."""
+        """Yield the edges; an edge of a region becomes one edge for each of its states."""
         for edge in self.edges:
             if edge.source in self.regions:
                 for state in self.regions[edge.source]:
@@ -238,7 +238,7 @@ class Table(Generic[T, E]):
                 raise self.refusal(f"state {name!r} has an edge for {_listed(surplus)}, which total does not list")
 
     def _required(self) -> Mapping[str, Sequence[T]]:
-        """Return the triggers that each state must have, by the name of the state."""
+        """Return the triggers that each state must have, by state name."""
         lasting = [name for name, state in self.states.items() if state.rows]
         total = self.total
         if not isinstance(total, Mapping):
@@ -253,7 +253,7 @@ class Table(Generic[T, E]):
 
 @define(eq=False)
 class Machine(Generic[T, E]):
-    """One run of a table: its current state, and nothing else."""
+    """A run of a table; it holds only the current state."""
 
     state: State[T, E]
 
@@ -263,7 +263,7 @@ class Machine(Generic[T, E]):
         return Machine(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
-        """Fire an edge: enter its state, and return its effects in order for the caller to carry out.
+        """Fire an edge: enter the next state, and return the effects in order for the caller to carry out.
 
         Raises:
             IllegalTransition: The state has no edge for the trigger. The machine is unchanged.
@@ -288,7 +288,7 @@ def _reach(start: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[
 
 
 def _paths(start: State[T, E]) -> dict[T, tuple[T, ...]]:
-    """Return the shortest path to each trigger from a state; ties go to the one declared first."""
+    """Return the shortest path from a state to each trigger; among paths of equal length, the one declared first."""
     paths: dict[T, tuple[T, ...]] = {}
     seen = {start}
     waiting: deque[tuple[State[T, E], tuple[T, ...]]] = deque([(start, ())])

@@ -1,13 +1,13 @@
 """The proof that the driver cannot emit events in an illegal order: it explores every state of the real driver.
 
-The driver is fed every delta in every reachable abstract state. After each delta the stream is ended and judged twice: by
-the oracle against the rules of a stream, and by the expectation against the effects that each delta must have.
-docs/proof.md states the limits of the proof.
+The explorer feeds the driver every delta in every reachable abstract state. The expectation compares the events of each delta
+with the effects that it must have. After each delta that changes something, the explorer ends the stream, and the oracle checks
+it against the rules of a stream. docs/proof.md states the limits of the proof.
 
     explorer         the exploration
-    inputs           the deltas that are fed
+    inputs           the deltas to feed
     expectation      the second judge: the visible effects of each delta
-    fault_injection  edges during which the writer, the clock or a factory raises
+    fault_injection  checks that an edge is undone if the writer, the clock or a factory raises
     process_walks    the exploration of the tables of `interlock.fsm.processes`
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 S = TypeVar("S")
 
 OPEN_ITEMS: Final = 2
-"""The most open items in a state that is explored; docs/proof.md shows that two suffice."""
+"""The maximum number of open items in an explored state; docs/proof.md shows that two suffice."""
 
 
 @frozen
@@ -39,7 +39,7 @@ class Coverage:
 
     edges: int
     unfired: tuple[str, ...]
-    """As `state/trigger`."""
+    """Each edge as `state/trigger`."""
 
 
 @frozen
@@ -48,17 +48,17 @@ class Proof:
 
     states: int
     inputs: int
-    """The most deltas that were fed in one state."""
+    """The maximum number of deltas fed in one state."""
     transitions: int
     streams: int
-    """How many different streams were judged."""
+    """How many different streams the oracle checked."""
     events: int
-    """How many events the streams have."""
+    """How many events these streams have."""
     coverage: Mapping[str, Coverage]
     """By the lifecycle's name."""
     counterexample: Counterexample | None
     faults: tuple[str, ...]
-    """The faults from injection, each with its path."""
+    """The faults that fault injection found, each with its path."""
 
     @property
     def holds(self) -> bool:
@@ -77,8 +77,8 @@ def prove(
 
     Args:
         lifecycles: The lifecycles of the driver.
-        kinds: The kinds of items that are opened.
-        open_items: The most open items in a state that is explored.
+        kinds: The kinds of items to open.
+        open_items: The maximum number of open items in an explored state.
         progress: Called for each state, with the number of states explored so far and the number discovered so far.
     """
     explorer = Explorer(lifecycles, kinds, open_items)

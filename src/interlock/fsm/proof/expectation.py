@@ -1,9 +1,9 @@
 """The second judge of the proof: compares the events with the visible effects that each delta must have.
 
-The oracle sees only the stream, and a stream can be legal and still be false: text is lost, or a failed call is shown as
-completed. The expectation is fed the same deltas as the driver and derives their effects (items, texts, running calls,
-ends) from rules R4, R11, R12, R17 and R18 and the definitions of the deltas. It uses no lifecycle and no driver, and it
-ignores the order of the events of one delta, which the oracle judges.
+The oracle sees only the stream, and a legal stream can still be false: it can lose text, or show a failed call as completed.
+The expectation reads the same deltas as the driver and derives their effects (items, texts, running calls, ends) from rules
+R4, R11, R12, R15, R17 and R18 and the definitions of the deltas. It uses no lifecycle and no driver. It does not compare the
+order of different effects of one delta, which the oracle checks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RUNNING: Final = {
     **{kind: f"response.{spelled(running)}" for kind, (running, _) in grammar.RUNNING.items()},
     "compaction": "response.compaction.compacting",
 }
-"""The event that reports that a hosted call runs (rule R11), by kind."""
+"""The event that reports a running tool (rule R11), by kind of item."""
 _RUNNING_EVENTS: Final = frozenset(_RUNNING.values())
 _TEXT: Final = {
     "message": "response.output_text.delta",
@@ -39,7 +39,7 @@ _TEXT: Final = {
     "apply_patch_call": "response.apply_patch_call_operation_diff.delta",
     "shell_call": "response.shell_call_command.delta",
 }
-"""The event that carries the text of a kind."""
+"""The event that carries text, by kind of item."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
@@ -48,11 +48,11 @@ _CUT: Final = {
     "apply_patch_call": "in_progress",
     "program": "completed",
 }
-"""The status of a truncated item of a kind that has no status `incomplete`; `completed` if it has neither status nor error."""
+"""The status of a truncated item, for kinds without the status `incomplete`; an item without status and error is `completed`."""
 _FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
-"""The status of a failed item of a kind that has no status `failed`."""
+"""The status of a failed item, for kinds without the status `failed`."""
 _SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
-"""The kinds that only the server makes: the model writes nothing of them."""
+"""The kinds that only the server makes; the model writes none of their content."""
 
 
 @define
@@ -70,15 +70,15 @@ class Effects:
     attachments: list[Body] = field(factory=list[Body])
     """The annotations and partial images."""
     running: set[str] = field(factory=set[str])
-    """The ids of the calls that are reported to run."""
+    """The ids of the items whose tool is reported to run."""
     ended: dict[str, str] = field(factory=dict[str, str])
     """The status of each item that ends, by its id."""
     outcome: tuple[str, str | None, int] | None = None
-    """The status of the response, the reason for it, and its total tokens."""
+    """The final status of the response, the reason for it, and the total tokens."""
 
     @classmethod
     def of(cls, events: Iterable[Body]) -> Effects:
-        """Return the effects that events show."""
+        """Return the effects that the events show."""
         effects = cls()
         for body in events:
             effects._add(body["type"], body)
@@ -119,7 +119,7 @@ def decoded(frame: bytes) -> Body:
 
 
 def _status(item: Body) -> str:
-    """Return an item's status; where its type has no status, an error means that it failed."""
+    """Return an item's status; an item without one failed if it has an error, and else completed."""
     status: str | None = item.get("status")
     return status or ("failed" if item.get("error") else "completed")
 
@@ -143,19 +143,19 @@ class _WrittenItem:
     id: str | None = None
     """None until the item is added."""
     part: str | None = None
-    """The event that carries the text of the open part."""
+    """The name of the event that carries the text of the open part."""
     measured: bool = False
     """Whether all text of the open part has log probabilities (rule R15)."""
     pending_space: str = ""
-    """White space that waits for other text (rule R18)."""
+    """White space that waits for visible text (rule R18)."""
     pending_measured: bool = False
     """Whether all pending text has log probabilities, which may come before their text."""
     text: str = ""
     """The text of the open part."""
     cited: int = 0
-    """The end of the last annotated mark in that text."""
+    """Where the last annotated mark ends in that text."""
     sealed_only: bool = False
-    """Whether the item has encrypted content and no text."""
+    """Whether the item has encrypted content and no text so far."""
     ends_at_once: bool = False
     """Whether the item ends as soon as it is added."""
 
@@ -166,7 +166,7 @@ class _WrittenItem:
         return self.kind, presence, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
 
     def place(self, mark: str) -> Body | None:
-        """Return the position of the next mark, or None if there is none."""
+        """Return the position of the next mark and move past it, or return None if there is none."""
         start = self.text.find(mark, self.cited)
         if start < 0:
             return None
@@ -176,7 +176,7 @@ class _WrittenItem:
 
 @define
 class Expectation:
-    """Follows the deltas that a driver is fed, and compares its events with expected effects."""
+    """Follows the deltas of a driver, and compares its events with the expected effects."""
 
     _status: str = "absent"
     _active: _WrittenItem | None = None
@@ -192,7 +192,7 @@ class Expectation:
         return Expectation(self._status, active, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
-        """Return how the events that the driver emitted for a delta differ from the expected ones, or None."""
+        """Follow a delta, and return how the driver's events differ from its expected effects, or None."""
         self._due = Effects()
         if self._status in {"absent", "queued", "in_progress"}:
             self._expect(delta)
@@ -209,7 +209,7 @@ class Expectation:
 
     @property
     def stance(self) -> Stance:
-        """The state of the expectation without ids and texts, which is a part of the abstract state of the exploration."""
+        """The state of the expectation without ids and texts, for the abstract state of the exploration."""
         active = self._active
         stance = None if active is None else active.stance
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
@@ -219,7 +219,7 @@ class Expectation:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
 
     def _expect(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
-        """Collect the due effects of a delta."""
+        """Collect the effects that a delta must have."""
         match delta:
             case str(text):
                 self._write(_TEXT, "message", text)
@@ -286,7 +286,7 @@ class Expectation:
                 assert_never(delta)
 
     def _progress(self, item_id: str, fields: Body) -> None:
-        """Expect what a running tool shows before its end."""
+        """Expect the output of a running tool."""
         match self._kind_of(item_id):
             case "image_generation_call":
                 self._run(item_id)
@@ -299,7 +299,7 @@ class Expectation:
                 pass
 
     def _annotate(self, annotation: Body, mark: str) -> None:
-        """Expect an annotation of output text; with a mark it gets the position of the mark, as a `url_citation` does."""
+        """Expect an annotation of output text; a mark adds its position, as in a `url_citation`."""
         active = self._active
         if active is None or active.part != _TEXT["message"]:
             return
@@ -342,7 +342,7 @@ class Expectation:
             self._due.added.append(kind)
 
     def _set_id(self, item_id: str) -> None:
-        """Record the id of the active item from its `added` event, and close the item if the model writes nothing of it."""
+        """Record the id of the active item from its `added` event; close the item if the model writes none of its content."""
         match self._active:
             case _WrittenItem(kind) if kind in _SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
@@ -417,13 +417,13 @@ class Expectation:
             self._start(item_id)
 
     def _start(self, item_id: str) -> None:
-        """Expect the report that a call runs, which is made once."""
+        """Expect one report that a call runs."""
         if self._waiting[item_id] in _RUNNING and item_id not in self._running:
             self._running.add(item_id)
             self._due.running.add(item_id)
 
     def _stop_printing(self, item_id: str) -> None:
-        """Expect the end of a command's output if the command has printed."""
+        """Expect the end of a command's output if the command has printed something."""
         if self._kind_of(item_id) == "shell_call_output" and item_id in self._running:
             self._running.discard(item_id)
             self._due.parts += 1
@@ -435,7 +435,7 @@ class Expectation:
             del self._waiting[item_id]
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
-        """Expect an end without a result; it also ends the arguments of an MCP call that never ran."""
+        """Expect an item to end without a result; this also ends the arguments of an MCP call that never ran."""
         self._due.ended[item_id] = status
         if kind == "shell_call_output":
             self._stop_printing(item_id)
@@ -443,7 +443,7 @@ class Expectation:
             self._due.running.add(item_id)
 
     def _end(self, status: str, reason: str | None) -> None:
-        """Expect the end of the response: the active item is truncated, waiting calls fail (rules R4 and R12)."""
+        """Expect the end of the response: the active item is truncated, and waiting calls fail (rules R4 and R12)."""
         self._begin()
         self._end_part()
         active, self._active = self._active, None

@@ -1,7 +1,7 @@
 """Checks that an edge is undone if the writer, the clock, or a factory of ids or late fields raises.
 
-Each path of the exploration that fires a new edge is repeated once for every call of these functions in its last delta, and that
-call raises. The subject and the events must then be as before the edge, and the stream must still end legally.
+If the last delta of a path is the first to fire an edge, the path is repeated once for each call of these functions during that
+delta, and that call raises. The subject and the events must then be as before the edge, and the stream must still end legally.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _FaultyCallables:
     """The writer, ids, clock and late fields of a driver; one of their calls may raise."""
 
     successes: int | None = None
-    """How many calls succeed before one raises; None if none raises."""
+    """How many calls succeed before one raises; None if no call raises."""
     calls: int = 0
     ids: SequentialIds = field(factory=SequentialIds)
 
@@ -74,7 +74,7 @@ class _FaultyCallables:
 
 
 class _WatchedDriver(ResponseDriver[bytes]):
-    """The real driver, which records what a failed edge has changed."""
+    """The real driver, which also records what a failed edge has changed."""
 
     def __init__(self, lifecycles: Lifecycles, faulty: _FaultyCallables) -> None:
         super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
@@ -108,7 +108,7 @@ def _copy(value: object) -> object:
 
 
 def faults_of(lifecycles: Lifecycles, paths: Iterable[Path]) -> Iterator[str]:
-    """Yield every fault that a raising callable causes in the last delta of each path."""
+    """Yield every fault that occurs if a callable raises during the last delta of a path."""
     for path in paths:
         *before, last = path
         faulty = _FaultyCallables()

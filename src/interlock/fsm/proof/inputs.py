@@ -1,7 +1,7 @@
 """The deltas that the proof feeds: each kind of delta, with each content that the driver may treat differently.
 
-One text stands for every text that the driver treats alike: empty text, white space, text that an annotation marks, and
-other text, each with and without log probabilities.
+One text stands for all texts that the driver treats alike: empty text, white space, text that an annotation marks, and other
+text. All but the marked text also come with log probabilities.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ SETTINGS: Final[Mapping[str, object]] = {"model": "any", "parallel_tool_calls": 
 """The settings of every response."""
 
 UNKNOWN_CALL: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
-"""A call that does not exist; the driver treats it as it treats a call that has ended."""
+"""A call that does not exist; the driver treats it like a call that has ended."""
 
 MARK: Final = "é"
-"""The text that an annotation marks."""
+"""The text that an annotation refers to."""
 
 _SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "message": {"phase": "commentary"},
@@ -27,7 +27,7 @@ _SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     **{kind: {"call_id": "call_of_the_model"} for kind in ("function_call", "custom_tool_call", "multi_agent_call")},
 }
 FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {kind: {**example(kind), **_SPECIAL.get(kind, {})} for kind in ITEMS}
-"""The fields with which an item of each kind is opened."""
+"""The fields that open an item, by kind."""
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
@@ -68,7 +68,7 @@ def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
 
 
 def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
-    """Yield the deltas by which a tool reports on a call."""
+    """Yield the deltas that a tool makes for a call."""
     yield deltas.Run(item_id)
     yield deltas.Progress(item_id, _PROGRESS.get(kind, {"partial_image_b64": "aW1hZ2U="}))
     yield deltas.EndOutput(item_id, {"type": "exit", "exit_code": 1})

@@ -1,7 +1,7 @@
-"""Walks through the tables of `interlock.fsm.processes`: they fire every edge in every reachable place.
+"""Explores the tables of `interlock.fsm.processes`: fires every edge in every reachable place.
 
-A place is a state of the table with the surroundings that matter. The walk through the loop over turns feeds the real driver:
-the loop settles the response exactly when the driver has ended, feeds nothing after that, and every stream is legal.
+A place is a state of the table with the surroundings that matter. The walk through the loop over turns feeds the real driver. It
+checks that the loop stores the response only after the driver has ended, feeds nothing afterwards, and makes a legal stream.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     TurnEffect.BREAK_OFF: [(deltas.Fault("server_error", "It broke."),), (deltas.Cancel(),)],
     TurnEffect.STORE: [()],
 }
-"""The deltas that an effect may feed, including interrupted work; for `run` they depend on the waiting calls."""
+"""The deltas that each effect may feed, including those of interrupted work; those of `run` depend on the waiting calls."""
 
 
 @frozen
@@ -77,7 +77,7 @@ class Walk:
     unfired: tuple[str, ...]
     """The edges that never fired, as `state/trigger`."""
     faults: tuple[str, ...]
-    """The faults, each with the edge or the triggers that led to it."""
+    """The faults, each after the edge or the triggers that led to it."""
 
     @property
     def holds(self) -> bool:
@@ -118,13 +118,13 @@ def _driver(place: _TurnPlace) -> tuple[ResponseDriver[bytes], list[bytes]]:
 
 
 def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
-    """Return a run's view of a place: whether the response has begun or ended, and how many calls wait, at most 2."""
+    """Return what a run sees of a place: the state, whether the response has begun or ended, and how many calls wait, up to 2."""
     driver, frames = _driver(place)
     return place.state.name, driver.ended, bool(frames), min(len(driver.ready), 2)
 
 
 def _possible_triggers(place: _TurnPlace) -> Iterator[TurnTrigger]:
-    """Yield the triggers that a run can fire: any while it settles; before, `end` if the driver has ended, and others if not."""
+    """Yield the possible triggers: all while the run settles; else only `end` once the driver has ended, and all others before."""
     driver, _ = _driver(place)
     settling = TurnTrigger.SETTLE in place.state.rows
     for trigger in place.state.rows:
@@ -167,7 +167,7 @@ def _possible_work(place: _TurnPlace, effect: TurnEffect, faults: list[str]) -> 
 
 
 def _stream_faults(place: _TurnPlace) -> Iterator[str]:
-    """Yield the faults of the stream of a loop that has ended."""
+    """Yield the faults of the stream if the loop has ended."""
     driver, frames = _driver(place)
     if place.state.rows:
         return
@@ -199,7 +199,7 @@ class _Place(Protocol[T, E]):
 
 @frozen
 class _Owner:
-    """The owner of a background response: one write at a time, an end after the run's end, and released waiters."""
+    """The owner of a background response: it has one pending write at a time, outlives its run, and releases its waiters."""
 
     state: State[BackgroundTrigger, BackgroundEffect]
     writing: bool = False
@@ -211,7 +211,7 @@ class _Owner:
     _WRITES: ClassVar = frozenset({BackgroundEffect.WRITE, BackgroundEffect.FINISH})
 
     def is_possible(self, trigger: BackgroundTrigger) -> bool:
-        # A store answers only a pending write, and a run that is over makes no event.
+        # A store answers only a pending write, and a run that has ended makes no events.
         return self.writing if trigger in self._ANSWERS else not (self.run_over and trigger in self._EVENTS)
 
     def after(self, trigger: BackgroundTrigger) -> Self:
@@ -240,7 +240,7 @@ class _Owner:
 
 @frozen
 class _StoredResponse:
-    """A stored response: one owner, one end, and woken watchers."""
+    """A stored response: it has one owner and one end, and wakes its watchers."""
 
     state: State[StoredTrigger, StoredEffect]
     leased: bool = False
@@ -270,7 +270,7 @@ class _StoredResponse:
 
 @frozen
 class _Conversation:
-    """A conversation: its items do not change during a lease, and every lease ends."""
+    """A conversation: only the response with the lease changes its items, and every lease can end."""
 
     state: State[ConversationTrigger, ConversationEffect]
     leased: bool = False
@@ -299,11 +299,11 @@ class _Conversation:
 
 @frozen
 class _Lane:
-    """A lane: one request at a time, and no request is lost."""
+    """A lane: it runs one request at a time, and loses no request while its client is there."""
 
     state: State[LaneTrigger, LaneEffect]
     queued: int = 0
-    """How many requests wait; two stands for more."""
+    """How many requests wait; 2 stands for more."""
     started: bool = False
     """Whether a request was started and has not ended."""
     running: bool = False
@@ -313,7 +313,7 @@ class _Lane:
     client_gone: bool = False
 
     def is_possible(self, trigger: LaneTrigger) -> bool:
-        # A request begins to run once, and a client that has gone sends nothing.
+        # A request starts to run once, and a client that has disconnected sends nothing.
         match trigger:
             case LaneTrigger.START:
                 return self.started and not self.running
@@ -357,7 +357,7 @@ class _Lane:
 
 @frozen
 class _Connection:
-    """A connection: it refuses requests after its lifetime, and closes when no request is in flight."""
+    """A connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
     state: State[ConnectionTrigger, ConnectionEffect]
     in_flight: bool = False
@@ -367,7 +367,7 @@ class _Connection:
     client_gone: bool = False
 
     def is_possible(self, trigger: ConnectionTrigger) -> bool:
-        # A connection drains if a request is in flight, and a client that has gone sends nothing.
+        # A connection drains only if a request is in flight, and a client that has disconnected sends nothing.
         match trigger:
             case ConnectionTrigger.DRAIN:
                 return self.in_flight
