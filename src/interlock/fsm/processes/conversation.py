@@ -30,11 +30,11 @@ class ConversationTrigger(StrEnum):
     RENEW = "renew"
     """The response renews its lease."""
     JOIN = "join"
-    """A response has ended; the same commit adds its items."""
+    """A response has ended and adds its items, in the same commit."""
     RELEASE = "release"
     """A response has ended and adds nothing."""
     LAPSE = "lapse"
-    """The lease has expired without a renewal."""
+    """The lease is over and the response has not renewed it."""
     DELETE = "delete"
     """A client deletes the conversation."""
 

@@ -23,7 +23,7 @@ class LaneTrigger(StrEnum):
     CANCEL = "cancel"
     """The client cancels the current response."""
     END = "end"
-    """The server has sent the terminal event of the response, or an error instead."""
+    """The terminal event of the response was sent, or an error instead of it."""
     LEAVE = "leave"
     """The client has disconnected."""
 

@@ -21,7 +21,7 @@ class StoredTrigger(StrEnum):
     """The triggers of a stored response."""
 
     PUT = "put"
-    """A response that has ended arrives, or replaces one with the same id."""
+    """A response that has ended is stored. It may replace one with the same id."""
     ENQUEUE = "enqueue"
     """A background response is accepted."""
     APPEND = "append"
@@ -31,17 +31,17 @@ class StoredTrigger(StrEnum):
     CANCEL = "cancel"
     """A client asks to cancel the response."""
     FINISH = "finish"
-    """The owner writes the last events and ends the response."""
+    """The owner writes the last events. This ends the response."""
     LAPSE = "lapse"
-    """The lease has expired without a renewal."""
+    """The lease is over and the owner has not renewed it."""
     ADOPT = "adopt"
-    """Another owner takes over and ends the response."""
+    """Another owner takes over to end the response."""
     TRIM = "trim"
     """The retention time of the log is over."""
     DELETE = "delete"
     """A client deletes the response."""
     EXPIRE = "expire"
-    """The retention time since the last write of the response is over."""
+    """The retention time of the response is over since its last write."""
 
 
 class StoredEffect(StrEnum):

@@ -29,20 +29,20 @@ class TurnTrigger(StrEnum):
     CALL = "call"
     """Calls wait for their tools, or had invalid arguments."""
     GO_ON = "go_on"
-    """The model can generate the first turn, or the next one because its calls have results."""
+    """The model generates the first turn, or the next one after the results of its calls."""
     ANSWER = "answer"
-    """The client is next: the model called no tool of the server, a call needs the client, or the request is only for a
-    summary."""
+    """It is the client's turn: no call of the model runs on the server, a call needs the client, or only a summary was asked
+    for."""
     EXHAUST = "exhaust"
     """The request's token limit is used up before the model has finished."""
     END = "end"
-    """The driver has ended the response, for example because the model finished or a turn was truncated."""
+    """The driver has ended the response: it is finished, a turn was truncated, or its limit of tool calls is reached."""
     FAIL = "fail"
     """Something failed, or the response was cancelled."""
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """The iteration over the events was stopped: its task was cancelled, or its generator was closed."""
+    """The task that runs the loop was cancelled, so nobody waits for the response. Closing `Run.events` has the same effect."""
 
 
 class TurnEffect(StrEnum):
@@ -53,7 +53,7 @@ class TurnEffect(StrEnum):
     COMPACT = "compact"
     """Have the model write a summary that replaces the conversation."""
     PREPARE = "prepare"
-    """Connect to the tool servers and list their tools, and add the calls that the client has approved."""
+    """Connect to the tool servers, and add the calls that the client has approved."""
     GENERATE = "generate"
     """Have the model generate one turn."""
     RUN = "run"
@@ -63,7 +63,7 @@ class TurnEffect(StrEnum):
     CUT = "cut"
     """End the response as incomplete, at the token limit."""
     BREAK_OFF = "break_off"
-    """End the response in the middle of a turn: feed the text that the parser holds back, then the fault or cancellation."""
+    """End the response in the middle of its turn: feed the text that the parser holds back, then the failure."""
     STORE = "store"
     """Store and log the response before the client receives its last event."""
 

@@ -124,7 +124,7 @@ def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
 
 
 def _possible_triggers(place: _TurnPlace) -> Iterator[TurnTrigger]:
-    """Yield the possible triggers: all while the run settles; else only `end` once the driver has ended, and all others before."""
+    """Yield the possible triggers: all while the run settles; else only `end` once the driver has ended, all others before."""
     driver, _ = _driver(place)
     settling = TurnTrigger.SETTLE in place.state.rows
     for trigger in place.state.rows:
