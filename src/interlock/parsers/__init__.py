@@ -1,15 +1,15 @@
 """Parsers turn model output, in one of several formats, into deltas.
 
-Parsers do not depend on events, item ids or the network. Each implements `Parser` and accepts any model output.
+Parsers make no stream events and no item ids, and use no network. Each implements `Parser` and accepts any model output.
 
     chunk               a chunk of engine output, and the methods of every parser
     formats             the formats by name, and the parser of each
-    harmony             the format `harmony`: token ids
+    harmony             the format `harmony`: from token ids to deltas
     harmony_framing     the framing of harmony, as a table
     harmony_header      the grammar of harmony's headers
     harmony_vocabulary  the tokens of harmony
     families            the format `tagged`: text with markers
-    chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's own parsers
+    chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's parsers
     responses_events    the format `responses`: events of a Responses service
     alignment           finds the tokens of a text
     plain_text          the format `text`

@@ -1,7 +1,7 @@
-"""Alignment of text with the tokens that it came from.
+"""Aligns text with the tokens that it came from.
 
-vLLM's parsers and the family parsers handle text and log probabilities separately. Each text is found in the joined bytes of the
-tokens, after the previous text. Markup that became no text is skipped.
+vLLM's parsers and the family parsers handle text and log probabilities separately. `Alignment` finds each text in the joined
+bytes of the tokens, after the previous text, and skips the markup between them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from interlock.parsers.harmony_vocabulary import Entry
 __all__ = ["Alignment", "TokenizedText"]
 
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
-"""A text, and all its tokens; no tokens if they are unknown."""
+"""A text and all its tokens, or no tokens if they are unknown."""
 
 CONTINUATION: Final = range(0x80, 0xC0)
-"""The bytes that do not begin a character."""
+"""The bytes of UTF-8 that continue a character."""
 
 
 @define(eq=False)
 class Alignment:
-    """The tokens of a turn that have not become text yet, and text that ends inside one of them."""
+    """The tokens of a turn that are not matched to text yet, and the text that ends inside one of them."""
 
     _bytes: bytes = b""
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
-    """Start, end and entry of each token; the start is negative if its first bytes are gone."""
+    """Start, end and entry of each token; the start is negative if its first bytes are already used."""
     _pending: bytes = b""
 
     @property
@@ -45,10 +45,10 @@ class Alignment:
             self._tokens.append((begin, len(self._bytes), entry))
 
     def find(self, text: str) -> TokenizedText:
-        """Return the part of the text whose tokens are complete, with these tokens, and drop everything before its end.
+        """Return the part of a text whose tokens are complete, with these tokens, and drop everything up to its end.
 
-        Text that ends inside a token waits for the rest of that token, because a text has the probabilities of all its
-        tokens or of none (rule R15). Text that is not in the tokens is returned without any.
+        Text that ends inside a token waits for the rest of that token, because a text has the log probabilities of all its
+        tokens or of none (rule R15). Text that does not occur in the tokens is returned without tokens.
         """
         if not self._tokens:
             return text, ()
@@ -72,7 +72,7 @@ class Alignment:
         return end < len(self._bytes) and self._bytes[end] in CONTINUATION
 
     def _take(self, start: int, stop: int) -> TokenizedText:
-        """Return a text and its tokens, and drop everything up to its end; a token partly in it is cut to that part."""
+        """Return a text and its tokens, and drop everything up to its end; a token is cut to the part that is in the text."""
         text = self._bytes[start:stop]
         entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
@@ -85,7 +85,7 @@ class Alignment:
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:
-    """Return the entry for a part of a token; its alternatives are dropped, because they stood for the full token."""
+    """Return the entry for a part of a token; it has no alternatives, because they are for the full token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 

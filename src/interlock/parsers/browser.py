@@ -1,7 +1,7 @@
 """Converts the arguments of harmony's browser calls to the `action` of a `web_search_call`.
 
-The tool names pages by cursors and links by numbers, the API by URLs: the page at cursor 3 becomes `cursor:3`, and its link
-number 7 `cursor:3#7`.
+The tool refers to pages by cursor and to links by number, but the API uses URLs. The page at cursor 3 becomes `cursor:3`, and
+link 7 on that page becomes `cursor:3#7`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import frozen
 
 _FUNCTIONS = ("search", "open", "find")
 LATEST = -1
-"""The cursor of the latest page, which is the tool's default."""
+"""The cursor of the latest page, the tool's default."""
 
 
 @frozen
@@ -28,7 +28,7 @@ class Action:
 def read_action(function: str, arguments: str) -> Action:
     """Return the action of a call of `browser.<function>`; never raises.
 
-    Invalid arguments become the query of a search, so that none are lost.
+    Invalid arguments become the query of a search, so they are not lost.
     """
     if function not in _FUNCTIONS:
         return _fault(arguments, f"the browser has no function {function!r}")
@@ -47,7 +47,7 @@ def _fault(arguments: str, fault: str) -> Action:
 
 
 def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the action; None if an argument is missing."""
+    """Return the action, or None if an argument is missing or has the wrong type."""
     query, pattern = arguments.get("query"), arguments.get("pattern")
     match function:
         case "search" if isinstance(query, str):

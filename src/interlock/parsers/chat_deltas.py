@@ -1,13 +1,13 @@
-"""The format `chat`: from the deltas of Chat Completions, and of vLLM's own parsers, to deltas.
+"""The format `chat`: turns the deltas of Chat Completions, and of vLLM's parsers, into Interlock's.
 
-A delta has reasoning, content, a refusal and fragments of tool calls, each with an index, possibly several at once. This module
-reads its fields from objects or mappings, so it works without vLLM and the `openai` package.
+A delta may have reasoning, content, a refusal and fragments of several tool calls, each with an index. This module reads its
+fields from objects or mappings, so it works without vLLM and the `openai` package.
 
-A stream writes one item at a time (rule R8), so items queue in the order in which they began, and the head of the queue is
+A stream writes one item at a time (rule R10), so items wait in a queue in the order in which they began, and only the head is
 written. A text is complete when another item begins. A call is complete when another item has begun and its arguments are
-valid JSON, or at the end of the turn: fragments of interleaved calls come together, and consecutive calls stream without delay.
+valid JSON, or when the turn ends. So fragments of interleaved calls are collected, and consecutive calls stream without delay.
 
-The hot path is more text of the only item in the queue, if its text passes through unchanged (`_sole`).
+The fast path handles more text of the only item in the queue, if that text passes through unchanged (`_sole`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_s
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
 Key: TypeAlias = TextKey | int
-"""An item's key: the name of its text, or the index of a tool call."""
+"""The key of an item: the kind of its text, or the index of a tool call."""
 
 CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
-"""The finish reasons of Chat Completions for a turn that ends with calls: they mean `stop`."""
+"""The finish reasons of Chat Completions for a turn that ends with calls; both mean `stop`."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 _KNOWN: Final = ("content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
-"""The fields of which a delta has at least one, unless it is empty."""
+"""The fields of a delta; it has at least one of them, unless it is empty."""
 
 
 class _RefusalWriter(Writer):
@@ -53,7 +53,7 @@ class _RefusalWriter(Writer):
 
 @define(eq=False)
 class _Item:
-    """A queued item with its unwritten text; it starts at the head of the queue, once its writer is known."""
+    """A queued item with its unwritten text; it starts when it is the head of the queue and its writer is known."""
 
     key: Key
     writer: Writer | None = None
@@ -64,9 +64,9 @@ class _Item:
     arguments: list[str] = field(factory=list[str])
 
     def matches(self, index: int, call_id: str, *, begins: bool) -> bool:
-        """Return whether a fragment belongs to this call: it has the same index, and no other id.
+        """Return whether a fragment belongs to this call: it has the same index and no different id.
 
-        Servers without real indices number every call 0: a fragment that `begins` with a name belongs to no complete call.
+        Some servers number every call 0, so a fragment that `begins` a call, with a name, does not belong to a complete one.
         """
         if self.key != index or (call_id and self.call_id and call_id != self.call_id):
             return False
@@ -83,7 +83,7 @@ class _Item:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether this is a call with truncated arguments. A browser call rejects its arguments itself."""
+        """Whether this is a call with truncated arguments, except a browser call, which rejects them itself."""
         text = "".join(self.arguments)
         route = None if self.writer is None else self.writer.route
         is_partial = text.lstrip().startswith("{") and not _is_json(text)
@@ -94,13 +94,13 @@ class _Item:
 class ChatParser:
     """Parses the deltas of Chat Completions and of vLLM's parsers; see `Parser`.
 
-    White space at the beginning of a text waits for more text, and is dropped if another item comes instead: the white space
-    of chat templates between reasoning and a tool call is not a message.
+    White space at the beginning of a text waits for more text, and is dropped if another item begins first, because the white
+    space of chat templates between reasoning and a tool call is not a message.
 
     Args:
         routing: Routes the calls; an unknown name is a function.
-        include_reasoning: Whether reasoning is returned, or only counted.
-        count: Counts the reasoning tokens of a turn. The default estimates them: a chunk's tokens are divided by text length.
+        include_reasoning: Whether to return reasoning; otherwise it is only counted.
+        count: Counts the reasoning tokens of a turn. The default divides the tokens of each chunk in proportion to text length.
     """
 
     _routing: Routing
@@ -109,7 +109,7 @@ class ChatParser:
     _queue: deque[_Item] = field(factory=deque["_Item"])
     _current: _Item | None = None
     _sole: _Item | None = None
-    """The item, if it is alone in the queue, no token waits for its text, and its text passes through unchanged."""
+    """The only item in the queue, if no token waits for its text and the item's text passes through unchanged."""
     _blank: tuple[Key, str] = ("content", "")
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
@@ -122,7 +122,7 @@ class ChatParser:
         """Return the deltas of a chunk's `delta`, which is None while vLLM's parser holds text back.
 
         Raises:
-            ValueError: The chunk has a delta with none of the fields that deltas have.
+            ValueError: The chunk's `delta` has none of the known fields.
         """
         token_ids = chunk.token_ids
         self._tokens += len(token_ids)
@@ -155,7 +155,7 @@ class ChatParser:
         return self._take()
 
     def end(self, reason: FinishReason | CallEnd, usage: Usage) -> list[Delta]:
-        """End the turn, and write the queued items. After `stop`, a call with truncated arguments ends the turn as `cut`."""
+        """End the turn, and write the queued items. If the last one is a truncated call, `stop` becomes `cut`."""
         if reason == "tool_calls" or reason == "function_call":  # noqa: PLR1714 - narrows the type
             reason = "stop"
         self._flush_alignment()
@@ -191,7 +191,7 @@ class ChatParser:
         self._write(last, text, entries)
 
     def _add_call(self, call: object) -> None:
-        """Parse a fragment of a tool call; empty fragments are ignored."""
+        """Parse a fragment of a tool call; an empty one begins no call."""
         function = _get(call, "function")
         name, call_id, arguments = as_text(_get(function, "name")), as_text(_get(call, "id")), _arguments(call)
         self._last_index = self._index(call, name, call_id)
@@ -212,7 +212,7 @@ class ChatParser:
         self._write(item, arguments, [])
 
     def _index(self, call: object, name: str, call_id: str) -> int:
-        """Return the index of a fragment; without one, that of the call with its id, else names tell the calls apart."""
+        """Return the index of a fragment. Without one, a name begins a call, unless it continues the last name or id."""
         index = _get(call, "index")
         if isinstance(index, int):
             return index
@@ -228,7 +228,7 @@ class ChatParser:
             item.name = ""
 
     def _enqueue(self, item: _Item) -> _Item:
-        """Enqueue an item; the text before it, and the name of the call before it, are complete now."""
+        """Enqueue an item, which completes the previous text or the previous call's name."""
         self._flush_alignment()
         if self._queue:
             self._set_writer(self._queue[-1])
@@ -236,13 +236,13 @@ class ChatParser:
         return item
 
     def _flush_alignment(self) -> None:
-        """Write the text that waits for the rest of its token."""
+        """Write the text that waits for the rest of a token."""
         text, entries = self._alignment.flush()
         if text:
             self._write(self._queue[-1], text, entries)
 
     def _write(self, item: _Item, text: str, entries: Sequence[Entry]) -> None:
-        """Write a text, or keep it until its item is the head; then write every item that is ready."""
+        """Write a text, or keep it until its item is the head; then write all items that are ready."""
         if item is self._current and item.writer is not None:
             self._out += text_deltas(item.writer, text, entries)
             if len(self._queue) == 1:
@@ -258,7 +258,7 @@ class ChatParser:
             head = self._queue[0]
 
     def _start(self, item: _Item) -> Writer:
-        """Start to write the head of the queue; a call without a name becomes a message."""
+        """Start the head of the queue, if it has not started; a call without a name becomes a message."""
         self._set_writer(item)
         writer = item.writer = item.writer or writer_for(PREAMBLE)
         if item is not self._current:
@@ -289,7 +289,7 @@ class ChatParser:
 
 
 def _continuation(item: _Item, delta: object) -> str:
-    """Return the text of a delta that only continues an item; "" for any other delta, and for mappings."""
+    """Return the text of a delta that only continues the item; "" for any other delta and for a mapping."""
     try:
         reasoning, content, calls = _FIELDS(delta)
         if not calls:
@@ -317,7 +317,7 @@ def _is_json(text: str) -> bool:
 def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls.
 
-    Servers call reasoning `reasoning` or `reasoning_content`; Mistral's is a part of the content.
+    Servers name reasoning `reasoning` or `reasoning_content`; Mistral sends it as a part of the content.
     """
     try:
         reasoning, content, calls = _FIELDS(delta)
@@ -340,7 +340,7 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
 
 
 def _getter(delta: object) -> Callable[[str], object]:
-    """Return what gets a field of an object or mapping, or None."""
+    """Return a function that returns a field of an object or mapping, or None if it is missing."""
     return cast("Mapping[str, object]", delta).get if isinstance(delta, Mapping) else partial(_get, delta)
 
 
@@ -358,7 +358,7 @@ def _parts(content: Sequence[object]) -> tuple[str, str]:
 
 
 def _require_delta(delta: object) -> None:
-    """Raise for something that is not a delta, such as a whole chunk of Chat Completions."""
+    """Raise `ValueError` for a value that is not a delta, such as a whole chunk of Chat Completions."""
     if delta is None or delta == {} or any(_has(delta, name) for name in _KNOWN):
         return
     raise ValueError(f"a chunk of the format 'chat' needs a delta with one of {', '.join(_KNOWN)}, not {delta!r:.100}")
@@ -369,7 +369,7 @@ def _has(value: object, name: str) -> bool:
 
 
 def _get(value: object, name: str) -> object:
-    """Return a field of an object or mapping, or None; vLLM returns objects, so try them first."""
+    """Return a field of an object or mapping, or None; vLLM's deltas are objects, so try attributes first."""
     try:
         return getattr(value, name)
     except AttributeError:

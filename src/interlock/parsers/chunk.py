@@ -1,4 +1,4 @@
-"""A chunk of engine output, and the methods of every parser.
+"""A chunk of engine output, and the protocol of all parsers.
 
 Chunk boundaries mean nothing: any partition of the same tokens gives the same items (rule R16).
 """

@@ -1,6 +1,6 @@
-"""The tools that a client runs and that have item kinds of their own: a shell, patches, a search of tools.
+"""The tools that a client runs and whose calls have item kinds of their own: shells, patches and tool search.
 
-A model sees each as a function, and `read_call` turns the arguments of its calls into items.
+A model sees each tool as a function, and `read_call` turns the arguments of a call into deltas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Fields: TypeAlias = Mapping[str, object]
 
 @frozen
 class ClientTool:
-    """A client tool as the model sees it: a function, whose calls are items of this kind."""
+    """A client tool as the model sees it: a function whose calls become items of `kind`."""
 
     kind: ItemKind
     description: str
@@ -73,11 +73,11 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
         ),
     }
 )
-"""The tools by type, which is also the name of the function."""
+"""The tools by type, which is also the function's name."""
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call of a client tool; None if its arguments do not fit the tool. Never raises."""
+    """Return the deltas of a complete call, or None if its arguments do not fit the tool. Never raises."""
     try:
         value: object = orjson.loads(arguments)
     except ValueError:

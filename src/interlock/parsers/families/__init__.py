@@ -1,23 +1,23 @@
 """Families are the formats of models other than gpt-oss: text with markers.
 
-One table declares the framing for all; a family is data: its markers and their roles.
+One table declares the framing of all families; a family is data: its markers and their roles.
 
     family              a family: its markers by role
     catalog             the known families
     parser              the format `tagged`: from text to deltas
     framing             the shared framing, as a table
-    alphabet            its triggers and effects
-    effects             carries out the effects
-    brackets            checks that the effects of a framing match
+    alphabet            the triggers and effects of the framing
+    effects             carries out the effects of the framing
+    brackets            checks that the effects of the framing match
     lexicon             the markers of a state, as one regular expression
-    patterns            the next of some texts, or the beginning of one
+    patterns            finds the next marker, or the beginning of one
     active_item         the open item, and the open call
     literals            the grammar of literals, as a table, and its notations
     literal_reader      from the text of a literal to JSON
-    response_template   a family from the template of a checkpoint
+    response_template   from the template of a checkpoint to a family
     envelope            the JSON object around a call
     parameter_values    from the text of a parameter to JSON
-    special_tokens      the tokens behind the text
+    special_tokens      the token ids of a turn: special tokens and reasoning
     reference_encoders  writes items as a model of a family does
     drawing             diagrams of the framing
 """
