@@ -1,4 +1,4 @@
-"""The rules of a stream: each function yields the violations of one rule.
+"""The rules of a stream, as functions that yield its violations.
 
 The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `field_types` checks.
 """
@@ -67,7 +67,7 @@ def r3_status(stream: Stream) -> Iterator[Violation]:
 
 
 def r4_failure(stream: Stream) -> Iterator[Violation]:
-    """R4: only a failed response has an error; unless a response completes, no item is open; no item follows an error event."""
+    """R4: only a failed response has an error; one that does not complete leaves no item open; no item follows an error event."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
@@ -177,7 +177,7 @@ def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
 
 
 def r11_truth(stream: Stream) -> Iterator[Violation]:
-    """R11: a tool runs before it completes, and a call has a result only after it ran."""
+    """R11: a tool runs before it completes; a call is added without its result, and done with it."""
     for item in stream.items:
         if item.kind in RUNNING:
             running, completed = RUNNING[item.kind]

@@ -199,7 +199,7 @@ class _Place(Protocol[T, E]):
 
 @frozen
 class _Owner:
-    """The owner of a background response: it has one pending write at a time, outlives its run, and releases its waiters."""
+    """The owner of a background response: it has one pending write at a time, ends after its run, and releases its waiters."""
 
     state: State[BackgroundTrigger, BackgroundEffect]
     writing: bool = False
