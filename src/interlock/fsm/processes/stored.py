@@ -104,4 +104,4 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("ended",   _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),
     ],
 )  # fmt: skip
-"""The life of a stored response. The first commit that ends it wins: no edge from `ended` appends or finishes."""
+"""The life of a stored response. `ended` has no row for `append` or `finish`, so the first commit that ends a run wins."""
