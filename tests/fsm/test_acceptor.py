@@ -125,6 +125,16 @@ def test_numbers_that_skip_go_on_from_there():
     assert summaries(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
 
 
+def test_a_number_that_comes_late_is_found_after_a_delta_with_the_expected_one():
+    numbers = {6: 9, 7: 10, 8: 7, **{place: place - 1 for place in range(9, 16)}}
+    bodies = stream(message(0, *text_part(0, *"abcdefgh")))
+    bodies = [{**body, "sequence_number": numbers.get(place, place)} for place, body in enumerate(bodies)]
+    assert summaries(bodies) == [
+        ("R2", 6, "sequence_number is 9 instead of 6"),
+        ("R2", 8, "sequence_number is 7 instead of 11"),
+    ]
+
+
 def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
     bodies = LEGAL["message"]
     for place in (4, 6, 7, 8):

@@ -99,6 +99,10 @@ class _Numbering:
         self._alternative = expected + 1
         return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
 
+    def advance(self, number: int) -> None:
+        """Take the expected number."""
+        self.expected, self._alternative = number + 1, None
+
     def skip(self) -> None:
         """Count an unreadable event."""
         if self.expected is not None:
@@ -200,7 +204,7 @@ class Acceptor:
             delta, number = body.get("delta"), body.get("sequence_number")
             if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
                 fast_path.text.add(delta)
-                self._numbers.expected = number + 1
+                self._numbers.advance(number)
                 self._transition = fast_path.transition
                 self.events += 1
                 return []
