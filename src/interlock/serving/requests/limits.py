@@ -1,6 +1,6 @@
-"""The fields that serving reads of items, parts, tools and JSON schemas, and their limits.
+"""The fields that the server reads in items, parts, tools and JSON schemas, and their limits.
 
-Clients are ahead of servers: a field that is not named here stays as it is, whatever its value. A null field counts as absent.
+Other fields pass unchecked, because clients can be newer than the server. A null field counts as absent.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ __all__ = [
 ]
 
 Fields: TypeAlias = Mapping[str, Any]
-"""The limit of each field that is read, or a type that replaces the vocabulary's."""
+"""The limit of each field, or a type that replaces its type in `interlock.events`."""
 
 MAX_INPUT_ITEMS: Final = 5_000
-"""Items of one input: more than any context window holds."""
+"""The most items in one input, more than any context window holds."""
 MAX_TOOLS: Final = 1_024
-"""Tools of one request, including those in namespaces; OpenAI's API takes 128 in one array."""
+"""The most tools in one request, including tools in namespaces; OpenAI's API accepts 128 in one array."""
 
 ANY: Final = Meta()
 TEXT: Final = Meta(max_length=10_485_760)
-"""Characters of a text, as OpenAI's API and the Open Responses specification limit them."""
+"""The limit of OpenAI's API and the Open Responses specification on the characters of a text."""
 LINK: Final = Meta(max_length=20_971_520)
-"""Characters of a URL, which may hold an image, as the Open Responses specification limits them."""
+"""The limit of the Open Responses specification on the characters of a URL, which may contain an image."""
 FILE: Final = Meta(max_length=33_554_432)
-"""Characters of a file's data, likewise."""
+"""The limit of the Open Responses specification on the characters of a file's data."""
 SOME: Final = Meta(min_length=1)
 ID: Final = Meta(max_length=4_096)
-"""Characters of an id or another short text; values that the API does not have today are fine."""
+"""The limit on an id, or on a short text such as a status, which may be one that today's API does not have."""
 CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
-"""A name in a call, which a model may have invented; no prompt can quote a control token, which begins with `<|`."""
+"""The name in a call. A model may have invented it; `<|` begins a control token, which no prompt can quote."""
 SOME_CALLED: Final = Meta(min_length=1, max_length=4_096, pattern=CALLED.pattern)
 NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
 """The name of a function, a custom tool or a schema."""
@@ -61,7 +61,7 @@ SOME_TEXT: Final = Annotated[str, SOME]
 
 
 class Names(Struct, kw_only=True):
-    """The fields by which a tool, or a choice of one, is identified."""
+    """The fields that identify a tool, or the choice of one."""
 
     name: Identifier | None = None
     namespace: Identifier | None = None
@@ -69,27 +69,27 @@ class Names(Struct, kw_only=True):
 
 
 class Named(Names, kw_only=True):
-    """A tool of any type, or a choice of one."""
+    """A tool of any type, or the choice of one."""
 
     type: Identifier | None = None
     tools: list[Named] | None = None
 
 
 class Allowed(Names, kw_only=True):
-    """A tool that may be called."""
+    """A tool in the list of `allowed_tools`."""
 
     type: Annotated[str, SOME]
 
 
 class HostItem(Struct, kw_only=True):
-    """An object that a host engine validates, except for names that it cannot render."""
+    """An item or tool that a host engine validates. Only the names are checked here, because it cannot render control tokens."""
 
     name: Annotated[str, CALLED] | None = None
     namespace: Annotated[str, CALLED] | None = None
 
 
 class HostReasoning(Struct, kw_only=True):
-    """Reasoning that a host engine validates, except for encrypted content."""
+    """A reasoning item that a host engine validates. Only the encrypted content is checked here."""
 
     encrypted_content: Annotated[str, TEXT] | None = None
 
@@ -131,7 +131,7 @@ READ: Final[Mapping[type[Struct], Fields]] = {
     tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
     Conversation: {"id": SOME},
 }
-"""The fields that are read of each type; types without an entry stay as they are."""
+"""The fields that the server reads in each type. An item without an entry has `OPAQUE_FIELDS`."""
 
 OPAQUE_FIELDS: Final[Fields] = {
     "id": ID,
@@ -143,11 +143,11 @@ OPAQUE_FIELDS: Final[Fields] = {
     "action": ID,
     "outputs": list[dict[str, Json]],
 }
-"""The fields that are read, if present, of items from hosted tools and later releases, which otherwise stay as they are."""
+"""The fields that the server reads, if present, in items without an entry in `READ`, such as calls of hosted tools."""
 
 
 def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
-    """Return the part of a type that is read: texts and arrays with a limit, and objects with their fields that are read."""
+    """Return a type that validates only what the server reads: texts and arrays with limits, and the read fields of objects."""
     origin = get_origin(type_)
     if origin is Annotated:
         inner, *metas = get_args(type_)
@@ -169,7 +169,7 @@ def _is_struct(type_: object) -> bool:
 
 @cache
 def _object(kind: type[Struct]) -> type[Struct]:
-    """Return a type with only the fields that are read."""
+    """Return a type with only the fields that the server reads."""
     opaque = kind not in READ
     read = OPAQUE_FIELDS if opaque else {"id": ID, "status": ID, **READ[kind]}
     hints = get_type_hints(kind, include_extras=True)
@@ -190,22 +190,22 @@ def _by_type(union: object, is_included: Callable[[type[Struct]], bool] = READ._
 
 
 Shapes: TypeAlias = Mapping[str, type[Struct]]
-"""The type to validate an object with, by the object's `type`."""
+"""The type that validates an object, by the object's `type`."""
 
 ITEMS: Final[Shapes] = _by_type(items.InputItem, lambda _kind: True)
 TOOLS: Final[Shapes] = _by_type(tools.AnyTool)
-"""Tools that are read; others stay as they are."""
+"""The tools that are validated; other tools pass unchecked."""
 CHOICES: Final[Shapes] = _by_type(tools.AnyChoice)
-"""Values of `tool_choice` that are read; others are a `Named`."""
+"""The objects that `tool_choice` may be; any other is validated as `Named`."""
 
 HOSTED_ITEMS: Final[Shapes] = {
     **ITEMS,
     **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem),
     "reasoning": HostReasoning,
 }
-"""Items, where a host engine validates messages, reasoning and functions."""
+"""`ITEMS` for a host engine, which validates messages, reasoning and function calls itself."""
 HOSTED_TOOLS: Final[Shapes] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
-"""Tools, likewise."""
+"""`TOOLS` for a host engine, which validates these tools itself."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
 SCHEMA_FORMAT: Final = _object(tools.JsonSchemaFormat)
@@ -223,7 +223,7 @@ OptionalSchemaList: TypeAlias = "list[JsonSchema | bool] | UnsetType"
 class JsonSchema(Struct, kw_only=True, rename="camel"):
     """The keywords of a JSON schema, in any draft from 4 to 2020-12; other keywords are unchecked.
 
-    References are not followed and patterns are not compiled, so that validation takes time in proportion to the schema.
+    References are not followed and patterns are not compiled, so validation takes time proportional to the size of the schema.
     """
 
     dialect: OptionalText = field(default=UNSET, name="$schema")

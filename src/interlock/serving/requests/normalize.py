@@ -1,7 +1,8 @@
-"""Normalizes a conversation to the items that every engine can render: messages, reasoning, function calls and outputs.
+"""Reduces a conversation to the items that every engine can render: messages, reasoning, function calls and outputs.
 
-A call of any other tool becomes a call of the function that stands for the tool (`interlock.serving.requests.tool_offer`). A call
-that a server ran becomes a call and its output. Items without anything for a model to read disappear. docs/api.md has the table.
+A call of any other tool becomes a call of the function that represents the tool (`interlock.serving.requests.tool_offer`). A call
+that a server ran becomes a call and its output. Items that a model cannot read are dropped. docs/api.md has a table
+of the input items.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def normalize(items: Iterable[Item], *, images: bool = True) -> tuple[Item, ...]
     """Return a conversation as messages, reasoning, function calls and their outputs.
 
     Args:
-        items: Items of known types, each with its type; references are resolved and encrypted content is opened.
-        images: Whether a tool's output may keep image parts; otherwise their names in square brackets replace them.
+        items: Items of known types, each with its type; references are resolved and encrypted content is unsealed.
+        images: Whether a tool's output keeps its images; if not, `[input_image]` replaces each.
     """
     conversation = [*items]
     denied = {item.get("approval_request_id") for item in conversation if item.get("approve") is False}
@@ -39,7 +40,7 @@ def _normalize(item: Item, denied: AbstractSet[object]) -> Iterable[Item]:
 
 
 def _flatten(item: Item, *, images: bool) -> Item:
-    """Return a tool's output with its parts as one text, unless it has images to keep; other items unchanged."""
+    """Join the parts of a tool's output into one text, unless it has images to keep. Other items are unchanged."""
     output = item.get("output")
     if item["type"] != "function_call_output" or not is_array(output):
         return item
@@ -48,7 +49,7 @@ def _flatten(item: Item, *, images: bool) -> Item:
 
 
 def _message(item: Item) -> Iterable[Item]:
-    """Yield a message; an answer of several parts, or a refusal, as one text."""
+    """Yield a message. The parts of an assistant's message, and refusals, become one text."""
     parts = [members(part) for part in elements(item.get("content"))]
     if (
         item.get("role") != "assistant"
@@ -62,7 +63,7 @@ def _message(item: Item) -> Iterable[Item]:
 
 
 def _reasoning(item: Item) -> Iterable[Item]:
-    """Yield reasoning with its text, or else its summary; nothing without either."""
+    """Yield reasoning with its text, or its summary if it has no text; yield nothing if it has neither."""
     text = text_of(item.get("content")) or text_of(item.get("summary"))
     if text:
         yield {"type": "reasoning", **_identity(item), "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
@@ -73,7 +74,7 @@ def _function_call(item: Item) -> Iterable[Item]:
 
 
 def _client_call(name: str, field: str) -> Callable[[Item], Iterable[Item]]:
-    """Return the normalizer for calls of a client's tool, whose arguments are in a field."""
+    """Return the normalizer for calls of a client's tool, with the arguments in `field`."""
 
     def normalizer(item: Item) -> Iterable[Item]:
         if item.get("call_id"):  # without one, the server ran it
@@ -90,7 +91,7 @@ def _output(item: Item) -> Iterable[Item]:
 
 
 def _structured_output(field: str) -> Callable[[Item], Iterable[Item]]:
-    """Return the normalizer for outputs whose structure becomes JSON."""
+    """Return the normalizer for outputs whose `field` becomes JSON text."""
 
     def normalizer(item: Item) -> Iterable[Item]:
         if item.get("call_id"):
@@ -127,7 +128,7 @@ def _agent_message(item: Item) -> Iterable[Item]:
 
 
 def _search(item: Item) -> Iterable[Item]:
-    if item.get("output"):  # the tool's result, which the API's item does not show
+    if item.get("output"):  # the tool's result, which is not in the API's item
         yield from _server_call(item, "web_search", item.get("action"), item["output"])
 
 
@@ -137,7 +138,7 @@ def _server_call(item: Item, name: str, arguments: object, output: object) -> It
 
 
 def _call(call_id: object, name: str, arguments: object) -> dict[str, object]:
-    name = name.replace("<|", "<")  # a model may have spelled a control token there, which a prompt cannot quote
+    name = name.replace("<|", "<")  # a model may have written a control token, which a prompt cannot quote
     text = arguments if isinstance(arguments, str) else dumps(arguments or {}).decode()
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": text or "{}"}
 
@@ -163,7 +164,7 @@ NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = {
     "custom_tool_call": lambda item: [_call(item.get("call_id"), _name(item), {"input": item.get("input")})],
     "custom_tool_call_output": _output,
     "local_shell_call": _client_call("local_shell", "action"),
-    # its `id` is the id of the call
+    # this output's `id` is the id of the call
     "local_shell_call_output": lambda item: [_call_output(item.get("call_id") or item.get("id"), item.get("output"))],
     "shell_call": _client_call("shell", "action"),
     "shell_call_output": _structured_output("output"),
@@ -183,4 +184,4 @@ NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = {
     "multi_agent_call": lambda item: [_call(item.get("call_id"), str(item.get("action")), item.get("arguments"))],
     "multi_agent_call_output": lambda item: [_call_output(item.get("call_id"), text_of(item.get("output")))],
 }
-"""The normalizer of each type of item with content for a chat model."""
+"""The normalizer of each type of item that a model can read."""

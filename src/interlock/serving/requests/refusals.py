@@ -1,4 +1,4 @@
-"""Errors for invalid parameters, with the messages and codes of OpenAI's API and the path, such as `input[1].call_id`.
+"""Errors for invalid parameters, with OpenAI's messages and codes, and the path of the value, such as `input[1].call_id`.
 
 Every `require` function raises an `ApiError` with the status 400.
 """
@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # requests are read without it
 __all__ = ["refusal", "require", "require_json_schema", "require_list", "too_long", "unsupported", "wrong_type"]
 
 QUOTED: Final = 200
-"""Most characters of a client's value that an error repeats."""
+"""The most characters of a client's value that an error repeats."""
 
 DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
-"""The parameters whose limits are decimals, even for an integer value."""
+"""The parameters that are decimals in error messages, even if the value is an integer."""
 
 
 def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
-    """Convert a JSON value, which is at `path` in the body, to a type; unknown members are allowed."""
+    """Convert the JSON value at `path` in the body to a type; unknown members are allowed."""
     try:
         return convert(value, type_)
     except ValidationError:
@@ -51,7 +51,7 @@ def require_json_schema(param: str, schema: object) -> None:
 
 
 def require_list(value: object, most: int, *path: str | int) -> list[object]:
-    """Return an array of at most `most` elements, at a path in the body."""
+    """Return the value at `path` in the body if it is an array of at most `most` elements."""
     if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)
     if len(value) > most:
@@ -72,7 +72,7 @@ def _refusal(mismatch: Mismatch, path: Path) -> ApiError:
 
 
 def refusal(error: pydantic.ValidationError) -> ApiError:
-    """Return the error for a pydantic error of a host engine."""
+    """Convert a pydantic error of a host engine."""
     first = error.errors()[0]
     param, kind = param_of(first["loc"]), first["type"]
     if kind == "missing":
@@ -90,7 +90,7 @@ PYDANTIC: Final[Mapping[str, str]] = {
     "list_type": "an array",
     **dict.fromkeys(("dict_type", "model_type"), "an object"),
 }
-"""The expected type of a value, by the type of pydantic's error."""
+"""The expected JSON type, by the type of pydantic's error."""
 
 
 def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
@@ -101,7 +101,7 @@ def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
 
 
 def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiError:
-    """Return the error for a value beyond a limit, which msgspec calls `name`."""
+    """Return the error for a value beyond a limit; `name` is msgspec's name of the limit, such as `max_length`."""
     if isinstance(value, float) and not math.isfinite(value):
         return wrong_type(param, "a number", value)
     if isinstance(value, int | float):
@@ -151,7 +151,7 @@ def too_long(param: str, most: object, length: int) -> ApiError:
 
 
 def wrong_type(param: str, expected: str, value: object) -> ApiError:
-    """Return the error for a value of the wrong JSON type; `expected` has its article, and an empty path is the body."""
+    """Return the error for a value of the wrong JSON type; `expected` has an article, and an empty `param` is the body."""
     message = f"Invalid type for '{param}': expected {expected}, but got {_kind_of(value)} instead."
     return invalid(param or None, message, "invalid_type")
 

@@ -1,8 +1,8 @@
 """Translates a request's tools for models that only know functions.
 
-A namespace becomes the functions `<namespace>__<name>`, a custom tool a function with one string, and a tool that the client runs
-(shell, patches, tool search) the function in `interlock.parsers.client_tools`. Tools that no function can represent are left out.
-`interlock.parsers.routing` reads the calls by the same names.
+A namespace becomes the functions `<namespace>__<name>`. A custom tool becomes a function with one string. A tool that the client
+runs (shell, patches, tool search) becomes the function in `interlock.parsers.client_tools`. Tools that the server runs stay as
+they are, and all others are left out. `interlock.parsers.routing` maps calls of these names back to their tools.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Tool: TypeAlias = Mapping[str, object]
 
 NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
-"""The fields of a function that engines know."""
+"""The fields of a function that engines read."""
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that add tools."""
 DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
-"""Tools that can be left out: they only find tools that are offered anyway, or are empty."""
+"""Tools that are left out without a warning: they only load or call tools that are offered anyway, or have no tools."""
 
 ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
 REGEX: Final = re.compile(
@@ -45,12 +45,12 @@ REGEX: Final = re.compile(
     )\$?""",
     re.ASCII | re.VERBOSE,
 )
-"""A regular expression that every grammar backend supports; backends reject requests with any other."""
+"""Matches the regular expressions that all grammar backends support. They reject requests with others."""
 
 
 @frozen
 class OfferedTool:
-    """A function or hosted tool for the engine, with its type in the request and the names that a `tool_choice` may use."""
+    """A tool for the engine, its type in the request, and the names by which `tool_choice` selects it."""
 
     tool: Tool
     kind: str
@@ -59,7 +59,7 @@ class OfferedTool:
 
 @frozen
 class ToolOffer:
-    """The tools for an engine, the `tool_choice` among them, and the types of tools that cannot be offered."""
+    """The tools and the `tool_choice` for an engine, and the types of the tools that cannot be offered."""
 
     tools: tuple[Tool, ...]
     choice: object
@@ -75,7 +75,7 @@ class HostedTools:
 
 
 def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: HostedTools) -> ToolOffer:
-    """Translate the tools and the `tool_choice` of a request, with the tools that its conversation adds."""
+    """Translate the tools and the `tool_choice` of a request, including tools that its conversation adds."""
     conversation = [*items]
     lists = {
         item.get("server_label"): elements(item.get("tools")) for item in conversation if item.get("type") == "mcp_list_tools"
@@ -99,7 +99,7 @@ def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
 
 
 def _as_known_type(tool: Tool) -> Tool:
-    """Return a tool of an unknown type as a function if it has a name and parameters; any other tool as it is."""
+    """Turn a tool of an unknown type with a name and parameters into a function; return any other tool unchanged."""
     if tool.get("type") in KNOWN_TYPES or not isinstance(tool.get("name"), str):
         return tool
     parameters = tool.get("parameters", tool.get("input_schema"))
@@ -107,7 +107,7 @@ def _as_known_type(tool: Tool) -> Tool:
 
 
 def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
-    """Yield the translations of a tool: none, one, or several for a namespace."""
+    """Yield the translations of a tool: none, one, or one for each tool of a namespace."""
     kind = str(tool.get("type"))
     match kind:
         case "function":
@@ -135,7 +135,7 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
 
 
 def _mcp_functions(tool: Tool, lists: Mapping[object, Iterable[object]]) -> Iterator[OfferedTool]:
-    """Yield the tools of an MCP server as functions, by their last list in the conversation."""
+    """Yield the tools of an MCP server as functions, from its last `mcp_list_tools` item in the conversation."""
     label = tool.get("server_label")
     for each in map(members, lists.get(label, ()) if tool.get("type") == "mcp" else ()):
         name = str(each.get("name"))
@@ -154,7 +154,7 @@ def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
 
 
 def _custom_function(tool: Tool) -> Tool:
-    """Return a function of one string. A plain regular expression is in its schema, any other grammar in its description."""
+    """Return a function with one string. A `REGEX` match goes into its schema, any other grammar into its description."""
     text_format = members(tool.get("format"))
     grammar = members(text_format.get("grammar")) or text_format  # nested in Chat Completions, flat here
     text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}
@@ -172,7 +172,7 @@ def _custom_function(tool: Tool) -> Tool:
 
 
 def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedTool], object]:
-    """Return the allowed tools, and the choice; `auto` replaces the choice of an MCP server that became functions."""
+    """Return the allowed tools and the choice. The choice of an MCP server whose tools became functions becomes `auto`."""
     entry = members(choice)
     if entry.get("type") == "mcp" and entry.get("name") is None and not any(each.tool["type"] == "mcp" for each in offered):
         return offered, "auto"
@@ -184,7 +184,7 @@ def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedToo
         return offered, choice
     match = next((each.tool for each in offered if _is_named(each, entry)), None)
     if match is None:
-        # The engine refuses an unknown function. Any other tool may be one that cannot be offered, and is not an error.
+        # The engine rejects an unknown function. Another tool may be one that cannot be offered, which is no error.
         return offered, {**entry, "type": "function"} if entry.get("type") in ("function", "custom") else "auto"
     return offered, {name: match[name] for name in ("type", "name", "server_label") if name in match}
 

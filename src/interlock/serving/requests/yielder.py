@@ -11,17 +11,17 @@ from attrs import define, field
 __all__ = ["Yielder"]
 
 STRETCH: Final = 0.005
-"""Seconds of work before other tasks run."""
+"""Seconds of work between two yields."""
 
 
 @define
 class Yielder:
-    """Yields to the event loop every few milliseconds of long work; with thousands of streams, a turn comes after 0.1 s."""
+    """Yields to the event loop every few milliseconds of long work. With thousands of streams, a yield can take 0.1 s."""
 
     _started_at: float = field(factory=perf_counter, init=False)
 
     async def checkpoint(self) -> None:
-        """Yield to the event loop if it is time to."""
+        """Yield to the event loop if the last yield was more than `STRETCH` seconds ago."""
         if perf_counter() - self._started_at > STRETCH:
             await asyncio.sleep(0)
             self._started_at = perf_counter()

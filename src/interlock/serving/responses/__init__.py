@@ -4,7 +4,7 @@ service              begins the response to a request
 run                  executes the turn loop of a response, and tracks the runs of a server
 response_run         the work of the turn loop: engine, tools, compaction
 background_response  writes the events of a background response to a store
-archive              the stored responses, and the events of those in the background
+archive              the stored responses, and the events of background responses
 conversation_lease   the lease of a response on its conversation
-sealing              encrypted content, which clients carry and only a server can read
+sealing              encrypted content, which clients carry and only the server can read
 """

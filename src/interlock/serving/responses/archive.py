@@ -1,8 +1,8 @@
-"""The stored responses of one server: reads, cancels and deletes them, and ends those whose owner is lost.
+"""Reads, cancels and deletes stored responses, and ends responses whose owner is lost.
 
-All of this works in every process that shares the store, and so does reading the events of a background response: a reader asks
-the store for the committed events after its last one, so it misses none and repeats none; a notification only makes it ask
-sooner. If the owner is lost, the reader takes over and ends the response itself.
+Every process that shares the store can do this, and can read the events of a background response. A reader asks the store for the
+committed events after its last one, so it misses none and repeats none; a notification only makes it ask sooner. If the owner is
+lost, the reader takes over and ends the response itself.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ POLL_SECONDS: Final = 1.0  # after which a reader reads again without a notifica
 
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
-"""The beginnings of events that have another name in OpenAI's dialect."""
+"""The beginnings of events that have a different name in OpenAI's dialect."""
 
 _RESUMING: Final = Lock()
-"""Held by each thread that resumes a driver: msgspec 0.22 crashes if two of them convert to a type for the first time."""
+"""Held while a thread resumes a driver: msgspec 0.22 crashes if two threads convert to a type for the first time."""
 
 PROBE: Final = "x" * 2**18
-"""Written to a store that was down: a full disk can be read, and still takes a few bytes."""
+"""The text that a probe writes to a store that was down. It is large because even a full disk accepts a few bytes."""
 
 STORE_DOWN: Final = ApiError(
     503, "The store of responses cannot be used at the moment. Nothing was generated.", "server_error", code="store_unavailable"
@@ -76,19 +76,19 @@ def store_error(error: BaseException) -> BaseException:
 
 @define(eq=False)
 class Archive:
-    """The stored responses; methods that use the store raise `StoreDown` while it is not available."""
+    """The stored responses of a server. Methods that use the store raise `StoreDown` while it is unavailable."""
 
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))  # of this process, in leases
     _outage: StoreDown | None = field(default=None, init=False)
 
     def require_store(self) -> None:
-        """Refuse a response that must be stored while the store is known to be down."""
+        """Raise `StoreDown` if the store is known to be down."""
         if self._outage is not None:
             raise self._outage
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a finished response, and add to its conversation; after a failure, `require_store` raises."""
+        """Store a finished response, and add to its conversation; after a `StoreDown`, `require_store` raises it too."""
         try:
             await self.store.put(tenant, stored, addition)
         except StoreDown as error:
@@ -96,7 +96,7 @@ class Archive:
             raise
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
-        """Return a response as it is now; one in progress up to its last committed event."""
+        """Return a response as it is now: a background response in progress has everything up to its last committed event."""
         stored = await self.store.get(tenant, response_id)
         if stored is None or _is_ended(stored):
             return stored
@@ -109,7 +109,7 @@ class Archive:
         return StoredResponse(driver.response, stored.items)
 
     async def previous(self, tenant: str, response_id: str) -> StoredResponse:
-        """Return the response that a request continues; raise a 400 if there is none, or it has not ended."""
+        """Return the response that a request continues; raise a 400 if it does not exist or has not ended."""
         stored = await self.store.get(tenant, response_id)
         if stored is None or not _is_ended(stored):
             message = f"Previous response with id '{response_id[:100]}' not found."
@@ -127,7 +127,7 @@ class Archive:
         return Tail(self.store, tenant, stored.id, self.name, start)
 
     async def cancel(self, tenant: str, response_id: str) -> None:
-        """Have the owner of a response cancel it, in any process, and wait for its end; an ended one stays as it is."""
+        """Ask the owner of a response, in any process, to cancel it, and wait for its end; an ended response is unchanged."""
         await self.store.cancel(tenant, response_id)
         log = await self.store.read(tenant, response_id, 0, 1)
         if log is not None:
@@ -135,10 +135,10 @@ class Archive:
                 pass
 
     async def delete(self, tenant: str, stored: StoredResponse) -> None:
-        """Delete a response; one in progress is cancelled first, and its readers receive its end."""
+        """Delete a response. A response in progress is cancelled first, and its readers receive its last events."""
         if not _is_ended(stored):
             await self.cancel(tenant, stored.id)
-            await asyncio.sleep(POLL_SECONDS)  # in which every reader reads again
+            await asyncio.sleep(POLL_SECONDS)  # time for every reader to read the end
         await self.store.delete(tenant, stored.id)
 
     @asynccontextmanager
@@ -153,7 +153,7 @@ class Archive:
             await self.store.close()
 
     async def maintain(self) -> None:
-        """End responses whose owner is lost and sweep expired ones, periodically, until cancelled."""
+        """End responses whose owner is lost, and sweep expired responses, periodically until cancelled."""
         rounds = 0
         while True:
             try:
@@ -175,7 +175,7 @@ class Archive:
             await asyncio.sleep(MAINTENANCE_SECONDS)
 
     async def _end(self, tenant: str, response_id: str) -> None:
-        """End a response whose owner is lost; one that cannot be ended does not keep the others from it."""
+        """End a response whose owner is lost. Log a fault unless the store is down, so that the next response has its turn."""
         try:
             await adopt(self.store, tenant, response_id, self.name)
         except BaseException as error:
@@ -184,7 +184,7 @@ class Archive:
             logger.exception("%s: its server was lost, and it could not be ended", response_id)
 
     async def _probe(self) -> None:
-        """Store and delete a response, after deleting that of an earlier probe."""
+        """Store and delete a large response, and first delete what an earlier probe may have left."""
         response_id = f"resp_{self.name}"
         await self.store.delete(SHARED, response_id)
         probe: Item = {"id": f"msg_{self.name}", "type": "message", "content": PROBE}
@@ -207,7 +207,7 @@ class Tail:
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield all committed events until the response has ended; if some were removed unread, an `error` event is the last."""
+        """Yield all committed events until the response has ended; if events were removed unread, the last is an `error`."""
         following, dialect = self.start, OPENAI
         with self.store.subscribe(self.tenant, self.response_id) as subscription:
             while True:
@@ -225,7 +225,7 @@ class Tail:
                     await subscription.wait(POLL_SECONDS)
 
     async def _read(self, first: int) -> Log | None:
-        """Read the log, and wait for a store that is down, because it still has the committed events."""
+        """Read the log. If the store is down, wait for it, because it still has the committed events."""
         while True:
             try:
                 return await self.store.read(self.tenant, self.response_id, first, PAGE)
@@ -239,7 +239,7 @@ class Tail:
 
 
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
-    """Take over a response whose owner is lost, and end it by its failure edges; return whether that succeeded."""
+    """Take over a response whose owner is lost, and end it as failed or cancelled; return whether that succeeded."""
     lease = await store.adopt(tenant, response_id, owner)
     stored = None if lease is None else await store.get(tenant, response_id)
     if lease is None or stored is None:
@@ -257,7 +257,7 @@ async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str)
 
 
 async def _read_log(store: ResponseStore, tenant: str, response_id: str) -> tuple[list[bytes], Log | None]:
-    """Return all events of a log, and its last page, which is None for an unknown response."""
+    """Return all events of a log, and the last page that was read, which is None for an unknown response."""
     frames: list[bytes] = []
     while True:
         log = await store.read(tenant, response_id, len(frames), PAGE)
@@ -283,7 +283,7 @@ def _resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseD
 
 
 def _dialect_of(frames: Sequence[bytes]) -> Dialect:
-    """Return the dialect of events; events that both dialects share continue equally in either."""
+    """Return the dialect of events; if both dialects share all of them, return OpenAI's."""
     return OPEN_RESPONSES if any(frame.startswith(_OPEN_RESPONSES) for frame in frames) else OPENAI
 
 

@@ -1,6 +1,6 @@
-"""Background responses: a run makes the events, and the owner of a lease writes them to a store.
+"""Background responses: a run emits events, and the owner of the lease writes them to a store.
 
-The table `BACKGROUND` defines the owner's states. Readers receive only events that the store has.
+The table `BACKGROUND` defines the owner's states. Readers receive only committed events.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 
 logger = logging.getLogger(__name__)
 
-BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before it is written
-BATCH_SIZE: Final = 32  # events that are written without further waiting
-ITEM_DONE: Final = b"event: response.output_item.done\n"  # the beginning of an event that is written without waiting
-RETRY_DELAY: Final = 0.25  # seconds between two attempts to write to a store that is down
+BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write
+BATCH_SIZE: Final = 32  # the number of waiting events that are written at once
+ITEM_DONE: Final = b"event: response.output_item.done\n"  # the beginning of an event that is written at once, with all that wait
+RETRY_DELAY: Final = 0.25  # seconds between a failed write and the next attempt
 
 WRITE_WAIT: Final = 0.1
-"""Seconds to wait after a notification: an ordinary write would report a cancellation too."""
+"""Seconds to wait for an ordinary write before renewing the lease: either reports whether a client has cancelled."""
 
 FINISH_PATIENCE: Final = 60.0
-"""Seconds after the end of the lease for retries of the last commit: perhaps nobody has taken over."""
+"""Seconds after the end of the lease in which the last commit is retried, in case no other process has taken over."""
 
 NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 
@@ -54,15 +54,15 @@ class BackgroundResponse:
     _conversation_lease: ConversationLease | None = None
     _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _pending: list[bytes] = field(factory=list[bytes], init=False)
-    """Events that are perhaps not written yet."""
+    """Events that the store has not confirmed."""
     _first_pending: int = field(default=0, init=False)
     _lease_end: float = field(default=0.0, init=False)  # by the monotonic clock of this process
     _write_count: int = field(default=0, init=False)
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
     queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    """The stored response before its first event, or the reason why it could not be stored."""
+    """The response as stored before its first event, or the error that prevented storing it."""
     finished: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set after the last commit, or when another process has the response."""
+    """Set when this process writes no more: after the last commit, the loss of the lease, or an error."""
 
     async def execute(self) -> None:
         """Store the response and run it; its end is written even if this task is cancelled."""
@@ -88,7 +88,7 @@ class BackgroundResponse:
             try:
                 self._conclude()
             finally:
-                if BackgroundTrigger.END in self._machine.state.rows:  # the first call raised
+                if BackgroundTrigger.END in self._machine.state.rows:  # the first call raised before it fired
                     self._conclude()
 
     async def _enqueue(self) -> Lease:
@@ -100,7 +100,7 @@ class BackgroundResponse:
         return lease
 
     def _grow(self, frames: Sequence[bytes]) -> None:
-        """Schedule the write of a step's events; they stay together, so that a log always ends between two edges."""
+        """Schedule the write of a step's events; they stay together, so a log always ends between two steps."""
         self._fire(BackgroundTrigger.GROW)
         if len(self._pending) >= BATCH_SIZE or any(frame.startswith(ITEM_DONE) for frame in frames):
             self._fire_if_possible(BackgroundTrigger.DUE)
@@ -153,13 +153,13 @@ class BackgroundResponse:
                 self._retry()
 
     def _retry(self) -> None:
-        """Write the pending events again; if the store has some, it raises `SequenceError`."""
+        """Write the pending events again after a fault; if the store has some of them, it raises `SequenceError`."""
         self._effects = asyncio.Queue()
         can_retry = BackgroundTrigger.RETRY in self._machine.state.rows
         self._fire_if_possible(BackgroundTrigger.RETRY if can_retry else BackgroundTrigger.DUE)
 
     async def _renew(self, lease: Lease) -> None:
-        """Renew the lease in time, and soon after a notification that no ordinary write follows."""
+        """Renew the lease every `RENEW` seconds and after each notification, unless an ordinary write comes first."""
         with self._archive.store.subscribe(lease.tenant, lease.response_id) as subscription:
             while True:
                 await subscription.wait(RENEW)
@@ -169,14 +169,14 @@ class BackgroundResponse:
                     self._fire_if_possible(BackgroundTrigger.DUE)
 
     async def _write(self, effect: BackgroundEffect, lease: Lease) -> BackgroundTrigger:
-        """Write to the store, and return the trigger for the result."""
+        """Write the pending events, and return the trigger for the outcome."""
         started_at, count = monotonic(), len(self._pending)
         try:
             is_cancelled = await self._commit(effect, lease, self._pending[:count])
         except LeaseLost as error:
             logger.warning("%s: its lease is lost: %s", lease.response_id, error)
             return BackgroundTrigger.LOSE
-        except SequenceError as error:  # an earlier write succeeded, although it raised
+        except SequenceError as error:  # an earlier write raised, but was committed
             del self._pending[: max(error.expected - self._first_pending, 0)]
             self._first_pending = error.expected
             return BackgroundTrigger.RETRY
@@ -203,7 +203,7 @@ class BackgroundResponse:
         return await self._archive.store.renew(lease)
 
     async def _after_failure(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
-        """Wait for the next attempt, unless the lease is over."""
+        """Log a failed write and wait; return `RETRY`, or `LOSE` if the lease is over."""
         traceback = None if isinstance(error, StoreDown) else error
         logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=traceback)
         await asyncio.sleep(RETRY_DELAY)
@@ -213,16 +213,16 @@ class BackgroundResponse:
 
 @define(eq=False)
 class BackgroundRegistry:
-    """The background responses of one process: written to an archive, and ended by `active_runs` at a shutdown."""
+    """The background responses of one process. `archive` stores them, and `active_runs` ends them at shutdown."""
 
     archive: Archive
     active_runs: ActiveRuns
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
     async def begin(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> StoredResponse:
-        """Begin a response in a task of its own, and return it as it was before its first event.
+        """Begin a response in a new task, and return it as it is before its first event.
 
-        If the store or the engine refuses it, the error is raised, and nothing is stored.
+        If the store or the engine refuses it, raise the error and leave nothing stored.
         """
         response = BackgroundResponse(run, tenant, self.archive, self.active_runs, self._spawn, lease)
         self._spawn(response.execute())
@@ -236,7 +236,7 @@ class BackgroundRegistry:
         return queued
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all responses have ended and are stored, or for a number of seconds."""
+        """Wait until all responses have ended and are stored, for at most a number of seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._tasks:

@@ -1,4 +1,4 @@
-"""The lease of a response on its conversation, which refuses other responses until this one has ended."""
+"""The lease of a response on its conversation, which keeps other responses out until this response has ended."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LOST: Final = Fault("server_error", "The conversation was changed or deleted by 
 
 @frozen(eq=False)
 class ConversationLease:
-    """The lease of one response on a conversation, and the version that the response continues."""
+    """The lease of a response on a conversation, and the version and items that the response continues."""
 
     store: ResponseStore
     tenant: str
     conversation_id: str
     response_id: str
-    """The holder of the lease: the id of the response, unless its engine sets another."""
+    """The holder of the lease: the id of the response, unless its engine sets a different one."""
     version: int
     items: tuple[Item, ...] = field(repr=False)
 
@@ -60,12 +60,12 @@ class ConversationLease:
             await self.release()
 
     async def release(self) -> None:
-        """Let others add to the conversation."""
-        with suppress(StoreDown):  # then the lease expires
+        """Release the lease, so that other requests can change the conversation."""
+        with suppress(StoreDown):  # in which case the lease expires
             await self.store.release(self.tenant, self.conversation_id, self.response_id)
 
     def addition(self, stored: StoredResponse) -> Addition | None:
-        """Return the input and output of a finished response for the conversation, or None if it failed or was cancelled."""
+        """Return the input and output of a finished response, or None if it failed or was cancelled."""
         if stored.response["status"] not in {"completed", "incomplete"}:
             return None  # so that a retry does not add the input twice
         return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
@@ -77,7 +77,7 @@ class ConversationLease:
                 version = await self.store.hold(self.tenant, self.conversation_id, self.response_id)
             except StoreDown as error:
                 logger.warning("%s: the lease of its conversation could not be renewed: %s", self.response_id, error)
-                continue  # the commit of the addition decides
+                continue  # the commit of the addition finds out whether the conversation has changed
             except Conflict:
                 version = None
             if version != self.version:
@@ -88,7 +88,7 @@ class ConversationLease:
 async def commit_end(
     lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
 ) -> None:
-    """Store a finished response with `write` and, if its conversation is unchanged, add it there in the same commit."""
+    """Store a finished response with `write`, and add it to its conversation in the same commit if that is unchanged."""
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:
@@ -97,7 +97,7 @@ async def commit_end(
 
 
 def locked(conversation_id: str) -> ApiError:
-    """Return the error for a conversation that another response has a lease on."""
+    """Return the error for a conversation that another response holds."""
     message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
     return ApiError(409, message, param="conversation", code="conversation_locked")
 

@@ -1,7 +1,7 @@
 """The run of a response on an engine: the engine generates turns, a parser reads them, and tools run between them.
 
-The driver writes the events, so a stream and a JSON response come from the same run (rule R19).
-`interlock.serving.responses.run` has the turn loop, interruptions and ends.
+The same run makes a stream or a JSON response, so both have the same content (rule R19).
+`interlock.serving.responses.run` has the turn loop, interruptions and endings.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NOT_COMPACTED: Final = "The conversation could not be compacted: "
 
 
 class CompactionError(EngineError):
-    """A conversation could not be compacted. The response fails, because nothing of the conversation may be lost."""
+    """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
 
 
 @frozen
@@ -81,13 +81,13 @@ class RequestContext:
     """The conversation with the request's input, as clients and stores see it."""
     tenant: str = SHARED
     model_items: Sequence[Item] = field(default=Factory(lambda self: self.items, takes_self=True))
-    """The same conversation as the model reads it (`Seals.unseal`)."""
+    """The same conversation as the model reads it; see `Seals.unseal`."""
     lease: ConversationLease | None = None
     """The lease on the conversation that the response is added to."""
     seals: Seals | None = None
-    """Without them nothing is sealed or compacted."""
+    """The seals for reasoning and summaries. If None, nothing is sealed or compacted."""
     connection: HTTPConnection | None = field(default=None, repr=False)
-    """The client's, for a host engine."""
+    """The client's connection, for a host engine."""
 
 
 @define(eq=False)
@@ -100,15 +100,15 @@ class ResponseRun(Run[T]):
     _tool_runner: ToolRunner
     _archive: Archive | None
     _stored_items: tuple[Item, ...] = field(init=False)
-    """The conversation for a store: each item has an id."""
+    """The conversation as a store needs it: each item has an id."""
     _remaining_tokens: int | None = field(init=False)  # that the request still allows
     _tools: Tools = field(init=False)
     _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    """The tools and the conversation lease, which the end of the run releases."""
+    """The tools and the conversation lease, released at the end of the run."""
     _turn_count: int = field(default=0, init=False)
     _turn_usage: Usage = field(factory=Usage, init=False)
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
-    """The calls of the last turn that wait for their tools."""
+    """The calls of the last turn whose tools have not run."""
     _rejected: Sequence[Item] = field(default=(), init=False)
     """The calls of the last turn with invalid arguments."""
 
@@ -126,7 +126,7 @@ class ResponseRun(Run[T]):
         return StoredResponse(self.driver.response, self._stored_items)
 
     async def admit(self) -> None:
-        """Wait until the engine has accepted the first turn, unless a list of tools or a summary comes before it."""
+        """Wait until a host engine has accepted the first turn, unless listing tools or writing a summary comes first."""
         if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
             return
         if not await self._needs_compaction():
@@ -224,7 +224,7 @@ class ResponseRun(Run[T]):
 
         def next_trigger() -> TurnTrigger:
             self._calls = self.driver.ready
-            # No tool of this server has run yet, so a failed item is a call with invalid arguments, or one that an upstream ran.
+            # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
             failed = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
             self._rejected = failed if rejects else []
             return TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
@@ -251,7 +251,7 @@ class ResponseRun(Run[T]):
         return cast("Sequence[Item]", self.driver.response["output"])
 
     async def _settle(self) -> None:
-        """Log the response, and store it unless its client has gone away or a `BackgroundResponse` does that."""
+        """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""
         try:
             self.generation.log(self.driver.response)
         finally:
@@ -259,7 +259,7 @@ class ResponseRun(Run[T]):
                 await self._store(self._archive)
 
     async def _store(self, archive: Archive) -> None:
-        """Store the response; if that fails, its last event says so."""
+        """Store the response; if that fails, replace its last event with one that has `store: false`."""
         stored = self.stored
         try:
             await commit_end(self.context.lease, stored, partial(archive.put, self.context.tenant, stored))
@@ -281,7 +281,7 @@ class ResponseRun(Run[T]):
             for close in (self.generation.close, self._resources.aclose):
                 try:
                     await close()
-                except BaseException as error:  # noqa: BLE001 - `_record` raises what is not a fault
+                except BaseException as error:  # noqa: BLE001 - `_record` logs it, and reraises a cancellation
                     self._record(error, "its engine or its tools could not be closed")
 
 
@@ -299,8 +299,8 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
 ) -> ResponseRun[T]:
     """Return the run of a response; iterate its `events`.
 
-    A host engine needs a prepared `generation`, and its `settings`, which the response echoes. The `archive`, if any, stores the
-    response when it has ended.
+    A host engine needs a prepared `generation` and its `settings`, which the response echoes. An `archive` stores a foreground
+    response at its end.
     """
     request, seals = context.request, context.seals
     generation = generation or begin_generation(engine, request, context.items)
@@ -317,7 +317,7 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
 
 
 async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> ResponseRun[None]:
-    """Return the run in which the model summarizes a conversation; an engine may refuse that with an `ApiError`."""
+    """Return the run in which the model summarizes a conversation; raise an `ApiError` if the engine refuses it."""
     body = summary_request(context.request.raw)
     request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
     items = (*context.model_items, *request.input)
@@ -336,7 +336,7 @@ class Summary:
 
 
 def summary_of(driver: ResponseDriver[Any]) -> Summary:
-    """Return the summary that a finished response has written; one that is truncated, failed or empty has a fault."""
+    """Return the summary in a finished response; a truncated, failed or empty summary has a fault."""
     response = driver.response
     output = cast("Sequence[Item]", response["output"])
     parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
@@ -357,7 +357,7 @@ def summary_of(driver: ResponseDriver[Any]) -> Summary:
 
 
 def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
-    """Return the usage of a turn after an output; 0 changes nothing."""
+    """Return the usage of a turn after an output, in which 0 means unchanged."""
     return Usage(
         input_tokens=output.input_tokens or usage.input_tokens,
         cached_tokens=output.cached_tokens or usage.cached_tokens,

@@ -1,4 +1,4 @@
-"""Encrypted content: reasoning and compactions that clients carry and only a server with the key can read.
+"""Encrypted content: reasoning and compactions that clients carry, and only a server with the key can read.
 
 `SealingKeys` are the keys, an `Envelope` encrypts bytes with them, and the `Seals` of a request encrypt fields of items.
 docs/state.md explains this protection and its limits.
@@ -46,13 +46,13 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
-"""The environment variable with the keys: 32 bytes each in base64, separated by commas, the one that seals first."""
+"""The environment variable with the keys: 32 bytes each in base64, separated by commas. The first key seals."""
 
 RANDOM_KEY: Final = (
     f"{KEYS_VARIABLE} is not set: what this process seals (encrypted reasoning, compactions) opens in no other process, and not "
     "after a restart."
 )
-"""The warning at the start of a server with a random key."""
+"""The warning when a server starts with a random key."""
 
 KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 8
@@ -65,17 +65,17 @@ HEAD: Final = len(VERSION) + KEY_ID_BYTES
 SHORTEST: Final = HEAD + NONCE_BYTES + TAG_BYTES
 
 SLICE: Final = 2**18
-"""Characters of base64 to decode before yielding to the event loop: a few milliseconds."""
+"""Characters of base64 to decode between two yields to the event loop."""
 
 REASONING_WANTED: Final = "reasoning.encrypted_content"  # the value of `include`
 SEALED_TYPES: Final = ("reasoning", "compaction")
 
 SealedContent: TypeAlias = tuple[str, str]
-"""The type of an item, and its `encrypted_content`."""
+"""The `type` and the `encrypted_content` of an item."""
 
 
 class SealError(InterlockError):
-    """Sealed content that this server cannot open. Clients read the message; it reveals nothing of the content."""
+    """Sealed content cannot be opened by this server. Clients see the message, which reveals nothing of the content."""
 
 
 @frozen
@@ -86,7 +86,7 @@ class Key:
 
     @property
     def id(self) -> bytes:
-        """The id by which sealed content names the key: 8 bytes of a hash that does not reveal the key."""
+        """The id of the key in sealed content: 8 bytes of a hash, which does not reveal the key."""
         return hashlib.sha256(KEY_ID_PURPOSE + self.secret).digest()[:KEY_ID_BYTES]
 
 
@@ -99,7 +99,7 @@ class SealingKeys:
 
     @classmethod
     def from_text(cls, text: str) -> SealingKeys:
-        """Parse the value of `INTERLOCK_KEYS`; a `ValueError` has the position of a bad key, and nothing of the key."""
+        """Parse the value of `INTERLOCK_KEYS`; a `ValueError` names the position of a bad key, and does not quote the key."""
         keys = [_key(position, key.strip()) for position, key in enumerate(text.split(","), start=1)]
         for position, key in enumerate(keys, start=1):
             if key in keys[: position - 1]:
@@ -108,7 +108,7 @@ class SealingKeys:
 
     @classmethod
     def from_environment(cls) -> SealingKeys | None:
-        """Return the keys of `INTERLOCK_KEYS`, or None if it is not set; raise a `ValueError` if it is malformed."""
+        """Return the keys in `INTERLOCK_KEYS`, or None if it is not set; raise a `ValueError` if it is malformed."""
         text = os.environ.get(KEYS_VARIABLE)
         try:
             return None if text is None else cls.from_text(text)
@@ -117,18 +117,18 @@ class SealingKeys:
 
     @classmethod
     def random(cls) -> SealingKeys:
-        """Create a key that lasts as long as the process."""
+        """Return one new random key."""
         return cls(Key(secrets.token_bytes(KEY_BYTES)))
 
     def by_id(self, key_id: bytes) -> Key | None:
-        """Return the key with an id, or None if this server does not have it."""
+        """Return the key with this id, or None if the server does not have it."""
         return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
 
 
 def _key(position: int, key: str) -> Key:
     try:
         secret = binascii.a2b_base64(key.encode("ascii"), strict_mode=True)
-    except ValueError:  # which a character that is not ASCII raises as well
+    except ValueError:  # also raised for a character that is not ASCII
         raise ValueError(f"key {position} is not base64") from None
     if len(secret) != KEY_BYTES:
         raise ValueError(f"key {position} has {len(secret)} bytes instead of {KEY_BYTES}")
@@ -137,14 +137,14 @@ def _key(position: int, key: str) -> Key:
 
 @frozen
 class Binding:
-    """The type of the item, the model and the tenant that sealed content belongs to; it opens for no others."""
+    """The type of item, the model and the tenant that sealed content belongs to; it cannot be opened for others."""
 
     kind: str
     model: str
     tenant: str = ""
 
     def authenticated(self, head: bytes) -> bytes:
-        """Return the data to authenticate beside the content: the head of the envelope and this binding."""
+        """Return the data to authenticate with the content: the head of the envelope and this binding."""
         return head + dumps([self.kind, self.model, self.tenant])
 
 
@@ -159,8 +159,8 @@ class Envelope:
         12 bytes    the nonce, random
         the rest    the content, encrypted with AES-256-GCM, and the tag of 16 bytes
 
-    The first nine bytes and the binding are authenticated too. With a random nonce one key can seal 2**32 contents (NIST SP
-    800-38D, 8.3).
+    The first nine bytes and the binding are authenticated too. With random nonces, one key can seal 2**32 times (NIST SP 800-38D,
+    8.3).
     """
 
     keys: SealingKeys
@@ -173,7 +173,7 @@ class Envelope:
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
-        """Decrypt sealed content, and yield to the event loop meanwhile, because a request may have much of it."""
+        """Decrypt sealed content. Decoding yields to the event loop, because a request may have much of it."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
 
         sealed = await _decode_base64(text)
@@ -191,14 +191,14 @@ class Envelope:
 
 @cache
 def _cipher(key: Key) -> AESGCM:
-    """Return the cipher of a key. The import is here so that a server that seals nothing does not need the package."""
+    """Return the cipher of a key. The import is local, so that a server that seals nothing does not need the package."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
     return AESGCM(key.secret)
 
 
 async def _decode_base64(text: str) -> bytes:
-    """Decode canonical base64: each content has only one encoding."""
+    """Decode base64, and refuse any but the canonical encoding of the content."""
     content = bytearray()
     for start in range(0, len(text), SLICE):
         try:
@@ -215,18 +215,18 @@ async def _decode_base64(text: str) -> bytes:
 
 @frozen
 class Seals:
-    """Seals and opens the items of one request, bound to its model and tenant."""
+    """Seals and opens content for one request, bound to its model and tenant."""
 
     envelope: Envelope
     model: str
     tenant: str = ""
 
     def late_fields(self, item: Mapping[str, object]) -> dict[str, object]:
-        """Return the encrypted content of a finished reasoning item; a fault is logged, and must not break the stream (R4)."""
+        """Return the encrypted content of a finished reasoning item. A fault is logged, so that the stream goes on (R4)."""
         if item["type"] != "reasoning":
             return {}
         content = {name: item[name] for name in ("summary", "content")}
-        if item.get("encrypted_content"):  # of the server behind a gateway, which alone can read it
+        if item.get("encrypted_content"):  # from the server behind a gateway, which is the only one that can read it
             content["encrypted_content"] = item["encrypted_content"]
         try:
             return {"encrypted_content": self.seal("reasoning", content)}
@@ -245,10 +245,13 @@ class Seals:
         return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
 
     async def unseal(self, items: Sequence[Item], request_input: Sequence[Item]) -> tuple[Item, ...]:
-        """Return a conversation as the model reads it: compacted, with summaries and the reasoning of the request's input opened.
+        """Return a conversation as the model reads it: compacted, with summaries and the reasoning of `request_input` opened.
+
+        Reasoning before that input is opened only if it has no text; if that fails, it stays without text.
 
         Raises:
-            ApiError: 400; some content was not sealed here, was changed, or is bound to something else.
+            ApiError: 400 for a summary, or reasoning in the request's input, that was not sealed here, was changed, or belongs to
+                another binding.
         """
         remaining = window(items)
         params: dict[SealedContent | None, str] = {}
@@ -263,12 +266,12 @@ class Seals:
             if kind == "compaction" or sealed in params:
                 contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
             elif not item.get("content"):
-                with suppress(ApiError):  # without the key the model only does not see this reasoning again
+                with suppress(ApiError):  # without it, the model only misses some earlier reasoning
                     contents[sealed] = await self.open(kind, text, "previous_response_id")
         return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
-        """Return the opened content of an item, or raise an `ApiError` for the parameter."""
+        """Open the content of an item; raise an `ApiError` that names the parameter if that fails."""
         try:
             content = await self.envelope.open(Binding(kind, self.model, self.tenant), sealed)
         except SealError as error:
@@ -278,7 +281,7 @@ class Seals:
 
 
 async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
-    """Refuse items for a conversation with a 400 if no model of this server can open a compaction."""
+    """Raise a 400 if the items contain a compaction that cannot be opened for any of the models."""
     every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
         if sealed is not None and sealed[0] == "compaction":
@@ -299,7 +302,7 @@ def _sealed_content(item: Item) -> SealedContent | None:
 
 
 def _unsealed(item: Item, content: Mapping[str, object] | None) -> Item:
-    """Return an item for the model, with the opened content instead of the encrypted one."""
+    """Return an item for the model, with the opened content instead of the encrypted content."""
     if not item.get("encrypted_content"):
         return item
     if content is not None and item["type"] == "compaction":

@@ -1,6 +1,6 @@
-"""Turns a request into a run: reads it, resolves its conversation, and has the engine accept it.
+"""Turns a request into a run: reads it, resolves its conversation, and waits until the engine accepts it.
 
-All routes and sockets share it. docs/request.md has the stations of a request.
+HTTP routes and WebSockets share it. docs/request.md describes the stations of a request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class ResponseService:
-    """Begins the responses of one server; without `tools`, hosted tools cannot be called."""
+    """Begins the responses of one server. Without `tools`, the model cannot call hosted tools."""
 
     engine: Engine | HostEngine
     archive: Archive
@@ -48,8 +48,8 @@ class ResponseService:
         return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
     async def read(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
-        """Validate the body of a request; raise a 400 that names the invalid parameter, or a 404 for an unknown model."""
-        await yielder.checkpoint()  # if decoding took long
+        """Validate the body of a request; raise a 400 for an invalid parameter, or a 404 for an unknown model."""
+        await yielder.checkpoint()  # because decoding may have taken long
         if isinstance(self.engine, HostEngine):
             return self.engine.read(raw)
         request = read_request(raw)
@@ -67,13 +67,14 @@ class ResponseService:
         generate: bool = True,
         connection: HTTPConnection | None = None,
     ) -> ResponseRun[T]:
-        """Return the run of a request that the engine has accepted; `BackgroundRegistry.begin` admits background runs.
+        """Return the run of a request, accepted by the engine; `BackgroundRegistry.begin` admits background runs instead.
 
-        `latest` is the previous response, which need not be stored. Without `generate`, only the prompt is rendered.
+        `latest` is the previous response if it may not be stored. Without `generate`, the engine only renders the prompt.
 
         Raises:
-            ApiError: The engine refuses the request. 400 for an unknown previous response, or an input that does not fit it; 404
-                for another unknown reference; 409 if the conversation has another response in progress; 429 if too many are.
+            ApiError: The engine refuses the request. 400 for an unknown previous response or an input that does not fit; 404 for
+                an unknown conversation or item; 409 if the conversation has another response in progress; 429 if the server has
+                too many.
             StoreDown: The store is not available, and the request needs it.
         """
         yielder = Yielder()
@@ -111,7 +112,7 @@ class ResponseService:
     async def begin_summary(
         self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None
     ) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
-        """Return the run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
+        """Return a run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
         context = await self._resolve(request, tenant, connection=connection)
         self.active_runs.require_room()
         run = await begin_summary(context, self.engine)
@@ -123,7 +124,7 @@ class ResponseService:
         return run, context.items, self._seals(request, tenant)
 
     async def count(self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
-        """Return the number of tokens in the prompt of a request, or raise an `ApiError` as `begin` does."""
+        """Return the number of tokens in the prompt of a request; see `begin` for the errors."""
         context = await self._resolve(request, tenant)
         generation = begin_generation(self.engine, request, context.items, tenant, connection)
         try:

@@ -1,13 +1,13 @@
-"""Stores of responses and conversations, which later requests continue, fetch and delete.
+"""Stores of responses and conversations, which later requests continue, fetch or delete.
 
 A store handles neither requests nor HTTP.
 
     interface     the methods of a store, their values and errors, and subscriptions
     chain         the stored form of a response
-    opening       a store by its URL
-    copying       the copy of a store
-    sql/          in memory, in a file of SQLite, or in Postgres
-    redis         in Redis or Valkey
+    opening       opens a store by its URL
+    copying       copies a store to another
+    sql/          stores in memory, in an SQLite file and in Postgres
+    redis         a store in Redis or Valkey
     redis_client  the connections to Redis
 """
 

@@ -1,8 +1,8 @@
 """The stored form of a response: its body, and its conversation as a chain of items that are each stored once.
 
-A link of a chain names an item and the link before it by digests of their content. Conversations that continue one another
-share their common links, and each turn of a long one adds only its own. Bodies and items are JSON in bytes, a sixth of the size
-of their objects. Bodies can be compressed, because most of their fields are the same in all of them.
+A link names an item and the previous link by the digests of their content. Conversations that continue one another share links,
+so each turn of a long conversation adds only its own. Bodies and items are stored as JSON, which takes a sixth of the memory of
+the objects. Bodies compress well, because most of their fields rarely differ.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from interlock.serving.store.interface import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "compress", "links_of", "pack", "put_together", "unpack"]
 
-DIGEST: Final = 16  # bytes: enough that nobody can make two items with the same digest
-_BLANK: Final = b" "  # begins JSON that orjson cannot write or read, such as integers over 64 bits
+DIGEST: Final = 16  # bytes: enough to make a collision infeasible
+_BLANK: Final = b" "  # marks JSON that orjson cannot write, such as integers over 64 bits
 
-_COMPRESSED: Final = b"H"  # begins a compressed body, because of the size of its window
-_WINDOW: Final = 12  # of 4 KiB, as the power of two
-_MEMORY: Final = 5  # of the compressor, as zlib counts it
+_COMPRESSED: Final = b"H"  # the first byte of a compressed body: the zlib header for this window
+_WINDOW: Final = 12  # the power of two of the window: 4 KiB
+_MEMORY: Final = 5  # `memLevel` of zlib
 _TYPICAL: Final = (
     b'{"parallel_tool_calls":true,"previous_response_id":"resp_","tools":[{"type":"function","name":"","description":"","strict":true,'
     b'"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false}}],"user":null,"id":"resp_","object":'
@@ -38,12 +38,12 @@ _TYPICAL: Final = (
     b'1,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens":1,"output_tokens_details":{"reasoning_tokens":'
     b'0},"total_tokens":1}}'
 )
-"""What the compressor knows of a body before it reads one. It belongs to the layout of the stores."""
+"""The dictionary of the compressor. Changing it changes the layout of the stores."""
 
 
 @frozen
 class Chunk:
-    """An item as it is stored: the digest of its tenant and content, its id, and the item as JSON."""
+    """A stored item: the digest of its tenant and content, its id, and the item as JSON."""
 
     digest: bytes
     id: str
@@ -53,25 +53,25 @@ class Chunk:
 def pack(value: object) -> bytes:
     """Return a value as JSON."""
     try:
-        # Copied, because the bytes of orjson keep alive the buffer that they were written into, several times their length.
+        # A copy, because the bytes of orjson keep the whole buffer alive, which is several times as long.
         return bytes(memoryview(orjson.dumps(value)))
     except orjson.JSONEncodeError:
         return _BLANK + dumps(value)
 
 
 def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
-    """Return the value of JSON that `pack` returned."""
+    """Parse JSON from `pack`."""
     return loads(packed) if packed.startswith(_BLANK) else orjson.loads(packed)
 
 
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
-    """Return the chunks of items, each with an id. Tenants share none."""
+    """Return the chunks of items, which must have ids. Tenants share no chunks."""
     root = _digest(tenant.encode())
     return tuple(Chunk(_digest(root, packed), clean(str(item["id"])), packed) for item in items for packed in [pack(item)])
 
 
 def links_of(tenant: str, chunks: Sequence[Chunk]) -> list[bytes]:
-    """Return the digests of the links of a conversation, in order."""
+    """Return the digests of a conversation's links, in order."""
     links: list[bytes] = []
     link = _digest(tenant.encode())
     for chunk in chunks:
@@ -86,13 +86,13 @@ def body_of(stored: StoredResponse) -> bytes:
 
 
 def compress(body: bytes) -> bytes:
-    """Return a body in a seventh of its size."""
+    """Compress a body, typically to a seventh of its size."""
     compressor = zlib.compressobj(level=6, wbits=_WINDOW, memLevel=_MEMORY, zdict=_TYPICAL)
     return compressor.compress(body) + compressor.flush()
 
 
 def put_together(body: bytes, packed: Iterable[bytes], outputs: int) -> StoredResponse:
-    """Return the response of a stored body, compressed or not, and conversation, whose last `outputs` items are its output."""
+    """Rebuild a response from its body, compressed or not, and its items, of which the last `outputs` are its output."""
     if body.startswith(_COMPRESSED):
         body = zlib.decompressobj(_WINDOW, _TYPICAL).decompress(body)
     items = [unpack(each) for each in packed]

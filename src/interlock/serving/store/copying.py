@@ -1,4 +1,4 @@
-"""Copies everything from one store to another, of any kind."""
+"""Copies everything from one store to another, which may be of a different kind."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from interlock.serving.store.interface import Log, ResponseStore, StoredResponse
 
 __all__ = ["Copied", "copy_store"]
 
-OWNER: Final = "copy"  # of a response in progress, until its lease lapses and a server ends it
+OWNER: Final = "copy"  # owns a copied response in progress until the lease lapses and a server ends the response
 PAGE: Final = 256  # events in one read
 
 
 @frozen
 class Copied:
-    """What a copy has written, and how many responses it has left alone because the store had them."""
+    """The number of copied responses and conversations, and of skipped responses that the target already had."""
 
     responses: int
     conversations: int
@@ -27,8 +27,7 @@ class Copied:
 async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     """Copy all responses with their events, and all conversations. No server may write to either store meanwhile.
 
-    Responses that the target has are left as they are, unless a copy of them was interrupted. The time until a response expires
-    starts anew.
+    Responses that the target already has are skipped, unless they are incomplete. The time until a response expires starts anew.
     """
     responses = conversations = skipped = 0
     async for tenant, name in source.responses():
@@ -54,7 +53,7 @@ async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
 
 
 def _is_partial(copy: Log, log: Log) -> bool:
-    """Return whether the copy of a log was interrupted. A server may have continued a whole one since."""
+    """Return whether the copy of a log is incomplete. A complete copy can be longer, if a server has continued it since."""
     if copy.state == "ended":
         return copy.oldest < log.oldest
     return log.state == "ended" or copy.following < log.following or (log.cancelled and not copy.cancelled)
@@ -66,7 +65,7 @@ async def _copy_response(source: ResponseStore, target: ResponseStore, tenant: s
         return
     lease = await target.enqueue(tenant, stored, OWNER)
     written = 0
-    frames: Sequence[bytes] = log.frames or [b""] * log.oldest  # events that have expired stay so
+    frames: Sequence[bytes] = log.frames or [b""] * log.oldest  # empty frames for removed events, which `trim` removes below
     while written + len(frames) < log.following and frames:
         await target.append(lease, written, frames)
         written += len(frames)

@@ -1,4 +1,4 @@
-"""Opens the store that a URL names: `memory:`, `sqlite:PATH`, `postgresql://…`, `redis://…`."""
+"""Opens the store at a URL: `memory:`, `sqlite:PATH`, `postgresql://…` or `redis://…`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
 
 TTL: Final = 30 * 86_400.0
-"""The default seconds until a response expires, as at OpenAI."""
+"""The default number of seconds until a response expires: 30 days, as with OpenAI."""
 
-MIN_CONNECTIONS: Final = 2  # to Redis: one of them only receives notifications
+MIN_CONNECTIONS: Final = 2  # to Redis: one of them receives only notifications
 
 
 def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
-    """Return the store that a URL names. It opens files and connections on first use, and without `create` makes no new store.
+    """Return the store at a URL. It opens files and connections on first use; without `create`, a SQL store must exist.
 
     The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
-    port and database. Parameters follow a `?`: `ttl` and `logs` (how long responses, and the events of ended ones, are stored:
-    `30d`, `12h`, `900` seconds, or `never` removed), for SQLite `synchronous` (`normal` or `full`), `busy` and `max_bytes`, for
-    memory `max_bytes` and `max_responses`, for Redis `max_connections` (2 or more), and for Postgres those of libpq.
+    port and database. Parameters follow a `?`. All stores have `ttl`, and all but memory have `logs`: how long responses, and the
+    events of ended responses, are stored (`30d`, `12h`, `900` seconds, or `never` removed). SQLite has `busy`, `max_bytes` and
+    `synchronous` (`normal` or `full`); memory has `max_bytes` and `max_responses`; Redis has `max_connections` (2 or more);
+    Postgres has those of libpq.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
@@ -70,7 +71,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
 
 
 def _store_class(module: str, name: str, package: str, install: str = "") -> Callable[..., ResponseStore]:
-    """Import the class of a store, which needs a package; pip may know it by another name."""
+    """Import the class of a store that needs a package; `install` is its name for pip, if that differs."""
     try:
         return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{module}"), name))
     except ModuleNotFoundError as error:
@@ -80,7 +81,7 @@ def _store_class(module: str, name: str, package: str, install: str = "") -> Cal
 
 
 def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], object]]) -> dict[str, object]:
-    """Parse the parameters of a URL. A parser raises `ValueError` for a wrong value."""
+    """Parse the parameters of a URL. A parser raises `ValueError` for an invalid value."""
     parameters: dict[str, object] = {"ttl": TTL}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in parsers:
