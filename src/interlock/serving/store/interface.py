@@ -1,6 +1,6 @@
-"""The interface of a store: its methods with their values and errors, and subscriptions to changes of a response.
+"""The interface of a store: its methods, their values and errors, and subscriptions to changes of a response.
 
-Several processes may share a store. All of them see each committed write.
+Processes that share a store see one another's committed writes.
 """
 
 # ruff: noqa: N818 - an error is named after what has happened
@@ -25,13 +25,13 @@ Key: TypeAlias = tuple[str, str]  # the tenant and the id of a response
 _T, _CT = StoredTrigger, ConversationTrigger
 
 SHARED: Final = ""
-"""The tenant of all clients that share what they store."""
+"""The tenant of clients that share their responses and conversations."""
 
 LEASE: Final = 15.0
 """Seconds that a lease lasts."""
 
 RENEW: Final = 5.0
-"""Seconds after which an owner renews its lease: it may fail twice before another process takes over."""
+"""Seconds between renewals of a lease. Two can fail before another process takes over."""
 
 
 class StoreError(InterlockError):
@@ -39,7 +39,7 @@ class StoreError(InterlockError):
 
 
 class StoreDown(StoreError):
-    """The store cannot be used now: it is unreachable, full or read-only. The last commit may or may not have been made."""
+    """The store cannot be used now: it is unreachable, full or read-only. It may or may not have committed the last write."""
 
 
 class StoreUnusable(StoreError):
@@ -47,7 +47,7 @@ class StoreUnusable(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room for another background response, or for so large a one, even if every ended one were evicted."""
+    """A response does not fit into the store, even if it evicted every ended one."""
 
 
 class LeaseLost(StoreError):
@@ -55,7 +55,7 @@ class LeaseLost(StoreError):
 
 
 class SequenceError(StoreError):
-    """The events, from the number `first` on, do not follow the log, whose next number is `expected`. Nothing was written."""
+    """The events begin at the number `first`, but the log continues at `expected`. Nothing was written."""
 
     def __init__(self, expected: int, first: int) -> None:
         super().__init__(f"The next event has the number {expected}, not {first}.")
@@ -69,11 +69,11 @@ class Conflict(StoreError):
 
 @frozen
 class StoredResponse:
-    """A response and the conversation that it answered.
+    """A response and the items that precede it.
 
     Args:
-        response: The response object; once it has ended, the one of its terminal event.
-        items: The items before the response: the history and the input of its request. Each has an id.
+        response: The response object; after the end, that of the terminal event.
+        items: The history and the input of the request. Each item has an id.
     """
 
     response: Mapping[str, object] = field(repr=False)
@@ -90,13 +90,13 @@ class StoredResponse:
 
     @property
     def conversation(self) -> tuple[Item, ...]:
-        """The items that the next request continues."""
+        """The history for the next request: the items and the output."""
         return (*self.items, *self.output)
 
 
 @frozen
 class Conversation:
-    """A conversation that a client has created, without its items. Its version counts the changes of its items."""
+    """A conversation that a client has created, without its items. `version` counts the changes of the items."""
 
     id: str
     created_at: int
@@ -106,7 +106,7 @@ class Conversation:
 
 @frozen
 class Addition:
-    """The items that a response adds to a conversation when it ends, if the conversation still has this version."""
+    """The items that an ending response adds to a conversation, if that still has this version."""
 
     conversation_id: str
     version: int
@@ -115,7 +115,7 @@ class Addition:
 
 @frozen
 class Lease:
-    """The right of an owner to write the events of one response. A new owner has the next epoch, which ends earlier leases."""
+    """The right of an owner to write the events of a response. Each new owner gets the next epoch, which ends earlier leases."""
 
     tenant: str
     response_id: str
@@ -125,12 +125,13 @@ class Lease:
 
 @frozen
 class Log:
-    """Committed events of a background response, as they are sent.
+    """Committed events of a background response.
 
     Args:
+        frames: The events as they are sent.
         first: The number of the first frame.
-        oldest: The number of the oldest event that is stored.
-        following: The number of the next event to be appended.
+        oldest: The number of the oldest stored event.
+        following: The number of the next event to append.
         state: The state of the response in the table `stored`.
         cancelled: Whether a client has asked to cancel the response.
     """
@@ -144,13 +145,13 @@ class Log:
 
     @property
     def complete(self) -> bool:
-        """Whether no event follows these."""
+        """Whether these are the last events."""
         return self.state == "ended" and self.first + len(self.frames) >= self.following
 
 
 @frozen
 class SweepResult:
-    """The number of expired responses, and of logs of ended ones, that a sweep has removed."""
+    """The numbers of expired responses and of expired logs that a sweep has removed."""
 
     expired: int
     trimmed: int
@@ -158,7 +159,7 @@ class SweepResult:
 
 @frozen
 class StoreInfo:
-    """A store's contents: the number of responses in each state, `size` in bytes, and the leases that have not lapsed."""
+    """A store's contents: the responses by state, other totals, `size` in bytes, and the leases that have not lapsed."""
 
     kind: str  # with the version of its software
     version: int  # of its layout
@@ -172,9 +173,9 @@ class StoreInfo:
 
 @frozen
 class Edit:
-    """A write about one response, in one commit.
+    """A write to one response, in one commit.
 
-    `epoch` is that of the owner's lease; None for an edit that needs no lease. `first` is the number of the first frame.
+    `epoch` is the epoch of the owner's lease, or None if the edit needs no lease. `first` is the number of the first frame.
     """
 
     trigger: StoredTrigger
@@ -188,7 +189,7 @@ class Edit:
 
 @frozen
 class ConversationEdit:
-    """A write about one conversation, in one commit: it appends `items`, or removes the item with the id `item_id`."""
+    """A write to one conversation, in one commit. A `change` appends `items`, or removes the item with the id `item_id`."""
 
     trigger: ConversationTrigger
     owner: str = ""
@@ -200,7 +201,7 @@ class ConversationEdit:
 
 @frozen
 class EditResult:
-    """A response after an edit: the epoch of its lease, and whether a client has asked to cancel it."""
+    """The epoch of a response's lease after an edit, and whether a client has asked to cancel it."""
 
     epoch: int
     cancelled: bool
@@ -208,15 +209,15 @@ class EditResult:
 
 @define(eq=False)
 class Subscription:
-    """Waits for changes of one response. A change between two waits is not missed."""
+    """Waits for changes of one response. A change between two waits ends the second at once."""
 
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the response has changed since the last wait, up to a number of seconds.
+        """Wait at most a number of seconds until the response has changed since the last wait.
 
-        A notification can get lost, for example when the store is down; read again after the wait in any case.
+        A notification can get lost, for example while the store is down, so read again after every wait.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -231,7 +232,7 @@ class Subscription:
 
 @define(eq=False)
 class Notifications:
-    """The subscriptions of a process."""
+    """The subscriptions of one process to a store."""
 
     _subscriptions: dict[Key, set[Subscription]] = field(factory=dict[Key, set[Subscription]], init=False)
 
@@ -252,7 +253,7 @@ class Notifications:
                 self._subscriptions.pop(key, None)
 
     def notify(self, keys: Iterable[Key]) -> None:
-        """Notify the subscriptions of some responses. Thread-safe."""
+        """Notify the subscriptions of these responses. Thread-safe."""
         for key in keys:
             for subscription in [*self._subscriptions.get(key, ())]:
                 subscription.notify()
@@ -261,42 +262,41 @@ class Notifications:
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
-    Each write fires an edge of the table `stored` or `conversation`; a write without an edge has no effect.
+    Each write fires an edge of the table `stored` or `conversation`; if the state has no such edge, nothing is written. Responses
+    and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
 
-    Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id. A method raises
-
-    - `StoreDown` if the store cannot be used now,
-    - with a lease `LeaseLost` if another process owns the response, or the response has ended or is gone,
-    - with events `SequenceError` if they do not follow the last one, and
-    - `Conflict` for a change of a conversation that a response holds.
+    - Every method raises `StoreDown` if the store cannot be used now.
+    - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
+    - A method that takes events raises `SequenceError` if they do not follow the last one.
+    - A method that changes the items of a conversation raises `Conflict` while a response holds it.
     """
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store an ended response, which replaces an ended one with its id, and add to a conversation, in one commit.
+        """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
 
         Raises:
             Conflict: The conversation has changed or is gone, or a background response with the same id is running.
-            StoreFull: It is larger than the store may be.
+            StoreFull: The response alone exceeds the limit of the store.
         """
         await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
 
     @abstractmethod
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
-        """Return a response, or None if there is none. A background response stays as it was enqueued until it ends."""
+        """Return a response, or None. Until a background response ends, it is returned as it was enqueued."""
 
     async def delete(self, tenant: str, response_id: str) -> bool:
-        """Delete a response, which ends its lease, and the items that nothing else refers to; return whether there was one."""
+        """Delete a response with its lease and the items that nothing else refers to; return whether it existed."""
         return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
 
     @abstractmethod
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
-        """Return the items of conversations and outputs that have these ids, by id. Missing ones are left out."""
+        """Return the stored items with these ids, by id. Unknown ids are left out."""
 
     async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
-        """Store a background response, and return the lease under which its owner writes the events.
+        """Store a background response, and return the lease with which its owner writes the events.
 
         Raises:
-            Conflict: There is a response with the same id.
+            Conflict: A response with the same id exists.
             StoreFull: There is no room for it.
         """
         await self._write(tenant, stored.id, Edit(_T.ENQUEUE, stored, owner=owner))
@@ -321,29 +321,29 @@ class ResponseStore(ABC):
         await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
 
     async def cancel(self, tenant: str, response_id: str) -> bool:
-        """Ask the owner of a response to cancel it; return whether there is such a response, ended or not."""
+        """Ask the owner of a response to cancel it; return whether the response exists, ended or not."""
         return await self._write(tenant, response_id, Edit(_T.CANCEL)) is not None
 
     async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
-        """Take over a response whose lease has lapsed, and return the next lease, or None if there is no such response."""
+        """Take over a response whose lease has lapsed; return the new lease, or None if there is no such response."""
         result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
         return None if result is None else Lease(tenant, response_id, owner, result.epoch)
 
     async def trim(self, tenant: str, response_id: str) -> bool:
-        """Remove the events of a response that has ended; return whether there is one."""
+        """Remove the events of an ended response; return whether there is such a response."""
         return await self._write(tenant, response_id, Edit(_T.TRIM)) is not None
 
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return up to `limit` events from the number `first` on (none after `put`), or None if there is no such response."""
+        """Return up to `limit` events from the number `first` on (none after `put`), or None for an unknown response."""
 
     @abstractmethod
     def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
-        """Subscribe to every change of a response. Subscribe before reading, so that no change is missed."""
+        """Subscribe to changes of a response. Subscribe before the first read, so that you miss no change."""
 
     @abstractmethod
     async def lost(self, limit: int) -> Sequence[Key]:
-        """Return tenant and id of up to `limit` responses whose owner is lost, the oldest loss first."""
+        """Return the tenant and id of up to `limit` responses whose owner is lost."""
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
         """Store a new conversation with its first items."""
@@ -355,48 +355,48 @@ class ResponseStore(ABC):
         """Return a conversation, or None if there is none."""
 
     async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
-        """Replace the metadata of a conversation, and return the conversation, or None if there is none."""
+        """Replace the metadata of a conversation; return the conversation, or None if there is none."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DESCRIBE, metadata=metadata))
 
     async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
-        """Delete a conversation, and return whether there was one."""
+        """Delete a conversation; return whether it existed."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DELETE)) is not None
 
     @abstractmethod
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
-        """Return the items of a conversation in order, or None if there is no such conversation."""
+        """Return the items of a conversation in order, or None for an unknown conversation."""
 
     async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
-        """Append items to a conversation, and return the conversation, or None if there is none."""
+        """Append items to a conversation; return the conversation, or None if there is none."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, items=items))
 
     async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
-        """Remove an item from a conversation, and return the conversation, or None if either does not exist."""
+        """Remove an item from a conversation; return the conversation, or None if either does not exist."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Lock a conversation for the response `owner`, or renew the lock, until an `Addition`, a `release` or `LEASE` seconds.
+        """Lease a conversation to the response `owner`, or renew the lease; return its version, or None if there is none.
 
-        Returns the version of the conversation for the `Addition`, or None if there is no such conversation.
+        The lease ends with an `Addition`, with `release`, or after `LEASE` seconds.
         """
         conversation = await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner))
         return None if conversation is None else conversation.version
 
     async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        """Unlock a conversation if `owner` holds it."""
+        """End the lease on a conversation if `owner` has it."""
         await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
 
     @abstractmethod
     async def sweep(self) -> SweepResult:
-        """Remove expired responses and logs, which are invisible already, to free their space."""
+        """Free the space of expired responses and logs. Readers already cannot see them."""
 
     @abstractmethod
     def responses(self) -> AsyncIterator[Key]:
-        """Yield tenant and id of every response, the earliest first if the store has their order."""
+        """Yield the tenant and id of every response, the oldest first if the store knows the order."""
 
     @abstractmethod
     def conversations(self) -> AsyncIterator[Key]:
-        """Yield tenant and id of every conversation."""
+        """Yield the tenant and id of every conversation."""
 
     @abstractmethod
     async def info(self) -> StoreInfo:
@@ -404,19 +404,19 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def migrate(self) -> int:
-        """Migrate an older layout to the current one, and return the version that the store had."""
+        """Migrate an older layout to the current one; return the version before the migration."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close files and connections. Acknowledged writes are stored. The next use opens them again."""
+        """Close files and connections. The next use opens them again."""
 
     @abstractmethod
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Carry out all effects of an edit in one commit; return None if the edit comes too late for the table."""
+        """Carry out all effects of an edit in one commit; return None if the state has no edge for it, or `refuse`."""
 
     @abstractmethod
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
-        """Carry out all effects of an edit in one commit, and return the conversation; None if it or the item does not exist."""
+        """Carry out all effects of an edit in one commit; return the conversation, or None if it or the item does not exist."""
 
     async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:
         result = await self._write(lease.tenant, lease.response_id, edit)
@@ -424,7 +424,7 @@ class ResponseStore(ABC):
 
 
 def refuse(edit: Edit, state: str) -> None:
-    """Raise the error for an edit that is illegal in a state; return if it merely comes too late."""
+    """Raise the error for an edit that has no edge in `state`; return if the edit has no lease and stores no response."""
     if edit.epoch is not None:
         raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
     if edit.stored is not None:

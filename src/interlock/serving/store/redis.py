@@ -1,10 +1,10 @@
-"""A store in Redis or Valkey, which the processes of several hosts can share. It needs the package `redis`.
+"""A store in Redis or Valkey, which processes on several hosts can share. It needs the package `redis`.
 
-Acknowledged writes are as durable as Redis makes them: with `appendfsync always` they survive a crash of the machine, with
-`everysec` all but the last second does. Redis must not evict (`maxmemory-policy noeviction`).
+Redis decides how durable acknowledged writes are: with `appendfsync always`, all survive a crash of the machine; with `everysec`,
+all but those of the last second. Redis must not evict keys (`maxmemory-policy noeviction`).
 
-A call of the script is one commit. If the connection is lost, for example because Redis restarts, the next call fails, and may or
-may not have been carried out. Repeatable calls are made again; for the others the store decides.
+Each call of the script is one commit. If the connection is lost, for example when Redis restarts, a call fails, and Redis may or
+may not have carried it out. The client repeats calls that are safe to repeat. `RedisStore._write` handles the others.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener,
 __all__ = ["SCRIPT", "VERSION", "RedisStore"]
 
 VERSION: Final = 2  # of the layout
-LONG: Final = 16  # items, above which the store first asks how many are stored, and sends only the rest
-PAGE: Final = 100  # responses that one call of the script counts or removes, during which Redis does nothing else
+LONG: Final = 16  # items in a conversation; for a longer one, the store first counts the stored links, and sends only the rest
+PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile
 
 
 def _lua(name: str, table: Table[Any, Any]) -> str:
-    """Return a table as Lua: for each state and trigger, the next state and the effects."""
+    """Return a table as Lua source: for each state and trigger, the next state and the effects."""
     states: list[str] = []
     for state in table.states.values():
         rows: list[str] = []
@@ -79,11 +79,11 @@ class RedisStore(ResponseStore):
     """Stores responses in Redis; see `ResponseStore`.
 
     Args:
-        url: `redis://` or `rediss://`, with host, port, database, and perhaps a password.
-        ttl: Seconds from the last write about a response until it expires; None for never. Conversations do not expire.
-        logs: Seconds from the end of a response until its events are removed; None for as long as the response is stored.
-        clock: Returns the time in seconds, for tests; None for the clock of Redis, which all processes share.
-        max_connections: The most connections of this process, two or more: one of them only receives notifications.
+        url: `redis://` or `rediss://`, with host, port, database and, if needed, a password.
+        ttl: Seconds from the last write to a response until it expires; None for never. Conversations do not expire.
+        logs: Seconds from the end of a response until its events are removed; None keeps them with the response.
+        clock: Returns the time in seconds, for tests; None uses the clock of Redis, which all processes share.
+        max_connections: The most connections of this process, two or more. One of them receives only notifications.
     """
 
     url: str
@@ -156,21 +156,21 @@ class RedisStore(ResponseStore):
         return SweepResult(expired, trimmed)
 
     async def responses(self) -> AsyncGenerator[Key, None]:
-        """Yield tenant and id of every response, in the order of their last writes."""
+        """Yield the tenant and id of every response, for each tenant in the order of their last writes."""
         for tenant in await self._tenants():
             names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
             for name in names:
                 yield tenant, name.decode()
 
     async def conversations(self) -> AsyncGenerator[Key, None]:
-        """Yield tenant and id of every conversation."""
+        """Yield the tenant and id of every conversation."""
         for tenant in await self._tenants():
             names: set[bytes] = await self._redis.execute("SMEMBERS", f"{key_prefix(tenant)}:conversations")
             for name in names:
                 yield tenant, name.decode()
 
     async def info(self) -> StoreInfo:
-        """Return the store's contents; the size is the memory of the server."""
+        """Return the store's contents; `size` is all memory that the server uses."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
         totals = Counter(conversations=0, items=0, events=0)
@@ -200,7 +200,7 @@ class RedisStore(ResponseStore):
         return version
 
     async def _migrate(self) -> None:
-        """Migrate layout 1. What is migrated already stays as it is, so that an interrupted migration can be repeated."""
+        """Migrate layout 1. Migrated keys are left alone, so an interrupted migration can be repeated."""
         tenants: list[bytes] = await self._redis.execute("SMEMBERS", f"{PREFIX}:tenants")
         for tenant in [name.decode() for name in tenants]:
             prefix = key_prefix(tenant)
@@ -243,7 +243,7 @@ class RedisStore(ResponseStore):
         }
         if new is not None:
             arguments |= {"created_at": new.created_at, "version": new.version}
-        # Firing these two again has another effect.
+        # Repeating one of these would have another effect.
         repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
         reply = await self._redis.run("conversation", tenant, arguments, repeatable=repeatable)
         if reply == b"held":
@@ -258,11 +258,11 @@ class RedisStore(ResponseStore):
             reply = await self._run_write(tenant, response_id, edit, chunks, links, count)
         except Disconnected:
             if edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
-                raise  # a second refusal would not tell whether the edit was made
+                raise  # a refused repetition would not tell whether the edit was made
             reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
             if _was_made(edit, reply):
                 return EditResult(edit.epoch or 1, cancelled=False)
-        if reply[0] == b"retry":  # the stored links have been deleted meanwhile
+        if reply[0] == b"retry":  # the counted links have been deleted meanwhile
             reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
         match reply:
             case [b"ok", epoch, cancelled]:
@@ -278,7 +278,7 @@ class RedisStore(ResponseStore):
     async def _run_write(
         self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], links: Sequence[bytes], count: int
     ) -> list[Any]:
-        """Run an edit; the first `count` links of the conversation are stored already."""
+        """Run an edit; the store already has the first `count` links of the conversation."""
         stored, addition = edit.stored, edit.addition
         arguments: dict[str, object] = {
             "id": response_id,
@@ -308,12 +308,12 @@ def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # n
 
 
 def _target(edit: Edit) -> str:
-    """Return the id of the conversation to which an edit adds, or an empty text."""
+    """Return the id of the conversation that an edit adds to, or an empty string."""
     return "" if edit.addition is None else edit.addition.conversation_id
 
 
 def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
-    """Return whether the refusal of a repeated edit means that it was made the first time."""
+    """Return whether the refusal of a repeated edit shows that the first attempt was committed."""
     match reply:
         case [b"sequence", expected]:
             return int(expected) == edit.first + len(edit.frames)
@@ -328,5 +328,5 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
 
 
 def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
-    """Return digest, id and body of items."""
+    """Return the digest, id and JSON of each item for the script."""
     return [[as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]

@@ -1,4 +1,4 @@
-"""Connections to Redis: some that send many calls in one round trip, and one that listens for notifications."""
+"""Connections to Redis: some send many calls in one round trip, and one listens for notifications."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ logger = logging.getLogger(__name__)
 Call: TypeAlias = tuple[tuple[Any, ...], "asyncio.Future[Any]"]  # a command and its future reply
 
 PREFIX: Final = "interlock"  # of all keys
-TIMEOUT: Final = 5.0  # seconds after which a server that does not answer is down
+TIMEOUT: Final = 5.0  # seconds that the server has to answer
 BATCH: Final = 64  # the most calls in one round trip
 BATCH_SIZE: Final = 2**14
-"""Bytes after which a round trip takes no more calls: as many as Redis reads at once and writes to its file together."""
+"""Bytes after which a round trip takes no more calls: what Redis reads at once, and then writes to its file together."""
 
-ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages: a connection without any channel cannot listen
-RECONNECT: Final = 0.5  # seconds until the listener tries again; subscribers read by themselves meanwhile
-STRING: Final = 0xDB  # the type of a string in MessagePack whose length has 32 bits
-SILENCE: Final = 10.0  # seconds for which the listener waits for a message before it asks again
+ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages, because a connection needs a channel to listen
+RECONNECT: Final = 0.5  # seconds until the listener connects again; subscribers read without notifications meanwhile
+STRING: Final = 0xDB  # the MessagePack type of a string with a length of 32 bits
+SILENCE: Final = 10.0  # seconds in one wait of the listener for a message
 
 
 class Disconnected(StoreDown):
-    """The connection was lost, or could not be made. Redis may or may not have carried out the call."""
+    """The connection was lost or could not be opened. Redis may or may not have carried out the call."""
 
 
 @define(eq=False)
 class RedisClient:
-    """Runs a script in Redis. Calls that arrive while all connections are busy are sent together in one round trip.
+    """Runs a script in Redis. Calls that arrive while all connections are busy share a round trip.
 
-    Each method raises `StoreDown` if the server cannot be used now.
+    `run` and `execute` raise `StoreDown` if the server cannot be used now.
     """
 
     url: str
@@ -58,7 +58,7 @@ class RedisClient:
     logs: float | None
     clock: Callable[[], float] | None
     max_connections: int
-    _digest: str = field(init=False)  # of the script, which is its name in Redis
+    _digest: str = field(init=False)  # the name of the script in Redis
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: deque[Call] = field(factory=deque[Call], init=False)
@@ -70,13 +70,13 @@ class RedisClient:
 
     @property
     def redacted_url(self) -> str:
-        """The URL without the password."""
+        """The URL without user name and password."""
         parts = urlsplit(self.url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
     def client(self) -> Any:  # noqa: ANN401 - the methods of the class have no complete types
-        """The client of the running event loop."""
+        """The client for the running event loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
@@ -92,7 +92,7 @@ class RedisClient:
     ) -> Any:  # noqa: ANN401 - any value of Redis
         """Run an operation of the script on the keys of a tenant, and return its result.
 
-        Running a `repeatable` operation twice has the same effect.
+        A `repeatable` operation has the same effect when it runs twice; it runs again if the connection was lost.
         """
         now = -1 if self.clock is None else _milliseconds(self.clock())
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
@@ -101,7 +101,7 @@ class RedisClient:
         return await self.execute("EVALSHA", self._digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
 
     async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
-        """Send a command, and return its reply. A `repeatable` one is sent again if the connection was lost."""
+        """Send a command, and return its reply. Send a `repeatable` command once more if the connection was lost."""
         try:
             return await self._enqueue(command)
         except Disconnected:
@@ -124,21 +124,21 @@ class RedisClient:
         return await reply
 
     async def _send_all(self, client: Any, calls: deque[Call]) -> None:  # noqa: ANN401 - of a class without types
-        """Send calls on one connection until none waits."""
+        """Send batch after batch of calls until none waits."""
         try:
             while calls:
                 await self._send_batch(client, _next_batch(calls))
-        finally:  # at once, so that the next call starts another sender
+        finally:  # without an `await` before it, so that the next call starts another sender
             self._senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _send_batch(self, client: Any, batch: Sequence[Call]) -> None:  # noqa: ANN401 - likewise
-        """Send calls in one round trip, and set their replies."""
+        """Send calls in one round trip, and set their results."""
         replies: list[Any]
         try:
             replies = await self._send(client, [command for command, _ in batch])
         except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
             with suppress(RedisError, OSError):
-                await client.connection_pool.disconnect(inuse_connections=False)  # the others are lost too
+                await client.connection_pool.disconnect(inuse_connections=False)  # idle connections are lost too
             replies = [error] * len(batch)
         for (_, future), reply in zip(batch, replies, strict=True):
             if future.done():  # the caller was cancelled
@@ -149,7 +149,7 @@ class RedisClient:
                 future.set_result(reply)
 
     async def _send(self, client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - likewise
-        """Return the reply to each command, which may be an error."""
+        """Send commands, and return the reply to each, which may be an error."""
         if not self._has_checked_policy:
             await self._check_policy(client)
         replies = await _execute(client, commands)
@@ -161,7 +161,7 @@ class RedisClient:
         return replies
 
     async def _check_policy(self, client: Any) -> None:  # noqa: ANN401 - likewise
-        """Warn if the server may evict keys."""
+        """Log a warning if the server may evict keys."""
         [memory] = await _execute(client, [("INFO", "memory")])
         self._has_checked_policy = True
         policy = "noeviction" if isinstance(memory, ResponseError) else memory.get("maxmemory_policy", "noeviction")
@@ -188,14 +188,14 @@ class Listener:
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def start(self) -> None:
-        """Adjust the channels to the subscriptions soon, on a connection of the running event loop."""
+        """Listen in the running event loop, if it does not yet, and adjust the channels to the subscriptions soon."""
         if self._task is None or self._task.done() or self._task.get_loop() is not asyncio.get_running_loop():
             self._changed = asyncio.Event()
             self._task = asyncio.create_task(self._listen())
         self.update()
 
     def update(self) -> None:
-        """Adjust the channels soon, if the listener runs."""
+        """Adjust the channels to the subscriptions soon, if the listener runs."""
         self._changed.set()
 
     async def stop(self) -> None:
@@ -221,7 +221,7 @@ class Listener:
                 await asyncio.sleep(RECONNECT if self._is_current else 0)
 
     async def _receive(self, pubsub: Any) -> None:  # noqa: ANN401 - of a class without types
-        """Receive messages on one connection until it is lost, and follow the subscriptions."""
+        """Receive messages on one connection until it is lost, and adjust its channels to the subscriptions."""
         channels: dict[bytes, Key] = {}
         message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         change = asyncio.create_task(self._changed.wait())
@@ -235,7 +235,7 @@ class Listener:
                     change = asyncio.create_task(self._changed.wait())
                 if message.done():
                     key = channels.get(message.result()["channel"]) if message.result() else None
-                    if key is not None:  # the confirmation of a new channel counts: there may be changes from before it
+                    if key is not None:  # also when a new channel is confirmed, because of changes before that
                         self.notifications.notify([key])
                     message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         finally:
@@ -244,7 +244,7 @@ class Listener:
             await asyncio.gather(message, change, return_exceptions=True)
 
     async def _subscribe(self, pubsub: Any, channels: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
-        """Subscribe to the channels of all subscriptions, and to no others."""
+        """Make the channels of the connection match the subscriptions."""
         wanted = {f"{key_prefix(key[0])}:w:{clean(key[1])}".encode(): key for key in self.notifications.responses()}
         added, removed = wanted.keys() - channels.keys(), channels.keys() - wanted.keys()
         channels.clear()
@@ -256,7 +256,7 @@ class Listener:
 
 
 def key_prefix(tenant: str) -> str:
-    """Return the beginning of all keys of a tenant: a digest of its name, in the braces of a hash tag for clusters."""
+    """Return the prefix of a tenant's keys: a digest of its name, in the braces of a hash tag for clusters."""
     return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
 
 
@@ -280,7 +280,7 @@ async def _execute(client: Any, commands: Sequence[tuple[object, ...]]) -> list[
 
 
 def as_text(value: bytes) -> msgspec.Raw:
-    """Return bytes as a string of MessagePack, because the Lua of Redis does not read its binary type."""
+    """Return bytes as a MessagePack string, because the Lua of Redis cannot read the binary type."""
     return msgspec.Raw(pack(">BI", STRING, len(value)) + value)
 
 

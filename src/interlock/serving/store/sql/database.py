@@ -1,4 +1,4 @@
-"""Connections to a database, and threads that run work on them, so that the event loop never waits for a disk or a lock."""
+"""Connections to a database, and the threads that use them, so that the event loop never waits for a disk or a lock."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ T = TypeVar("T")  # a transaction
 Values: TypeAlias = Sequence[object]
 
 BATCH: Final = 256  # the most jobs in one transaction
-ATTEMPTS: Final = 12  # of a transaction that other processes are in the way of, or whose connection is lost before its commit
-BACKOFF: Final = 0.005  # seconds, and more after each of them
+ATTEMPTS: Final = 12  # for one transaction that other processes block
+BACKOFF: Final = 0.005  # seconds of the shortest pause between attempts; later pauses can be longer
 
 
-class Contention(Exception):  # noqa: N818 - it has happened, and passes
-    """Another transaction is in the way of this one, which is made again."""
+class Contention(Exception):  # noqa: N818 - a state of the database, which passes
+    """Another transaction blocks this one, which is then tried again."""
 
 
 class Connection(ABC):
-    """A connection to a database. Statements have `?` for their values, or `?1`, `?2` to use one twice."""
+    """A connection to a database. Statements have `?` for each value, or `?1`, `?2` to use a value twice."""
 
     types: ClassVar[Mapping[str, str]]
-    """What the database has for the names in braces in `sql_schema`."""
-    answered: float = 0.0  # the time of the last answer by the monotonic clock, if the database can be out of reach
+    """The SQL of this database for the names in braces in `sql_schema`."""
+    answered: float = 0.0  # the monotonic time of the last answer, if the database is on a network
     lock: str = ""
-    """Ends a SELECT of rows that the transaction changes, so that other processes wait for it."""
+    """The end of a SELECT of rows that the transaction changes, so that other processes wait for it."""
     share: str = ""
-    """Ends a SELECT of rows that the transaction refers to, so that others do not remove them."""
+    """The end of a SELECT of rows that the transaction refers to, so that others do not remove them."""
 
     @abstractmethod
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Execute a statement, and return its rows, if it has any."""
+        """Execute a statement, and return its rows."""
 
     def execute(self, statement: str, values: Values = ()) -> None:
         self.rows(statement, values)
@@ -68,7 +68,7 @@ class Connection(ABC):
         """Begin a transaction."""
 
     def time(self) -> float | None:
-        """Return the time by the database's clock, or None if it has none."""
+        """Return the time of the database's clock, or None if it has no clock."""
         return None
 
     def commit(self) -> None:
@@ -80,14 +80,14 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection, even with open statements. Raises nothing."""
+        """Close the connection, even with open statements, without raising an error."""
 
     @abstractmethod
     def layout(self) -> int | None:
-        """Return the version of the layout; None for an empty database. Raises `StoreDown` for a database of another program."""
+        """Return the version of the layout, or None for an empty database."""
 
     def begin_migration(self) -> None:
-        """Begin a transaction in which no other process changes the layout, and mark an empty database as one of this program."""
+        """Begin a transaction that locks the layout. Subclasses also mark or create what an empty database needs first."""
         self.begin(write=True)
 
 
@@ -96,10 +96,10 @@ class Failure:
     """An error of a database.
 
     Args:
-        error: The error for the callers.
+        error: The error that callers receive.
         lost: Whether the connection must be opened again.
         common: Whether every other transaction would fail now too.
-        passing: Whether the same transaction may succeed now, because other processes were in its way.
+        passing: Whether the same transaction may succeed when it is tried again, because other processes blocked it.
     """
 
     error: StoreDown
@@ -109,7 +109,7 @@ class Failure:
 
 
 class Database(ABC):
-    """A database: opens connections, and explains errors."""
+    """A database: opens connections, and classifies errors."""
 
     @abstractmethod
     def connect(self) -> Connection:
@@ -117,10 +117,10 @@ class Database(ABC):
 
     @abstractmethod
     def failure(self, error: Exception) -> Failure | None:
-        """Explain an error of the database; None for any other error."""
+        """Classify an error of the database; return None for any other error."""
 
     def is_current(self, _connection: Connection, /) -> bool:
-        """Return whether a connection is to the database that the URL names now."""
+        """Return whether a connection still leads to the current database at the URL."""
         return True
 
 
@@ -136,18 +136,19 @@ class Job(Generic[T, R]):
 
 @define(eq=False)
 class DatabaseThread(Generic[T]):
-    """Runs work in a thread with a connection, which it opens on first use, and again after it is lost.
+    """Runs work in a thread with one connection, which it opens on first use, and again after a loss.
 
-    Jobs that arrive while the thread is busy are done next, in one transaction, so that many writers cost one commit.
+    Jobs that arrive while the thread is busy run next, in one transaction, so many writers share a commit.
 
     Args:
-        database: The database.
+        name: The name of the database in messages.
+        database: Classifies errors, and knows whether a connection is current.
         open: Opens a connection.
-        begin: Begins a transaction for jobs about these responses.
-        commit: Commits a transaction, and returns what to call after that.
-        poll: Called with the connection after `interval()` seconds without a job.
+        begin: Begins a transaction for jobs that change these responses.
+        commit: Commits a transaction, and returns a function to call after that.
+        poll: Called with the connection after `interval()` seconds without a job, and by `poll_soon`.
         interval: Returns None if there is nothing to poll for.
-        timeout: Seconds after which a database that does not answer is down; None if it has limits of its own.
+        timeout: Seconds of silence after which the database is down; None if the database has its own limits.
     """
 
     name: str
@@ -161,9 +162,9 @@ class DatabaseThread(Generic[T]):
     _worker: Worker[T] | None = field(default=None, init=False)
 
     async def run(self, work: Callable[[T], R], key: Key | None = None) -> R:
-        """Run `work` on a transaction, and return its result once it is committed; `key` is the response that it changes.
+        """Run `work` in a transaction, and return its result after the commit; `key` is the response that it changes.
 
-        Work raises a `StoreError` before it has written anything, because the jobs beside it are committed.
+        `work` may raise a `StoreError` only before it writes, because the other jobs in the transaction are committed.
 
         Raises:
             StoreDown: The database cannot be used now.
@@ -173,7 +174,7 @@ class DatabaseThread(Generic[T]):
         worker = self._start()
         worker.queue.put(job)
         result = asyncio.wrap_future(job.result)
-        result.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())  # in case the caller does not wait any more
         while not (await asyncio.wait([result], timeout=self.timeout))[0]:
             if self.timeout is not None and worker.silence() > self.timeout:
                 job.abandoned = True
@@ -181,7 +182,7 @@ class DatabaseThread(Generic[T]):
         return result.result()
 
     def poll_soon(self) -> None:
-        """Poll now, and ask `interval` again."""
+        """Ask `interval` again, and poll now unless jobs are ahead in the queue."""
         self._start().queue.put("poll")
 
     async def stop(self) -> None:
@@ -199,7 +200,7 @@ class DatabaseThread(Generic[T]):
 
 
 class Worker(Thread, Generic[T]):
-    """The thread of a `DatabaseThread` until that is stopped. It can go on after that, if the database does not answer."""
+    """The thread of a `DatabaseThread`. It can outlive `DatabaseThread.stop` if the database does not answer."""
 
     def __init__(self, owner: DatabaseThread[T]) -> None:
         super().__init__(name=f"interlock: {owner.name}", daemon=True)
@@ -210,7 +211,7 @@ class Worker(Thread, Generic[T]):
         self._begun = 0.0  # the time of the last attempt to run a batch
 
     def silence(self) -> float:
-        """Return the seconds since the database has answered, however many jobs it is busy with."""
+        """Return the seconds since the last answer of the database, or since the start of the batch if that is later."""
         connection = self._connection
         return monotonic() - max(self._begun, 0.0 if connection is None else connection.answered)
 
@@ -225,7 +226,7 @@ class Worker(Thread, Generic[T]):
         self._close()
 
     def _next_jobs(self) -> tuple[list[Job[T, Any]], bool]:
-        """Return the jobs in the queue, none after a pause, and whether the thread goes on."""
+        """Return the jobs in the queue, or none if it is time to poll, and whether the thread goes on."""
         jobs: list[Job[T, Any]] = []
         try:
             entry = self.queue.get(timeout=self._owner.interval())
@@ -243,7 +244,7 @@ class Worker(Thread, Generic[T]):
         self._begun = monotonic()
         try:
             outcomes, notify = self._commit(self._open_connection(), jobs)
-        except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
+        except Exception as error:  # noqa: BLE001 - the callers receive every error
             failure = self._recover(error)
             was_lost = failure is not None and failure.lost and not self._committing
             if failure is not None and attempts > 1 and (failure.passing or (was_lost and attempts == ATTEMPTS)):
@@ -262,7 +263,7 @@ class Worker(Thread, Generic[T]):
                 set_outcome()
 
     def _commit(self, connection: Connection, jobs: Sequence[Job[T, Any]]) -> tuple[list[Callable[[], None]], Callable[[], None]]:
-        """Run jobs in one transaction; return the setter of each outcome, and what to call after the commit."""
+        """Run jobs in one transaction; return the setter of each outcome, and the function to call after the commit."""
         self._committing = False
         outcomes: list[Callable[[], None]] = []
         tx = self._owner.begin(connection, [job.key for job in jobs if job.key is not None])
@@ -277,7 +278,7 @@ class Worker(Thread, Generic[T]):
     def _poll(self) -> None:
         try:
             self._owner.poll(self._open_connection())
-        except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read again by themselves
+        except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read without notifications
             self._recover(error)
 
     def _open_connection(self) -> Connection:
