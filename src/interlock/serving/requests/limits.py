@@ -50,7 +50,7 @@ FILE: Final = Meta(max_length=33_554_432)
 """The limit of the Open Responses specification on the characters of a file's data."""
 SOME: Final = Meta(min_length=1)
 ID: Final = Meta(max_length=4_096)
-"""The limit on an id, or on a short text such as a status, which may be one that today's API does not have."""
+"""The limit on ids and short texts, such as a status. Values that the API does not have are accepted."""
 CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
 """The name in a call. A model may have invented it; `<|` begins a control token, which no prompt can quote."""
 SOME_CALLED: Final = Meta(min_length=1, max_length=4_096, pattern=CALLED.pattern)
@@ -82,7 +82,7 @@ class Allowed(Names, kw_only=True):
 
 
 class HostItem(Struct, kw_only=True):
-    """An item or tool that a host engine validates. Only the names are checked here, because it cannot render control tokens."""
+    """An item or tool that a host engine validates. Only names are checked here, for control tokens."""
 
     name: Annotated[str, CALLED] | None = None
     namespace: Annotated[str, CALLED] | None = None

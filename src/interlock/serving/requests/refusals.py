@@ -72,7 +72,7 @@ def _refusal(mismatch: Mismatch, path: Path) -> ApiError:
 
 
 def refusal(error: pydantic.ValidationError) -> ApiError:
-    """Convert a pydantic error of a host engine."""
+    """Convert a pydantic error of a host engine to an `ApiError`."""
     first = error.errors()[0]
     param, kind = param_of(first["loc"]), first["type"]
     if kind == "missing":

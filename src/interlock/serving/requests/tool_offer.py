@@ -1,8 +1,9 @@
 """Translates a request's tools for models that only know functions.
 
 A namespace becomes the functions `<namespace>__<name>`. A custom tool becomes a function with one string. A tool that the client
-runs (shell, patches, tool search) becomes the function in `interlock.parsers.client_tools`. Tools that the server runs stay as
-they are, and all others are left out. `interlock.parsers.routing` maps calls of these names back to their tools.
+runs (shell, patches, tool search) becomes the function in `interlock.parsers.client_tools`. The tools of
+an MCP server become the functions `<label>__<name>` once the conversation lists them. Tools that the server runs are in
+`HostedTools`. All other tools are left out. `interlock.parsers.routing` maps calls of these names back to their tools.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ToolOffer:
 
 @frozen
 class HostedTools:
-    """The tools that a server runs, by type, and the labels of MCP servers that the engine renders itself."""
+    """The tools that a server runs, by type, and the labels of the MCP servers that the engine renders itself."""
 
     tools: Mapping[str, Tool] = field(factory=dict[str, Tool])
     labels: AbstractSet[object] = frozenset()

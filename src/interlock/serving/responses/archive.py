@@ -47,7 +47,7 @@ _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESP
 """The beginnings of events that have a different name in OpenAI's dialect."""
 
 _RESUMING: Final = Lock()
-"""Held while a thread resumes a driver: msgspec 0.22 crashes if two threads convert to a type for the first time."""
+"""Held while a thread resumes a driver: msgspec 0.22 crashes if two threads first convert to a type at once."""
 
 PROBE: Final = "x" * 2**18
 """The text that a probe writes to a store that was down. It is large because even a full disk accepts a few bytes."""

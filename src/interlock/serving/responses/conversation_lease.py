@@ -88,7 +88,7 @@ class ConversationLease:
 async def commit_end(
     lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
 ) -> None:
-    """Store a finished response with `write`, and add it to its conversation in the same commit if that is unchanged."""
+    """Store a finished response with `write`; if its conversation is unchanged, add it there in the same commit."""
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:

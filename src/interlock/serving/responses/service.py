@@ -69,7 +69,7 @@ class ResponseService:
     ) -> ResponseRun[T]:
         """Return the run of a request, accepted by the engine; `BackgroundRegistry.begin` admits background runs instead.
 
-        `latest` is the previous response if it may not be stored. Without `generate`, the engine only renders the prompt.
+        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt.
 
         Raises:
             ApiError: The engine refuses the request. 400 for an unknown previous response or an input that does not fit; 404 for

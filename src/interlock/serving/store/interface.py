@@ -209,7 +209,7 @@ class EditResult:
 
 @define(eq=False)
 class Subscription:
-    """Waits for changes of one response. A change between two waits ends the second at once."""
+    """Waits for changes of one response. After a change between two waits, the second returns at once."""
 
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -412,7 +412,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        """Carry out all effects of an edit in one commit; return None if the state has no edge for it, or `refuse`."""
+        """Carry out all effects of an edit in one commit; return None if the state has no edge for it (see `refuse`)."""
 
     @abstractmethod
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
