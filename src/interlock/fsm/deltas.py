@@ -1,10 +1,10 @@
-"""Deltas: the inputs of `ResponseDriver.feed`, which parsers, tool runners and servers make.
+"""Deltas: the inputs of `ResponseDriver.feed`, made by parsers, tool runners and servers.
 
-A delta has no events, indices or sequence numbers; the driver turns it into triggers of the lifecycles. The driver accepts every
-delta in every state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect.
+A delta has no indices or sequence numbers; the driver turns it into triggers of the lifecycles. The driver accepts every delta
+in every state: it opens the item that the delta needs, closes the item in the way, and ignores a delta without effect.
 
-A plain `str`, the most frequent delta, is a chunk of text of the item that is being written (a message if there is none). All
-other deltas are the frozen classes below.
+A plain `str`, the most frequent delta, is a chunk of text for the item that is being written (a message if there is none). The
+other deltas are frozen classes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from attrs import Attribute, field, frozen
 from interlock.events.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
-"""Why a turn ended: the model stopped, its token limit was reached, a content filter stopped it, the engine aborted it,
-the engine failed, the model stopped inside a call."""
+"""Why a turn ended, in this order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
+it, the engine failed, or the model stopped inside a call."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
@@ -54,7 +54,7 @@ class Usage:
 
 @frozen
 class Start:
-    """The response begins. Feed it first; the driver adds it if it is missing."""
+    """The response begins. Feed this first; the driver adds it if it is missing."""
 
 
 @frozen
@@ -64,13 +64,13 @@ class Enqueue:
 
 @frozen
 class Open:
-    """The model, or the server for `mcp_list_tools`, began an item. The driver first closes an item that is still being written.
+    """An item began. The driver first closes an item that is still being written.
 
     Args:
         kind: The item's type, as in the API.
-        fields: The fields known when it opens, by the API's names: `name`, `call_id`, `namespace`, `server_label`, `phase`,
-            `container_id`, `action`. The driver makes a missing `call_id`, and adds the prefix `call_` to one without it
-            (rule R7). The mapping is not copied: do not change it.
+        fields: The fields known when it opens, by the API's names, such as `name`, `call_id`, `namespace`, `server_label`,
+            `phase`, `container_id` or `action`. The driver makes a missing `call_id`, and adds the prefix `call_` if it is
+            missing (rule R7). The mapping is not copied: do not change it.
 
     Raises:
         ValueError: The kind is unknown, a field has a wrong type, or a required field is missing.
@@ -88,10 +88,10 @@ class Open:
 
 @frozen
 class Text:
-    """A chunk of text with the log probabilities of its tokens. Without them, use a plain `str`.
+    """A chunk of text with the log probabilities of its tokens. For text without them, use a plain `str`.
 
-    A part of a message has log probabilities for all of its text or for none, so the driver begins a new part where they begin or
-    end (rule R15).
+    A part of a message has log probabilities for all of its text or for none (rule R15), so the driver begins a new part where
+    they begin or end.
 
     Args:
         text: The chunk; it may be empty if its log probabilities come first.
@@ -121,10 +121,10 @@ class Annotate:
     """An annotation (a citation) of the output text that is being written.
 
     Args:
-        annotation: In the API's shape, with its `type`.
-        mark: The text that it annotates. The driver searches the open part for it, after the previous annotation's mark, and adds
-            its position in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. If the
-            mark is not in the open part, there is no annotation. Without a mark the annotation is sent unchanged.
+        annotation: The annotation in the API's shape, with its `type`.
+        mark: The annotated text. The driver finds it in the open part, after the previous annotation's mark, and adds its
+            position in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. It drops
+            the annotation if it does not find the mark, and sends it unchanged if the mark is empty.
     """
 
     annotation: Mapping[str, object]
@@ -142,8 +142,8 @@ class Close:
 
     Args:
         fields: The fields known only when the item closes, by the API's names: `action`, `arguments` of a tool search, or
-            `encrypted_content`, which makes a reasoning item without text. Fields that are not in the `late` of the item's class
-            (`interlock.events.items`) are ignored.
+            `encrypted_content`, which adds a reasoning item even if it has no text. Fields that the `late` of the item's class
+            (`interlock.events.items`) does not list are ignored.
     """
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -155,7 +155,7 @@ class Close:
 
 @frozen
 class Reject:
-    """The hosted call that is being written cannot run, because its arguments are invalid: it fails, and the stream goes on.
+    """The arguments of the hosted call that is being written are invalid: the call fails, and the stream goes on.
 
     Args:
         message: The reason, for the item's `error` if its kind has one.
@@ -165,7 +165,7 @@ class Reject:
 
 
 def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> None:
-    """Raise for a call id, which is easily confused with the item's id.
+    """Reject a call id, which is easily confused with an item id.
 
     Raises:
         ValueError: The id has the prefix of call ids, which no item id has (rule R7).
@@ -179,8 +179,8 @@ class Run:
     """The tool of a hosted call started.
 
     Args:
-        item_id: The id of the call's item, as in `ResponseDriver.ready`. Here and in the classes below, an empty id means the
-            item that opened last; parsers use it for tools that another server runs.
+        item_id: The id of the call's item, as in `ResponseDriver.ready`. In all classes, an empty id means the open item that
+            began last; parsers use it for tools that another server runs.
 
     Raises:
         ValueError: `item_id` is a `call_id`.
@@ -191,7 +191,7 @@ class Run:
 
 @frozen
 class Progress:
-    """A running tool has output: a partial image, or text that a shell command printed.
+    """A running tool produced output: a partial image, or text that a shell command printed.
 
     Args:
         item_id: The id of the call's item.
@@ -208,7 +208,7 @@ class EndOutput:
 
     Args:
         item_id: The id of the `shell_call_output`.
-        outcome: How it ended: `{"type": "exit", "exit_code": 0}` or `{"type": "timeout"}`.
+        outcome: How the command ended: `{"type": "exit", "exit_code": 0}` or `{"type": "timeout"}`.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -221,8 +221,8 @@ class Succeed:
 
     Args:
         item_id: The id of the call's item.
-        fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result`, `tools`.
-            `interlock.events.items.result_fields` converts plain text to these fields.
+        fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result` or `tools`.
+            `interlock.events.items.result_fields` converts plain text to them.
     """
 
     item_id: str = field(validator=_check_item_id)
@@ -246,9 +246,10 @@ class Fail:
 class EndTurn:
     """The model's turn ended.
 
-    After `stop` the response goes on (tools run, another turn follows, or `Finish`); any other reason ends it: `length` and
-    `content_filter` incomplete, `abort` cancelled, `error` failed. Parsers use `cut` if the model stopped, by itself or at a stop
-    sequence, inside a call: the response ends incomplete. If no call is being written, `cut` equals `stop`.
+    After `stop` the response goes on: tools run, another turn follows, or `Finish` ends it. Any other reason ends the response:
+    `length` and `content_filter` as incomplete, `abort` as cancelled, `error` as failed. Parsers use `cut` if the model stopped
+    inside a call, by itself or at a stop sequence; the response ends as incomplete. If no call is being written, `cut` equals
+    `stop`.
 
     Args:
         reason: Why the turn ended.
@@ -276,11 +277,11 @@ class Finish:
 
 @frozen
 class Fault:
-    """The engine, a parser or the server failed (rule R4). For a tool, feed `Fail`.
+    """The engine, a parser or the server failed (rule R4). If a tool failed, feed `Fail` instead.
 
     Args:
         code: One of the API's codes for a response's error, usually `server_error`.
-        message: Sent to the client; it must not contain secrets.
+        message: The reason, sent to the client; it must not contain secrets.
         usage: Tokens of the interrupted turn, if any.
     """
 

@@ -1,6 +1,6 @@
 """Readers, quotes and digests of untrusted JSON values.
 
-A value that is only compared later may be long, so its digest is stored instead.
+A digest stands for a value that is compared later, because the value may be long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def as_object(value: object) -> Mapping[str, object]:
 
 
 def as_list(value: object) -> Sequence[object]:
-    """Return the value if it is a JSON array, otherwise an empty one."""
+    """Return the value if it is a JSON array, otherwise an empty sequence."""
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
@@ -34,12 +34,12 @@ def as_text(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """Quote a value for a message: a long string is truncated, and another long value is named by its JSON type."""
+    """Quote a value for a message: truncate a long string, and name the JSON type of any other long value."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]!r}…"
     try:
         text = repr(value)
-    except (RecursionError, ValueError):  # nested deeply, or a number of thousands of digits
+    except (RecursionError, ValueError):  # nested deeply, or a number with thousands of digits
         return json_type(value)
     return text if len(text) <= _MAX_QUOTED else json_type(value)
 
@@ -62,7 +62,7 @@ def json_type(value: object) -> str:
 
 
 def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
-    """Return the value at a path of field names; None if it is absent."""
+    """Return the value at a path of field names, or None."""
     for step in path:
         value = cast("Mapping[str, object]", as_object(value).get(step))
     return value
@@ -105,7 +105,7 @@ def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 
 
 def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
-    """Hash each field of an object, without nulls and without fields that no client reads twice."""
+    """Hash each field of an object, ignoring nulls, `logprobs` and `encrypted_content` at any depth."""
     try:
         return digests(as_object(_loose(value)))
     except RecursionError:
@@ -124,3 +124,4 @@ def _loose(value: object) -> object:
 
 
 _UNREAD = frozenset({"logprobs", "encrypted_content"})
+"""The fields that no client reads a second time."""

@@ -25,7 +25,7 @@ from interlock.fsm.acceptor.steps import Step
 DONE: Final = "[DONE]"
 """The data of the end marker."""
 LISTED: Final = 1000
-"""The most different findings of each severity in a verdict; all are counted."""
+"""The most findings of each severity that a verdict lists; all are counted."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
 _ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged": 2}
@@ -33,7 +33,7 @@ _ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged
 
 @frozen
 class Reported:
-    """The first of several equal findings about one item, and their number."""
+    """A finding, and the number of times that it occurs."""
 
     finding: Finding
     times: int = 1
@@ -48,11 +48,11 @@ class Verdict:
         items: The kinds of the items, in order; empty for an unknown kind.
         status: The final status of the response; None if it did not end.
         marked: Whether the stream has the end marker.
-        reported: The findings, errors first and each severity by event, at most `LISTED` of each.
-        rules: The number of faults for each broken rule.
+        reported: The findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
+        rules: The number of findings for each rule that has any.
         severities: The number of different findings of each severity.
         responses: The number of streams in the file.
-        late: The findings at the end of the stream.
+        late: The findings that only the end of the stream shows.
     """
 
     events: int
@@ -87,7 +87,7 @@ class JudgedMessage:
 
     Args:
         message: The decoded message.
-        body: Its JSON object; None for the end marker and for unreadable data.
+        body: Its JSON object; None for the end marker, for illegal messages after it, and for unreadable data.
         findings: Its findings.
         step: Its effect on a lifecycle; None if it has none.
     """
@@ -109,7 +109,7 @@ class _Tally:
     """The findings of the current message."""
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Count findings, and list the new ones; each deviation is listed once."""
+        """Count findings and list the new ones; a deviation is listed only once, for all items."""
         for finding in findings:
             self.latest.append(finding)
             self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
@@ -124,13 +124,13 @@ class _Tally:
 
     @property
     def sorted(self) -> list[Reported]:
-        """The listed findings, errors first, each severity by event."""
+        """The listed findings, sorted by severity (errors first) and event."""
         return sorted(self.reported.values(), key=lambda one: (_ORDER[one.finding.severity], one.finding.event))
 
 
 @define
 class JsonLines:
-    """Decodes a recording with one JSON object per line instead of server-sent events, in constant memory.
+    """Decodes one JSON object per line instead of server-sent events, in constant memory.
 
     Args:
         limit: The most bytes of a line; a longer one is truncated.
@@ -144,7 +144,7 @@ class JsonLines:
     _line: int = field(default=0, init=False)
 
     def feed(self, data: bytes) -> list[SseMessage]:
-        """Decode the next bytes, and return a message for each line that ends in them and is not blank."""
+        """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
         first, *rest = data.split(b"\n")
         self._keep(first)
         messages: list[SseMessage] = []
@@ -196,17 +196,17 @@ class Judge:
             self._fault("R5", f"the content type is {quoted(value)} instead of {CONTENT_TYPE}")
 
     def feed(self, chunk: bytes) -> None:
-        """Validate the next bytes of the stream, split anywhere."""
+        """Validate the next bytes of the stream, which may be split anywhere."""
         for message in self._decode(chunk):
             self._take(message)
 
     def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
-        """Validate the next bytes, and yield each message that ends in them with its findings."""
+        """Validate the next bytes, and yield each message that they complete, with its findings."""
         for message in self._decode(chunk):
             yield self._with_findings(message, self._take(message))
 
     def follow_end(self) -> Iterator[JudgedMessage]:
-        """Validate and yield a last message without its empty line or line feed."""
+        """Validate and yield the last message if its final empty line or line feed is missing."""
         for message in self._decoder.end() if self._lines is None else ():
             if message.data_lines or message.event != "message":
                 yield self._with_findings(message, self._take_last(message))
@@ -217,7 +217,7 @@ class Judge:
         return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
-        """Decode server-sent events, or JSON lines if the first character is a brace."""
+        """Decode server-sent events, or JSON lines if the stream begins with a brace."""
         if self._lines is None and not self._has_content and chunk.strip():
             self._has_content = True
             if chunk.lstrip().startswith(b"{"):
@@ -249,7 +249,7 @@ class Judge:
         )
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
-        """Validate a message without an empty line after it: clients drop the message, recorders drop the line."""
+        """Validate a last message without its empty line, which recorders may drop; clients drop the whole message."""
         whole = not self._over_http and (message.data == DONE or _body(message) is not None)
         problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None
@@ -297,7 +297,7 @@ class Judge:
 
 
 def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
-    """Validate a full stream, whose bytes are split anywhere, with the settings of `Judge`."""
+    """Validate a full stream, in chunks of any size, with the settings of `Judge`."""
     judging = Judge(dialect=dialect, permissive=permissive, first=first)
     for chunk in chunks:
         judging.feed(chunk)
@@ -305,7 +305,7 @@ def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissiv
 
 
 def _body(message: SseMessage) -> dict[str, object] | None:
-    """Read the data as a JSON object; None if it is not one."""
+    """Return the data as a JSON object, or None."""
     try:
         body: object = orjson.loads(message.data)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The rules: the name and text of each, and the consequence of breaking it.
+"""The rules of a stream: their names, their texts, and the consequences of breaking them.
 
 docs/rules.md and `interlock check --explain` print these sentences.
 """
@@ -21,9 +21,9 @@ class Rule:
     Args:
         number: `R1` to `R20`.
         name: One or two words.
-        says: The rule, in a sentence or a few.
+        says: The text of the rule.
         breaks: The consequence of breaking it; empty for a rule that one stream cannot show.
-        sort: The rule's subject.
+        sort: Its subject.
     """
 
     number: str

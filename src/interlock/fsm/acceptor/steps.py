@@ -1,7 +1,7 @@
 """The lifecycle edges that explain each event; the viewer draws them.
 
-A stream shows events but no triggers, so several edges may explain one event. A step has them all, and `narrow_steps` removes
-edges that contradict neighbouring steps.
+A stream shows events but no triggers, so several edges may explain one event. A step has all of them; `narrow_steps` removes
+the edges that contradict neighbouring steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FiredEdge:
         begins: Whether the event is the first that the edge emits.
         due: The wire names of the edge's later events.
         settled: Whether `dest` may be reached now: `due` has only deltas, which are optional.
-        silent: The edges without events before this one, in order, each as source, trigger and dest.
+        silent: The edges before this one that need no event, in order, each as source, trigger and dest.
     """
 
     source: str
@@ -49,8 +49,8 @@ class Step:
         machine: The name of the lifecycle, a kind of item or `response`; empty for an item of unknown kind.
         index: The `output_index` of the item; None for an event of the response.
         fired: The edges that may have emitted the event; none if the event was not legal.
-        states: The states in which the machine may be, or that it is leaving.
-        possible: Further states in which it may be, because edges without events lead there.
+        states: The states that the machine may be in or may be leaving.
+        possible: Further states that it may be in, because edges that need no event lead there.
     """
 
     machine: str
@@ -71,7 +71,7 @@ class Step:
 def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:
     """Remove from each step the edges that contradict the steps after and before it.
 
-    An edge that continues is preferred to one that begins.
+    If exactly one edge of a step began with an earlier event, remove the others.
 
     Args:
         steps: The steps of one lifecycle, in order.
@@ -105,11 +105,11 @@ def _following(before: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:
 def silent_paths(
     rows: Mapping[str, Iterable[tuple[str, str]]], starts: Iterator[str]
 ) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the shortest path of edges without events to each state that such a path reaches.
+    """Return the shortest path to each state that edges reach without an event.
 
     Args:
-        rows: The trigger and the dest of the edges without events, by source.
-        starts: The states in which the paths start.
+        rows: The trigger and the dest of each edge that needs no event, by source.
+        starts: The states where the paths start.
     """
     paths: dict[str, tuple[tuple[str, str, str], ...]] = dict.fromkeys(starts, ())
     waiting = list(paths)

@@ -21,7 +21,7 @@ class StreamItems:
     """The items of one stream.
 
     Args:
-        whole: Whether the stream has its first event, so that every item must be added before its other events.
+        whole: Whether the stream has its first event; then each item must be added before its other events.
     """
 
     whole: bool
@@ -35,10 +35,10 @@ class StreamItems:
     """The index of the next item."""
 
     def find(self, event: type[StreamEvent], body: Mapping[str, object]) -> TrackedItem | None:
-        """Find the item of an event by index, or by id if the index is wrong.
+        """Find the item of an event by its index, or by its id if the index is wrong.
 
         Returns:
-            None for a new item, even if its index is taken.
+            The item, or None if the event begins a new one, even if the index is taken.
         """
         index, item_id = body.get("output_index"), _item_id(event, body)
         by_index = self.items.get(index) if type(index) is int else None
@@ -50,10 +50,10 @@ class StreamItems:
         return by_index
 
     def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Fault]]:
-        """Start an item, which the event adds or mentions for the first time.
+        """Start tracking an item at its first event.
 
         Returns:
-            The item, or None if the event has no index; and the faults of its start.
+            The item and its faults so far; no item if the event has no index.
         """
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is not int:
@@ -72,7 +72,7 @@ class StreamItems:
         return state, faults
 
     def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
-        """Check that an event has the index and the id of its item."""
+        """Check the index and the id of an event against its item."""
         faults: list[Fault] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is int and index not in {item.index, *item.aliases}:
@@ -84,7 +84,7 @@ class StreamItems:
         return faults
 
     def _check_index(self, index: int, before: TrackedItem | None) -> list[Fault]:
-        """Check the index of a new item, unless the stream mentioned the item before."""
+        """Check the index of a new item; an item that had events before `added` is not checked again."""
         if before is not None:
             return [Fault("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
         expected = self._next if self._next is not None or not self.whole else 0

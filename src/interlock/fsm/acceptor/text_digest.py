@@ -1,4 +1,4 @@
-"""Compares deltas of a text or its log probabilities with the full text in constant memory (R9, R15)."""
+"""Compares the deltas and log probabilities of a text with the full text, in constant memory (R9, R15)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock.events.shapes import mismatches
 from interlock.fsm.acceptor.json_digest import as_list, as_object, digest
 
 _MAX_CHUNKS: Final = 4096
-"""How many chunks are stored before they are folded into a hash."""
+"""The number of chunks to store before folding them into a hash."""
 
 
 def _encoded(text: str) -> bytes:
@@ -26,15 +26,15 @@ class Text:
     """A text that arrives in chunks.
 
     Args:
-        complete: Whether every chunk was received; otherwise the first full text is accepted.
+        complete: Whether every chunk was received; if not, the first full text is accepted as it is.
     """
 
     complete: bool = True
     chunks: list[str] = field(factory=list[str], init=False)
-    """The chunks that are not folded yet."""
+    """The chunks that are not folded into the hash yet."""
     _folded: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
     _length: int = field(default=0, init=False)
-    """The number of characters that are folded."""
+    """The number of characters in the hash."""
     _last_whole: str | None = field(default=None, init=False)
     """The full text of the last comparison."""
     at_once: bool = field(default=False, init=False)
@@ -53,10 +53,10 @@ class Text:
         self.chunks.clear()
 
     def compare(self, whole: str) -> str | None:
-        """Compare the chunks with the full text that an event, a part or an item has.
+        """Compare the chunks with the full text in an event, a part or an item.
 
         Returns:
-            The predicate of a sentence that describes the difference; None if there is none, or the last call reported it.
+            The difference as the predicate of a sentence; None if there is none, or if the last call had the same text.
         """
         if not self.complete:
             self.complete, self.chunks = True, [whole]
@@ -88,7 +88,7 @@ class Logprobs:
     count: int = field(default=0, init=False)
     _hash: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
     _tokens: Text = field(factory=Text, init=False)
-    """The tokens as strings, which cannot represent a part of a character."""
+    """The tokens as strings; a string cannot hold a part of a character."""
     _decoded_tokens: Text = field(factory=Text, init=False)
     """The tokens as decoded bytes."""
     _decoder: codecs.IncrementalDecoder = field(init=False, repr=False)
@@ -115,7 +115,7 @@ class Logprobs:
         return other.digest() == self._hash.digest()
 
     def rebuild(self, text: str) -> bool:
-        """Return whether the tokens make up the text; call it once, after the last delta."""
+        """Return whether the tokens make up the text. Call this once, after the last delta."""
         self._decoded_tokens.add(self._decoder.decode(b"", final=True))
         return not self.count or not self._tokens.compare(text) or not self._decoded_tokens.compare(text)
 

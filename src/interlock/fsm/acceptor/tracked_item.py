@@ -1,4 +1,4 @@
-"""The state of one item of a stream, and the order of the item's events (R7, R8, R10, R11)."""
+"""Tracks the state of one item of a stream and checks the order of its events (R7, R8, R10, R11)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDED: Final = wire_name(ItemAdded)
 DONE: Final = wire_name(ItemDone)
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
-"""The kinds of item that may be done without any other event (True) or without the one that ends their text (False)."""
+"""The kinds of item that services end without any event but `added` (True) or without the `.done` of their text (False)."""
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
@@ -44,7 +44,7 @@ class Part:
     from_start: bool
     text: Text = field(init=False)
     logprobs: Logprobs | None = field(init=False)
-    """None for a part without log probabilities, or with malformed ones."""
+    """None if the part has no log probabilities or malformed ones, or if the stream lacks its first event."""
     annotations: list[Digest] = field(factory=list[Digest], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,12 +75,12 @@ class TrackedItem:
     """None for an unknown kind of item."""
     node: Node = field(init=False)
     aliases: set[object] = field(factory=set[object], init=False)
-    """The ids and indices in its events, right or wrong, so that a wrong one is reported once."""
+    """Every id and index in its events, so that a wrong one is reported only once."""
     text: Text = field(init=False)
-    """The text of an item that has a text and no parts."""
+    """The item's text, if it has a text instead of parts."""
     part: Part | None = None
     parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
-    """The digests of the parts that are done, by list, exact and loose; None for a list that is not seen completely."""
+    """The exact and the loose digest of each part that is done, by list; None if some parts of the list may be missing."""
     next_index: dict[str, int] = field(init=False)
     """The index of the next part of each list, if it is known."""
     first_delta: str | None = None
@@ -98,19 +98,19 @@ class TrackedItem:
     """The outputs of the commands that ended."""
     command_count: int = field(default=0, init=False)
     lists_logprobs: set[str] = field(factory=set[str])
-    """The names of the events of the stream that had an empty list of log probabilities."""
+    """The names of the stream's events that had an empty list of log probabilities; all items share it."""
     status: str | None = None
     """The status in `done`."""
     ended: bool = False
     in_order: bool = True
-    """Whether its events came in order, so that they determine its status."""
+    """Whether its events came in order; only then do they determine its status."""
     done: Mapping[str, Digest] | None = None
     """The digests of the fields in `done`."""
     loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
     """The loose digests of the fields in `done` (`loose_digests`)."""
 
     def __attrs_post_init__(self) -> None:
-        """Start at the lifecycle's initial node, or at the node of all positions."""
+        """Start at the lifecycle's initial node, or at the node of all positions if the stream lacks `added`."""
         self.automaton = AUTOMATA.get(self.kind)
         start = self.automaton or AUTOMATA["message"]
         self.node = start.start if self.from_start else start.unknown
@@ -130,7 +130,7 @@ class TrackedItem:
 
     @property
     def own_text(self) -> tuple[str, ...]:
-        """The path of the field with its text; empty for an item with parts or without text."""
+        """The path to the field with the item's text; empty for an item with parts or without text."""
         return _own_text(self.kind)
 
     @property
@@ -140,11 +140,11 @@ class TrackedItem:
 
     @property
     def is_complete_tool_list(self) -> bool:
-        """Whether it is a completed list of MCP tools."""
+        """Whether it is a list of MCP tools that lacks only `output_item.done`."""
         return self.kind == "mcp_list_tools" and self.in_order and self.node.legal == (DONE,)
 
     def forget(self) -> None:
-        """Forget the texts, because an event could not be read."""
+        """Stop comparing the texts so far, because an event is missing or unreadable."""
         self.text.complete = False
         self.parts = dict.fromkeys(self.parts, None)
         if self.part is not None:
@@ -152,15 +152,15 @@ class TrackedItem:
             self.part.logprobs = None
 
     def skip(self, event: str) -> None:
-        """Skip an unknown event, which may replace any number of known ones."""
+        """Skip an unknown event, which may stand for any number of known ones."""
         if self.automaton is not None and event.startswith(f"response.{self.kind}."):
             self.node = self.automaton.beyond(self.node)
 
     def move(self, event: str) -> Fault | None:
-        """Follow an event, by its wire name, to the state after it, even if the event is not legal here.
+        """Move to the state after an event, named by its wire name, even if the event is illegal here.
 
         Returns:
-            The fault in its order; None if it is legal.
+            The fault in the order of events; None if the event is legal.
         """
         if self.ended:
             return Fault("R7", "comes after the item was done")
@@ -184,7 +184,7 @@ class TrackedItem:
         return fault
 
     def _misplaced(self, event: str, automaton: Automaton[ItemState[Any]]) -> Fault:
-        """Return the fault of an event that is not legal here."""
+        """Return the fault for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
             return Fault("R10", f"is not an event of a {self.kind}", legal)
@@ -206,18 +206,18 @@ def _own_text(kind: str) -> tuple[str, ...]:
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:
-    """Return whether an event carries a text that is a field of the item."""
+    """Return whether an event carries the text of an item without parts."""
     return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
 
 
 def _fields_in(hint: object) -> Iterator[str]:
-    """Yield the fields of the Structs that a type hint allows."""
+    """Yield the field names of the Structs in a type hint."""
     for arm in get_args(hint):
         yield from getattr(arm, "__struct_fields__", ())
 
 
 def kind_of(item_id: str, event: str) -> str:
-    """Guess the kind of an item without `added`, from the prefix of its id or else from an event; empty if neither tells."""
+    """Guess the kind of an item without `added` from its id's prefix or else from an event; return "" if both are ambiguous."""
     by_id = _KIND_OF.get(item_id.partition("_")[0])
     if by_id is not None:
         return by_id

@@ -1,14 +1,14 @@
-"""Draws a lifecycle, or any other table, from the table that runs.
+"""Draws lifecycles and other tables.
 
-A table becomes a `Graph`, and a graph becomes text: Mermaid, DOT, JSON, an SVG picture, or a table for a terminal. A renderer
-sees only the graph, so no picture can differ from its table.
+`draw` turns the table that runs into a `Graph`. A renderer turns the graph into Mermaid, DOT, JSON, an SVG picture, or a table
+for a terminal. Renderers see only the graph, so no picture can differ from its table.
 
     graph     the graph of a table
     plan      the order of states and lines, without coordinates
-    layout    from a plan to coordinates
+    layout    the coordinates of a plan
     geometry  boxes, lines and labels with coordinates
-    svg       a graph as a picture
-    text      a graph as Mermaid, DOT, JSON or a table
+    svg       the renderer of SVG
+    text      the renderers of Mermaid, DOT, JSON and tables
 """
 
 from __future__ import annotations
@@ -50,4 +50,4 @@ RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
     "json": to_json,
     "table": to_table,
 }
-"""The renderer of each format; it is deterministic, and its text ends with a line feed."""
+"""The renderer of each format. Renderers are deterministic, and their text ends with a line feed."""

@@ -1,6 +1,6 @@
-"""Boxes, lines and labels with coordinates, and a measure of how tidy they are.
+"""Boxes, lines and labels with coordinates, and a cost of their layout.
 
-Lengths are in SVG pixels, x from the left and y from the top.
+Lengths are in SVG pixels; x counts from the left and y from the top.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ STATE_SIZE: Final = 13
 """Font sizes."""
 
 CHARACTER: Final = 0.61
-"""The width of a character, as a share of the font size. Text is monospaced, so its width is known without a font."""
+"""The width of a character relative to the font size. Text is monospaced, so its width is known without a font."""
 
 LEADING: Final = 1.3
-"""The height of a line, as a share of the font size."""
+"""The height of a line of text relative to the font size."""
 
 
 @frozen
@@ -41,17 +41,17 @@ class Box:
 
     @property
     def right(self) -> float:
-        """The x of its right side."""
+        """The x of the right side."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """The y of its lower side."""
+        """The y of the lower side."""
         return self.y + self.height
 
     @property
     def middle(self) -> Point:
-        """Its centre."""
+        """The centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def overlaps(self, other: Box) -> bool:
@@ -61,7 +61,7 @@ class Box:
 
 @frozen
 class Text:
-    """The lines of an edge's labels, from the top, each with its font size."""
+    """The text lines of an edge's labels, from the top, each with its font size."""
 
     lines: tuple[tuple[str, int], ...]
 
@@ -86,7 +86,7 @@ class PlacedState:
 
 @frozen
 class PlacedLabel:
-    """The labels of an edge, one below another."""
+    """The labels of an edge, one below the other."""
 
     edge: DrawnEdge
     text: Text
@@ -101,17 +101,17 @@ class PlacedLine:
 
     style: Style
     points: tuple[Point, ...]
-    """Its ends and corners."""
+    """The ends and corners."""
     owner: object = field(eq=False, repr=False)
-    """The edge or track that it belongs to; lines of one owner may touch."""
+    """The edge or track of the line; lines of one owner may overlap."""
     arrow: bool = True
-    """Whether it ends at a state."""
+    """Whether the line ends with an arrowhead."""
     rail: bool = False
-    """Whether it is part of the main path."""
+    """Whether the line is part of the main path."""
 
     @property
     def segments(self) -> Iterator[Box]:
-        """Its straight segments, as boxes without height or without width."""
+        """The straight segments, as boxes without height or without width."""
         for (x, y), (end_x, end_y) in pairwise(self.points):
             yield Box(min(x, end_x), min(y, end_y), abs(x - end_x), abs(y - end_y))
 
@@ -126,19 +126,19 @@ class Layout:
     frames: Mapping[str, Box] = field(factory=dict[str, Box])
     """The frames of the regions, by name."""
     routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
-    """The full path of each edge between its states, including the part that it shares with other edges."""
+    """The full path of each edge from state to state, including parts that it shares with other edges."""
 
     @property
     def corner(self) -> Point:
-        """The right and the lower end of everything in it."""
+        """The right and the lower end of the picture's content."""
         boxes = [*(state.box for state in self.states), *(label.box for label in self.labels), *self.frames.values()]
         boxes += [segment for line in self.lines for segment in line.segments]
         return max(box.right for box in boxes), max(box.bottom for box in boxes)
 
 
 def untidiness(layout: Layout) -> float:
-    """Return a cost: overlapping lines count most, then crossings, then the height of frames, then length."""
-    # Sorted plain tuples, because a picture compares hundreds of layouts, pair by pair of segments.
+    """Return the cost of a layout: overlaps count most, then crossings, frame heights, and the length of vertical lines."""
+    # Plain tuples that can be sorted, because a picture compares hundreds of layouts.
     levels: list[_Segment] = []
     uprights: list[_Segment] = []
     length = 0.0
@@ -155,11 +155,11 @@ def untidiness(layout: Layout) -> float:
 
 
 _Segment: TypeAlias = tuple[float, float, float, object]
-"""A straight segment: the y of a horizontal one or the x of a vertical one, its start and end on the other axis, its owner."""
+"""A straight segment: its y if it is horizontal or x if vertical, its start and end on the other axis, and its owner."""
 
 
 def _overlaps(levels: list[_Segment]) -> int:
-    """Count the pairs of horizontal segments of different owners that overlap."""
+    """Count the pairs of horizontal segments of different owners that run less than a line of text apart."""
     levels.sort(key=itemgetter(0))
     count = 0
     for at, (height, start, end, owner) in enumerate(levels):

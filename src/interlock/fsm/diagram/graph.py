@@ -1,7 +1,7 @@
-"""The graph of a table: its states, regions, lines and labels, without how they are drawn.
+"""The graph of a table: its states, regions, lines and labels, independent of their layout.
 
-Rows are merged where their lines would overlap: there is one line from a state to another, triggers with the same effects share
-a label, and what all states of a region do alike is one line of the region.
+Rows are merged where their lines would overlap. One line leads from a state to another, triggers with the same effects share a
+label, and a row that all states of a region share becomes one line of the region.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Role(Enum):
     NORMAL = "normal"
     FINAL = "final"
     DROPPED = "dropped"
-    """Final, and reached without any effect: no reader of a stream can notice it."""
+    """Final, and reached without any effect, so no reader of a stream notices it."""
 
 
 class Style(Enum):
-    """The reason for taking a line, shown by its pattern."""
+    """The kind of transition that a line shows, drawn as its pattern."""
 
     NORMAL = "normal"
     CUT = "cut"
-    """Something outside ends it early: the token limit, a cancellation, the end of the response."""
+    """An outside cause ends the subject early: the token limit, a cancellation, the end of the response."""
     FAIL = "fail"
-    """It ends because something failed."""
+    """A failure ends the subject."""
 
 
 STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
@@ -70,7 +70,7 @@ class Region:
 
 @frozen
 class Label:
-    """One or more triggers that have the same effects."""
+    """One or more triggers with the same effects."""
 
     triggers: tuple[str, ...]
     events: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Label:
 
 @frozen(cache_hash=True)  # a key of the layout's mappings
 class DrawnEdge:
-    """A line between two states, or from a state to itself, with one or more labels; its source may be a region."""
+    """A line between two states, or a loop, with one or more labels; a region may take the place of the source."""
 
     source: str
     dest: str
@@ -87,14 +87,14 @@ class DrawnEdge:
 
     @property
     def style(self) -> Style:
-        """Normal if one of its triggers is, or else a failure if one of them is."""
+        """The normal style if any trigger has it, else the style of a failure if any trigger has it, else the style of a cut."""
         styles = {STYLES.get(trigger, Style.NORMAL) for label in self.labels for trigger in label.triggers}
         return next(style for style in (Style.NORMAL, Style.FAIL, Style.CUT) if style in styles)
 
 
 @frozen
 class Graph:
-    """A table as states and lines, in the order of its declaration."""
+    """A table as states and lines, in the order of the table."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -107,26 +107,26 @@ class Graph:
     """The name and meaning of each trigger that needs an explanation."""
     regions: tuple[Region, ...] = ()
     column: tuple[str, ...] = ()
-    """The names of the states that a picture draws below each other, if these are not the ones on the main path."""
+    """The names of the states in the main column of a picture; empty for the states on the main path."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of states, and the number of edges of the table."""
+        """The number of states and the number of edges in the table."""
         edges = sum(len(self.ends(edge)) * len(label.triggers) for edge in self.edges for label in edge.labels)
         return len(self.nodes), edges
 
     def ends(self, edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
-        """Return the states that a line leaves and enters: one pair, or one for each state of a region."""
+        """Return the states that a line leaves and enters: one pair, or one pair for each state of a region."""
         states = next((region.states for region in self.regions if region.name == edge.source), (edge.source,))
         return tuple((state, state if edge.dest == edge.source else edge.dest) for state in states)
 
     def short(self, event: str) -> str:
-        """Return an event name without `response.` and `output_item.`; a leading dot replaces the lifecycle's name."""
+        """Shorten an event name: omit `response.` and `output_item.`, and the lifecycle's name before a dot."""
         name = event.removeprefix("response.").removeprefix("output_item.")
         return name.removeprefix(self.name) if name.startswith(f"{self.name}.") else name
 
     def lines(self, label: Label, width: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the lines of a label's triggers and of its events, of up to `width` characters if the words are shorter."""
+        """Wrap a label's triggers and its events into lines of about `width` characters; words are not broken."""
         return tuple(_wrap(label.triggers, ", ", width * 4 // 5)), tuple(_wrap(map(self.short, label.events), " · ", width))
 
     def written(self, label: Label) -> str:
@@ -149,9 +149,10 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
 
 
 def draw(table: Table[T, E], *, way: Sequence[str] = (), column: Sequence[str] = ()) -> Graph:
-    """Return the graph of a table, labelled with `str` of its triggers and effects, which it explains if they are enums.
+    """Return the graph of a table.
 
-    The arguments are as in `graph_of`, and `column` has the states below each other, if these are not the main path.
+    Triggers and effects are labelled with their `str`, and explained by their docstrings if they are members of a `StrEnum`.
+    `way` is as in `graph_of`; `column` names the states in the main column of a picture, by default those of the main path.
     """
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
@@ -182,10 +183,10 @@ def graph_of(
     Args:
         name: The name of the table.
         initial: Its initial state.
-        rows: Its edges, in the order of the declaration.
+        rows: Its edges, in the order of the table.
         final: Its final states.
-        way: The states of the main path; by default the shortest path of normal lines to a final state, or all states that are
-            not final if there is no such path.
+        way: The states of the main path. Defaults to the shortest path of normal lines to a final state, or to all states that
+            are not final if there is no such path.
         regions: The states of each region, by its name.
     """
     table = list(rows)
@@ -200,7 +201,7 @@ def graph_of(
 
 
 def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
-    """Replace the rows that all members of a region have by one of the region, in which they lead back to it if all are loops."""
+    """Replace the rows that all members of a region share by one row of the region; loops of all members become its loop."""
 
     def variants(row: Row) -> tuple[Row, ...]:
         source, trigger, dest, events = row
@@ -229,7 +230,7 @@ def _good_way(nodes: Sequence[Node], edges: Iterable[DrawnEdge]) -> tuple[str, .
 
 
 def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
-    """Return the states that some path with an effect leads to."""
+    """Return the states that a path with at least one effect reaches."""
     reached = {dest for _, _, dest, events in rows if events}
     for _ in rows:
         reached |= {dest for source, _, dest, _ in rows if source in reached}
@@ -253,7 +254,7 @@ def _merge(rows: Iterable[Row]) -> Iterator[DrawnEdge]:
 
 
 def key_of(members: type[StrEnum]) -> tuple[tuple[str, str], ...]:
-    """Return the value and the meaning of each member of an enum: the first sentence of its docstring, if it has one."""
+    """Return the value and the meaning of each enum member with a docstring; the first sentence is the meaning."""
     (declared,) = ast.parse(inspect.getsource(members)).body
     key: list[tuple[str, str]] = []
     for statement, following in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
