@@ -54,7 +54,7 @@ class Usage:
 
 @frozen
 class Start:
-    """The response begins. Feed this first; the driver adds it if it is missing."""
+    """The response begins. Feed it first; the driver adds it if it is missing."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class Enqueue:
 
 @frozen
 class Open:
-    """An item began. The driver first closes an item that is still being written.
+    """The model, or the server for `mcp_list_tools`, began an item. The driver first closes an item that is still being written.
 
     Args:
         kind: The item's type, as in the API.
@@ -88,7 +88,7 @@ class Open:
 
 @frozen
 class Text:
-    """A chunk of text with the log probabilities of its tokens. For text without them, use a plain `str`.
+    """A chunk of text with the log probabilities of its tokens. Without them, use a plain `str`.
 
     A part of a message has log probabilities for all of its text or for none (rule R15), so the driver begins a new part where
     they begin or end.
@@ -155,7 +155,7 @@ class Close:
 
 @frozen
 class Reject:
-    """The arguments of the hosted call that is being written are invalid: the call fails, and the stream goes on.
+    """The hosted call that is being written cannot run, because its arguments are invalid: it fails, and the stream goes on.
 
     Args:
         message: The reason, for the item's `error` if its kind has one.
@@ -191,7 +191,7 @@ class Run:
 
 @frozen
 class Progress:
-    """A running tool produced output: a partial image, or text that a shell command printed.
+    """A running tool has output: a partial image, or text that a shell command printed.
 
     Args:
         item_id: The id of the call's item.
@@ -277,7 +277,7 @@ class Finish:
 
 @frozen
 class Fault:
-    """The engine, a parser or the server failed (rule R4). If a tool failed, feed `Fail` instead.
+    """The engine, a parser or the server failed (rule R4). For a tool, feed `Fail`.
 
     Args:
         code: One of the API's codes for a response's error, usually `server_error`.

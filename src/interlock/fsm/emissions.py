@@ -1,6 +1,6 @@
-"""The emissions of the items' lifecycles: for each event a function that updates the item and returns the event.
+"""The emissions of the items' lifecycles: one function for each event, which updates the item and returns the event.
 
-Only these functions make events of items, and they are called only when an edge fires.
+Only these functions make events of items, and only firing an edge calls them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from interlock.fsm.lifecycle import Emission, emission
 
 ItemEmission: TypeAlias = Emission[ItemState[Any]]
 
-# The bracket of every item.
+# The first and the last event of every item.
 
 
 @emission
@@ -132,7 +132,7 @@ def refusal_done(message: ItemState[Message]) -> RefusalDone:
     return RefusalDone(message.id, message.output_index, message.part_index, text)
 
 
-# Reasoning, in clear and as a summary.
+# Reasoning: its text and its summary.
 
 
 @emission
@@ -184,7 +184,7 @@ def summary_part_done(reasoning: ItemState[Reasoning]) -> SummaryPartDone:
     return SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
 
 
-# Texts that are a field of their item.
+# Texts of items without parts.
 
 
 @emission
@@ -247,7 +247,7 @@ def patch_done(call: ItemState[ApplyPatchCall]) -> PatchDone:
     return PatchDone(call.id, call.output_index, diff)
 
 
-# The commands of a shell call, and what they print.
+# The commands of a shell call and their output, and the partial images of an image generation call.
 
 
 @emission
@@ -296,7 +296,7 @@ def partial_image(call: ItemState[ImageGenerationCall]) -> PartialImage:
 
 
 def progress(event: type[ItemEvent]) -> ItemEmission:
-    """Return the emission of an event that has no fields but the item's id and index."""
+    """Return the emission of an event whose only fields are the item's id and index."""
     return Emission(lambda call: event(call.id, call.output_index), event)
 
 
@@ -335,7 +335,7 @@ def _begin_output(output: ItemState[ShellCallOutput]) -> Mapping[str, str]:
 
 
 def _end_output(output: ItemState[ShellCallOutput], outcome: object) -> OutputDone:
-    """Record the end of a command, whether it printed anything or not."""
+    """Record the outcome of a command, which may have printed nothing."""
     part = cast("ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
     output.update(output=[*output.body.output, part])
     output.printed = None

@@ -11,14 +11,14 @@ class DeclarationError(InterlockError):
     """A table is invalid. Raised on construction, usually at import."""
 
 
-class IllegalTransition(InterlockError):  # noqa: N818 - the name of the thing, as in the literature
-    """A trigger was fired in a state that has no edge for it: a bug of the caller. The machine is unchanged.
+class IllegalTransition(InterlockError):  # noqa: N818 - the usual name in the literature
+    """The caller fired a trigger in a state without an edge for it. The machine is unchanged.
 
     Args:
         table: The name of the table, such as `message`.
         state: The name of the machine's state.
-        trigger: The trigger that was fired.
-        legal: The triggers of the state.
+        trigger: The illegal trigger.
+        legal: The triggers that have an edge in the state.
     """
 
     def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:

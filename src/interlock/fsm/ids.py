@@ -1,4 +1,4 @@
-"""Sources of ids and time, which a driver takes as arguments so that its output is reproducible."""
+"""Sources of ids and time. A driver takes them as arguments so that its output is reproducible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Ids(Protocol):
         """Create an id.
 
         Args:
-            prefix: Its prefix, without the underscore: `msg`, `call`, `resp`.
+            prefix: Its prefix without the underscore, such as `msg`, `call` or `resp`.
         """
         ...
 

@@ -1,7 +1,6 @@
-"""The state of an item in its lifecycle: the machine's state, the item so far, and its unsent text.
+"""An item on its way through its lifecycle: the state, the item so far, and its unsent text.
 
-The methods record the contents of events. They neither fire edges nor make events; `interlock.fsm.driver` and
-`interlock.fsm.emissions` do.
+The methods record the contents of events. `interlock.fsm.driver` fires the edges, and `interlock.fsm.emissions` makes the events.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ B = TypeVar("B", bound=items.Item)
 """The class of the item in `interlock.events.items`."""
 
 Late: TypeAlias = Callable[[Mapping[str, object]], Fields]
-"""Given the finished item, returns the fields that were not known earlier."""
+"""Takes the item as JSON just before it is done, and returns the fields that were not known earlier."""
 
 Logprobs: TypeAlias = Sequence[Mapping[str, object]]
 """The log probabilities of a text: an object for each token, in the API's shape."""
@@ -39,9 +38,9 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     Args:
         state: The current state of its lifecycle.
         id: The item's id.
-        body: The item as the API shows it. Replaced, never mutated, because events refer to it.
-        output_index: The index that it gets when it is added (rule R6).
-        late: Returns the fields that are known only when the item is done, if there are any.
+        body: The item as the API shows it. It is replaced, never mutated, because events refer to it.
+        output_index: The item's index in the response once it is added (rule R6).
+        late: Returns the fields that are known only when the item is done; None if there are none.
     """
 
     id: str
@@ -54,8 +53,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     """The part between its `text.done` and `part.done` events."""
     part_index: int = -1
     sent_text: BytesIO = field(default_factory=BytesIO)
-    """The sent UTF-8 of the open text. A list of its deltas would hold an object for each, and so would a `StringIO` up to
-    Python 3.12."""
+    """The sent part of the open text in UTF-8. A list or a `StringIO` (up to Python 3.12) would keep an object for each delta."""
     last_text: str = ""
     """The last complete text."""
     logprobs: list[Logprob] = []  # noqa: RUF012 - msgspec makes a new one for each item
@@ -63,12 +61,12 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     annotations: tuple[AnyAnnotation, ...] = ()
     """The annotations of the open part."""
     mark_end: tuple[int, int] = (0, 0)
-    """Where the mark of the last annotation ends in the open text, in characters and in bytes."""
+    """The end of the last annotation's mark in the open text, in characters and in bytes."""
     unsent: str = ""
     """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
     unsent_logprobs: Sequence[Logprob] = ()
     printed: Mapping[str, str] | None = None
-    """The output so far of the running command."""
+    """The output so far of the running command; None if it has printed nothing."""
     sent_size: int = 0
     logprob_count: int = 0
     progressed: int = 0
@@ -81,7 +79,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
 
     @property
     def text(self) -> str:
-        """The last text of the item or of one of its parts, as far as it was sent."""
+        """The last complete text of the item or one of its parts, or else the sent part of the open text."""
         return self.last_text or self.sent_text.getvalue().decode()
 
     @property
@@ -91,11 +89,11 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
 
     @property
     def mixes(self) -> bool:
-        """Whether only one of the sent and the unsent text has log probabilities."""
+        """Whether log probabilities belong to the sent text or to the unsent text, but not to both."""
         return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def save(self) -> Self:
-        """Return a copy and note the lengths of `sent_text` and `logprobs`, for `restore`."""
+        """Note the lengths of `sent_text` and `logprobs`, and return a copy for `restore`."""
         self.sent_size, self.logprob_count = self.sent_text.tell(), len(self.logprobs)
         return replace(self)
 
@@ -110,7 +108,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         self.body = replace(self.body, **fields)
 
     def show(self) -> B:
-        """Record that an event shows the current item, and return it."""
+        """Set the status by the current state, record that an event shows the item, and return the item."""
         body: Any = self.body
         statuses = statuses_of(type(self.body))
         if statuses and (body.status is UNSET or body.status == "in_progress"):
@@ -122,7 +120,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     def hold(self, text: str, logprobs: Logprobs) -> None:
         """Hold text until the next delta event sends it; `text` may be empty if its log probabilities come first.
 
-        Drop log probabilities unless they cover all unsent text: a delta has them for all of its text or for none (rule R15).
+        A delta has log probabilities for all of its text or for none (rule R15), so drop them unless they cover all unsent text.
         """
         complete = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
@@ -168,5 +166,5 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         return start, (start + len(text), position + at + len(needle))
 
     def shown_as_json(self) -> Mapping[str, object]:
-        """Return the item as the last event showed it, as plain JSON values."""
+        """Return the item in its last `added` or `done` event, as plain JSON values."""
         return cast("Mapping[str, object]", as_json(self.shown_body))

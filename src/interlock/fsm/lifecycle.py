@@ -1,7 +1,7 @@
-"""Lifecycles: tables whose edges emit events, and the subjects that go through them.
+"""Lifecycles: tables whose edges emit events, and the items and responses that go through them.
 
-A lifecycle is a `Table` (see `interlock.fsm.table`) whose effects are emissions: functions of the subject that return one event.
-Beyond the checks of a table, construction checks that the events are bracketed and that every open state can be cut.
+A lifecycle is a `Table` (see `interlock.fsm.table`) whose effects are emissions: functions that take the item or response and
+return one event. Construction also checks that the events are nested correctly and that `cut` ends every open state.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Fields: TypeAlias = Mapping[str, object]
 """The arguments of a trigger, by the API's names: the result of a tool, an annotation, the error of a response."""
 
 NO_FIELDS: Final[Fields] = MappingProxyType({})
-"""The arguments of a trigger without any."""
+"""The arguments of a trigger that has none."""
 
 
 @frozen
 class Emission(Generic[S]):
-    """One event that an edge emits, made by a function of the subject.
+    """The function that makes one event of an edge.
 
     Args:
-        make: Updates the subject (a part opens, a text is complete), and returns the event.
+        make: Updates the subject (opens a part, completes a text) and returns the event.
         event: The event's class.
         name: The event's wire name, which labels the edge in a diagram.
     """
@@ -52,7 +52,7 @@ class Emission(Generic[S]):
 
 
 def emission(make: Callable[[S], StreamEvent]) -> Emission[S]:
-    """Make an emission from a function whose return annotation is the event's class."""
+    """Decorate a function that makes an event; its return annotation is the event's class."""
     return Emission(make, get_type_hints(make)["return"])
 
 
@@ -61,7 +61,7 @@ LifecycleState: TypeAlias = State[str, Emission[S]]
 
 
 class Lifecycle(Table[str, Emission[S]]):
-    """A declared lifecycle.
+    """The table of the states and events of an item or of the response.
 
     Args:
         name: The kind of item, or `response`.
@@ -70,8 +70,8 @@ class Lifecycle(Table[str, Emission[S]]):
         final: The states without edges.
 
     Raises:
-        DeclarationError: The table is invalid, a state lacks the edge for `cut` or for a failing tool, or an edge emits an event
-            outside of its bracket; the message names the state or edge.
+        DeclarationError: The table is invalid, a state lacks a final edge for `cut` or for a failing tool, or an edge emits an
+            event in the wrong place, such as a delta outside a part. The message names the state.
     """
 
     def __attrs_post_init__(self) -> None:
@@ -119,14 +119,14 @@ class Lifecycle(Table[str, Emission[S]]):
 
 
 class Subject(Struct, Generic[S], eq=False):
-    """An item or the response in its lifecycle. Firing an edge changes its fields and nothing else."""
+    """An item or the response in its lifecycle."""
 
     state: LifecycleState[S]
     args: Fields = NO_FIELDS
     """The arguments of the current trigger."""
 
     def fire(self, trigger: str) -> tuple[Emission[S], ...]:
-        """Enter the next state of an edge, and return its emissions.
+        """Enter the next state for a trigger, and return the emissions of the edge.
 
         Raises:
             IllegalTransition: The state has no edge for the trigger. The subject is unchanged.
@@ -146,9 +146,9 @@ class Subject(Struct, Generic[S], eq=False):
 
 @cache
 def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
-    """Return the delta event of a state that only streams text, or None for any other state.
+    """Return the emission of the delta in a state that only streams text, or None for any other state.
 
-    In such a state, `append` stays in the state and emits this one event, and white space has no trigger of its own.
+    In such a state, `append` stays in the state and emits only this event, and white space has no trigger of its own.
     """
     match state.rows.get("append"):
         case (dest, (emission,)) if dest is state and "pad" not in state.rows:

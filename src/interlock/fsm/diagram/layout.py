@@ -1,8 +1,8 @@
-"""The layout of a picture: from a plan to coordinates.
+"""Lays out a picture: turns a plan into coordinates.
 
-Labels never overlap each other or a line: the label of a lane has its own strip beside the state, the label of a rail has the gap
-between two states, and tracks run outside of both. A frame is as wide as its column with the labels, and its own lanes leave it
-where no other line crosses. The order of lanes and tracks is then chosen so that few lines cross.
+Labels never overlap each other or a line. The label of a lane has its own strip beside the state, the label of a rail has the gap
+between two states, and tracks run outside both. A frame is as wide as its column with the labels, and its own lanes leave it
+where no other line crosses. `lay_out` then reorders lanes and tracks so that few lines cross.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ TOP: Final = 58  # room for the title
 MARGIN: Final = 24
 _STATE_HEIGHT: Final = 36
 _STATE_PADDING: Final = 14  # at both sides of a state's name
-_RAIL: Final = 14  # of a rail, above and below its label
+_RAIL: Final = 14  # the length of a rail above and below its label
 _PITCH: Final = 14  # between tracks, and between arrows that arrive
-_APART: Final = 18  # between the states at the right
+_APART: Final = 18  # between two states in the right column
 _INDENT: Final = 14  # between a state and its labels
-_RUN: Final = 26  # the least length of a line into a state, with its arrow
-_LOOP: Final = 22  # how far a loop reaches out
+_RUN: Final = 26  # the least length of a line into a state, including its arrow
+_LOOP: Final = 22  # the width of a loop
 _ABOVE: Final = 4  # between a label and the line below it
-_TITLE: Final = 22  # of a frame, for its name
-_PAD: Final = 14  # between a frame and what is in it
+_TITLE: Final = 22  # the height of a frame's name
+_PAD: Final = 14  # between a frame and its content
 _CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and a line that crosses the frame below
 _JOIN: Final = 8  # how far a line overlaps the one that it joins
 _WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
@@ -51,7 +51,7 @@ _NARROW: Final = 19  # characters per line if there are frames
 
 @cache
 def lay_out(graph: Graph) -> Layout:
-    """Return the layout of a graph, which is deterministic: it improves the plan until no swap or move makes it tidier."""
+    """Return the layout of a graph: swap and move lines in the plan until no change makes the layout tidier."""
     plan = plan_of(graph)
     both = all(plan.tracks.values()) or any(node.role is Role.NORMAL for node in plan.aside)
     texts = _texts(graph, both_sides=both)
@@ -111,7 +111,7 @@ class _Placing:
     reaches: dict[Side, float] = field(init=False)
     """How far the labels of states and frames reach from each side of the main column."""
     spans: dict[bool, tuple[float, float]] = field(init=False)
-    """The sides of the frames in the main column, and in the right one (True)."""
+    """The left and the right side of the frames in the main column (False) and in the right column (True)."""
     boxes: dict[str, Box] = field(factory=dict[str, Box])
     heights: dict[Slot, float] = field(factory=dict["Slot", float])
     """The y at which each slot touches its state."""
@@ -150,16 +150,16 @@ class _Placing:
         return max(widths, default=0) + _INDENT if names else 0
 
     def _bus(self, side: Side, number: int) -> float:
-        """Return the x of a track, which is numbered from the inside."""
+        """Return the x of a track by its number, counted from the inside."""
         return (self.right if side is Side.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
 
     def _side(self, name: str, side: Side) -> float:
-        """Return the x at which lanes leave a state or frame, and at which tracks arrive."""
+        """Return the x where lanes leave a state or frame and tracks arrive."""
         box = self.frames.get(name) or self.boxes[name]
         return box.right if side is Side.RIGHT and box.x < self.right else box.x
 
     def stand(self) -> None:
-        """Place the states of the main column, each as high as its lines need, and the frames around them."""
+        """Place the states of the main column, each tall enough for its lines, and the frames around them."""
         first = {frame.main[0]: frame for frame in self.plan.frames if frame.main}
         last = {frame.main[-1]: frame for frame in self.plan.frames if frame.main}
         y: float = TOP
@@ -192,7 +192,7 @@ class _Placing:
         return end
 
     def _strip(self, slot: Slot) -> float:
-        """Return the height that a slot takes of its state's side."""
+        """Return the height of a slot on the side of its state."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height
@@ -214,13 +214,13 @@ class _Placing:
             self._write(edge, far + side.value * _INDENT / 2, y - self.texts[edge].height / 2, side)
 
     def _write(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
-        """Place the labels of an edge, outwards from x."""
+        """Place the labels of an edge outwards from x."""
         text, leftward = self.texts[edge], side is Side.LEFT
         box = Box(x - text.width if leftward else x, y, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
     def _descend(self, node: Node, box: Box, y: float, title: float) -> float:
-        """Draw the rail that leaves a state, if any, with its label below y, and return the end of the gap to the next state."""
+        """Draw the rail that leaves a state, if any, with its label below y. Return the end of the gap to the next state."""
         edge = self.plan.rails.get(node.name)
         if edge is None:
             return y + 2 * _APART
@@ -234,7 +234,7 @@ class _Placing:
         return end
 
     def _close(self, frame: Frame, top: float, bottom: float) -> float:
-        """Place the frame around states between two heights, with its slots, and return its lower side."""
+        """Place the frame around the states between two heights, and its slots. Return the y of its lower side."""
         if frame.main and frame.aside:
             bottom = max(bottom, top + self._stack(frame, 0))
         sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in Side]
@@ -244,7 +244,7 @@ class _Placing:
         return bottom
 
     def _fit(self, row: Sequence[Slot], frame: Frame, side: Side, top: float, bottom: float) -> float:
-        """Place the slots of a frame between the lines that cross its side, as low as possible, and return their end."""
+        """Place the slots of a frame as low as possible between the lines that cross its side. Return the y of their end."""
         states = frame.main or frame.aside
         lines = [self.heights[slot] for name in states for slot in self.plan.slots.get((name, side), ()) if slot in self.heights]
         start = bottom
@@ -260,7 +260,7 @@ class _Placing:
         return y
 
     def stand_aside(self) -> None:
-        """Place the states of the right column, each as near as possible to the states that it is connected with."""
+        """Place the states of the right column, each as near as possible to the states connected to it."""
         around = [frame for frame in self.plan.frames if frame.aside]
         framed = {name for frame in around for name in frame.aside}
         alone = [Frame("", (), (node.name,)) for node in self.plan.aside if node.name not in framed]
@@ -275,7 +275,7 @@ class _Placing:
             self._stack(frame, middle - height / 2)
 
     def _stack(self, frame: Frame, top: float) -> float:
-        """Place the states of a frame in the right column, and the frame itself if it is there, and return its height."""
+        """Place the states that a frame has in the right column, and the frame if it has no others. Return the height."""
         framed = bool(frame.name) and not frame.main
         y = top + _TITLE if framed else top
         start = y
@@ -307,7 +307,7 @@ class _Placing:
         return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
 
     def _straight(self, name: str) -> dict[Slot, float]:
-        """Return the y at which each slot of a state arrives straight, or nothing unless each is one lane of the main column."""
+        """Return the y of each slot that arrives in a straight line; empty unless each slot is one lane from the main column."""
         straight = dict[Slot, float]()
         main = {node.name for node in self.plan.main}
         for slot in self.plan.slots[name, Side.LEFT]:
@@ -347,7 +347,7 @@ def _width(names: Iterable[str]) -> float:
 
 
 def _spread(targets: Sequence[tuple[float, float]], floor: float = TOP) -> Iterator[float]:
-    """Yield the centres of boxes that keep their distance and are near their targets: pairs of ascending centre and height."""
+    """Yield the centres of boxes, near their targets but apart. Each target is a centre and a height, in ascending order."""
     blocks: list[list[tuple[float, float]]] = []
     for box in targets:
         blocks.append([box])
@@ -366,7 +366,7 @@ def _length(block: Sequence[tuple[float, float]]) -> float:
 
 
 def _top(block: Sequence[tuple[float, float]], floor: float) -> float:
-    """Return the top at which the boxes of a block are, on average, at their targets."""
+    """Return the top of a block whose boxes are at their targets on average, but not above the floor."""
     tops: list[float] = []
     above: float = 0
     for centre, height in block:

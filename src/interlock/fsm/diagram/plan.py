@@ -1,10 +1,11 @@
 """The plan of a picture: the columns of states and the sides of lines, without coordinates.
 
 The picture looks like a track plan. The main path runs straight down the main column, and all other states stand in a column at
-the right. A line to the next state of the main column is a *rail*. Any other line leaves its state sideways as a *lane* and runs
-into a *track*. All lanes of one style to one state share a track. Tracks run between the columns or left of both.
+the right. A normal line to the next state of the main column is a *rail*. Any other line leaves its state sideways as a *lane*
+and runs into a *track*, except loops. Lanes of one style to one state share a track on each side. Tracks run between the columns
+or left of both.
 
-A region is a frame around neighbours in the main column, in the right column, or around both columns. Its lanes leave the frame.
+A region is a frame around neighbours in the main column, in the right column, or in both. The lanes of a region leave its frame.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Style
 
 
 class Side(Enum):
-    """The side of a state that a lane leaves; the value is the sign of x in that direction."""
+    """The side of a state where a lane leaves; the value is the sign of x in that direction."""
 
     LEFT = -1
     RIGHT = 1
@@ -33,15 +34,15 @@ class Track:
     dest: str
     style: Style
     side: Side
-    """The side of the main column on which it runs."""
+    """The side of the main column where the track runs."""
     lanes: tuple[DrawnEdge, ...]
 
 
 Slot: TypeAlias = DrawnEdge | Track
-"""A line at one side of a state: a lane or loop that leaves it, or a track that arrives."""
+"""A line that touches a side of a state: a lane or loop that leaves it, or a track that arrives."""
 
 Place: TypeAlias = tuple[str, Side]
-"""A side of a state or region. Lines touch the states of the right column, and a frame that reaches there, only on the left."""
+"""A side of a state or region. Lines touch states in the right column, and frames that reach there, only on the left."""
 
 X = TypeVar("X")
 
@@ -66,15 +67,15 @@ class Plan:
     frames: tuple[Frame, ...]
     """The frames, in no order."""
     rails: Mapping[str, DrawnEdge]
-    """The rails by the state that they leave."""
+    """The rails, by the state that they leave."""
     slots: Mapping[Place, tuple[Slot, ...]]
-    """The lines at each side of a state, from the top."""
+    """The lines at each side of a state or region, from the top."""
     tracks: Mapping[Side, tuple[Track, ...]]
     """The tracks of each side, from the inside."""
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a graph in the order of its declaration."""
+    """Return the plan of a graph, with lines in the order of the graph."""
     names = _main_column(graph)
     main = tuple(next(node for node in graph.nodes if node.name == name) for name in names)
     aside = tuple(node for node in graph.nodes if node not in main)
@@ -90,7 +91,7 @@ def plan_of(graph: Graph) -> Plan:
     }
 
     def side(edge: DrawnEdge) -> Side:
-        """Return the right for a line to or from the right column, and for a line upwards if that column is empty."""
+        """Return the side of a line: the right if it touches the right column, or leads up and that column is empty."""
         frame = frames.get(edge.source, Frame(edge.source, (edge.source,), ()))
         start = (frame.main or frame.aside)[-1]
         if start not in names or edge.dest not in names:
@@ -120,9 +121,10 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def _main_column(graph: Graph) -> list[str]:
-    """Return the states of the main column, those of each region together.
+    """Return the states of the main column, with the states of each region side by side.
 
-    A frame around both columns has no way to the right column, so that a region with such a line is in the main column.
+    A frame around both columns has no room for a line of the region to another state in the right column, so all states of a
+    region with such a line move into the main column.
     """
     names = list(graph.column or graph.way)
     for region in graph.regions:
@@ -139,7 +141,7 @@ def _main_column(graph: Graph) -> list[str]:
 
 
 def reordered(plan: Plan, row: Place | Side) -> Iterator[Plan]:
-    """Yield the plans in which two slots of a place, or two tracks of a side, are swapped or one of them is moved."""
+    """Yield each plan that swaps two slots of a place or two tracks of a side, or moves one of them to the other's position."""
     if isinstance(row, Side):
         return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row]))
     return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row]))

@@ -27,15 +27,15 @@ from interlock.fsm.diagram.geometry import (
 from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
 
-_SCREEN: Final = (1400, 900)  # a larger picture is scaled down
+_SCREEN: Final = (1400, 900)  # the largest picture; a larger one is scaled down
 _ROUND: Final = 8  # the radius of a corner
-_LEGEND: Final = 60  # the middle of the legend's first line
+_LEGEND: Final = 60  # the y of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
 _KEY_LINE: Final = 13  # the height of a line of the key
-_SAMPLE_WIDTH: Final = 220  # with its name
-_KEY_WIDTHS: Final = range(35, 60)  # of a line of the key, in characters: the least with which the key is not too long
+_SAMPLE_WIDTH: Final = 220  # of a sample with its name
+_KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least with which the key is short enough
 _LONGEST: Final = 875
-_SINK: Final = 0.35  # from the middle of a line of text to its baseline, as a share of the font size
+_SINK: Final = 0.35  # from the middle of a line of text to its baseline, relative to the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
 _HEADS: Final = {"rail": "#1f2328", **{style.value: colour for style, colour in _COLOURS.items()}}
@@ -49,7 +49,7 @@ _TRIGGERS: Final = (
     ("summarize", "Text of a summary"),
     ("reveal", "The item has no text, because it is encrypted or withheld"),
 )
-"""The meaning of the less obvious triggers of lifecycles."""
+"""The meanings of the less obvious triggers of lifecycles."""
 
 _SHEET: Final = f"""
     text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
@@ -132,7 +132,7 @@ def _path(kind: str, points: Sequence[Point], more: str = "") -> str:
 
 
 def rounded(points: Sequence[Point]) -> str:
-    """Return a path through points with round corners, as the `d` attribute of SVG."""
+    """Return the `d` attribute of an SVG path along points, with round corners."""
     start, *_, end = points
     path = f"M{_at(start)}"
     for (before, corner), (_, after) in pairwise(pairwise(points)):
@@ -155,7 +155,10 @@ def _short(length: float) -> str:
 
 
 def ending(graph: Graph, state: PlacedState) -> str:
-    """Return the class of a final state: `good` at the end of the main path, else by the worst line into it."""
+    """Return the class of a final state: `dropped`, or `good` for the end of the main path, or the class of the lines into it.
+
+    A failure among these lines gives `fail-end`, otherwise a normal line gives `good`.
+    """
     if state.node.role is Role.DROPPED:
         return "dropped"
     if state.node.name == graph.way[-1]:
@@ -185,7 +188,7 @@ def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
 
 
 def _label(label: PlacedLabel) -> Iterator[str]:
-    """Yield the lines of a label, with the wire names as a tooltip."""
+    """Yield the elements of a label, with full wire names in a tooltip."""
     x = _short(label.box.right if label.leftward else label.box.x)
     y = label.box.y
     leftward = " leftward" if label.leftward else ""
@@ -209,7 +212,7 @@ def _coloured(triggers: str) -> str:
 
 
 def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
-    """Return the legend, its right side and its end: samples of lines and frames, then notes, triggers and effects."""
+    """Return the elements of the legend, and its right and lower end: samples first, then notes, triggers and effects."""
     samples = [*_samples(graph, left)]
     parts = [part for sample in samples for part in sample]
     top = _LEGEND + (len(samples) + 0.5) * _SAMPLE_HEIGHT
@@ -225,7 +228,7 @@ def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
 
 
 def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
-    """Yield the styles of lines and triggers, the border of a final state, and a frame, each as shapes with a name."""
+    """Yield samples of the line styles in use, of a final state and of a frame, each as shapes with a name."""
     y: float = _LEGEND
 
     def named(name: str, *shapes: str) -> tuple[str, ...]:
@@ -246,7 +249,7 @@ def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
 
 
 def _key(graph: Graph, width: int) -> list[tuple[str, str]]:
-    """Return the notes, and the meanings of triggers and effects: lines of a padded name and text up to a width."""
+    """Return the lines of the key, each a padded name and text: notes, then the meanings of triggers and effects."""
     labels = [label for edge in graph.edges for label in edge.labels]
     triggers = {name for label in labels for name in label.triggers}
     effects = {name for label in labels for name in label.events}
@@ -260,7 +263,7 @@ def _key(graph: Graph, width: int) -> list[tuple[str, str]]:
 
 
 def _notes(graph: Graph) -> Iterator[str]:
-    """Yield the explanations of shortened names."""
+    """Yield the notes that explain shortened names."""
     events = [event for edge in graph.edges for label in edge.labels for event in label.events]
     if any(event.startswith("response.") for event in events):
         yield 'names without "response."'

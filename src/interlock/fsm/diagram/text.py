@@ -1,8 +1,8 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
-Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid would draw some
-labels over each other, so each is a node, and a loop is written inside its state. It has no line from a subgraph to itself or
-inside, so one more node has these. The colours suit light and dark backgrounds.
+Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid draws some labels
+over each other, so the label of a line is a node, and the label of a loop is a line of its state's text. Mermaid has no lines
+from a subgraph to itself or to its own nodes, so an extra node lists them. The colours suit light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MERMAID_CLASS: Final = {
     Role.DROPPED.value: "stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14",
     "label": "fill:none,stroke:none",
 }
-_MERMAID_WIDTH: Final = 26  # of a line of a label, in characters; Mermaid itself breaks at about 200 pixels
+_MERMAID_WIDTH: Final = 26  # characters per line of a label; Mermaid itself breaks lines at about 200 pixels
 
 _DOT_LINE: Final = {Style.NORMAL: "solid", Style.CUT: "dashed", Style.FAIL: "dotted"}
 _DOT_NODE: Final = {
@@ -74,7 +74,7 @@ def to_mermaid(graph: Graph) -> str:
 
 
 def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:
-    """Return the labels of the lines from a state or region that end in the state, in the region or inside it."""
+    """Return the labels of the lines that lead from a state or region back to it or into it."""
     return [
         f"↻ {graph.written(label)}" + (f" → {edge.dest}" if edge.dest != name else "")
         for edge in graph.edges
@@ -84,7 +84,7 @@ def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:
 
 
 def _mermaid_id(name: str) -> str:
-    """Return a name of letters, digits and underscores: a space would end it."""
+    """Return a name with only letters, digits and underscores, because Mermaid ends an id at a space."""
     return re.sub(r"\W", "_", name)
 
 
@@ -144,7 +144,7 @@ def to_json(graph: Graph) -> str:
 
 
 def to_table(graph: Graph) -> str:
-    """Return a graph as a plain text table with a line for each event, in short names, and then the states of each region."""
+    """Return a graph as a plain text table with a line for each event, by its short name, and then the states of each region."""
     rows = [("state", "trigger", "next state", "emits")]
     for edge in graph.edges:
         for label in edge.labels:

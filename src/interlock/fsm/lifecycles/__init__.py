@@ -7,9 +7,9 @@ mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
 code_interpreter_call, web_search_call           other hosted calls
 file_search_call, image_generation_call          more hosted calls
 apply_patch_call, shell_call, shell_call_output  patches and shells
-compaction  a compacted conversation
-written     calls that are sent only when they are complete
-whole       items that are added and done at once
+compaction                                       a compacted conversation
+written                                          calls that are sent only when they are complete
+whole                                            items that are added and done at once
 """
 
 from collections.abc import Mapping
@@ -76,4 +76,4 @@ class Lifecycles:
 
 
 DECLARED: Final = Lifecycles(RESPONSE, LIFECYCLES)
-"""The lifecycles declared here. Only tests of the proof pass others, with defects that it must find."""
+"""The lifecycles in this package. Only tests of the proof use others, with defects that the proof must find."""

@@ -1,7 +1,7 @@
 """The lifecycle of code that the model writes and the server runs.
 
-`interpreting` is sent when the code starts to run, `completed` after it ran (rule R11). Code that never runs fails from
-`ready`, and a run that fails has no `completed`.
+The call emits `interpreting` when the code starts to run and `completed` after a successful run (rule R11). Code that never runs
+fails from `ready`; a failed run has no `completed` event.
 """
 
 from interlock.fsm.emissions import (

@@ -1,4 +1,4 @@
-"""The lifecycle of a search in files, whose queries are known when the item opens."""
+"""The lifecycle of a file search. Its queries are known when the item opens."""
 
 from interlock.fsm.emissions import added, done, file_completed, file_in_progress, file_searching
 from interlock.fsm.lifecycle import Lifecycle

@@ -1,6 +1,6 @@
-"""The lifecycle of making an image, with partial images while it is made.
+"""The lifecycle of an image generation, with partial images while it runs.
 
-The API has no status `incomplete` for it: an image that is not finished is `failed`.
+The API has no status `incomplete` for it, so an unfinished image is `failed`.
 """
 
 from interlock.fsm.emissions import (

@@ -1,7 +1,7 @@
-"""The lifecycle of a call of a tool on an MCP server.
+"""The lifecycle of a tool call to an MCP server.
 
-The arguments end when the tool starts (rule R11), so a call whose arguments are complete waits in `ready`. A call that
-never runs, because it was refused or the stream ended, fails from there.
+`arguments.done` is emitted when the tool starts (rule R11), so a call whose arguments are complete waits in `ready`. A call that
+never runs, because it is refused or the response ends, fails from there.
 """
 
 from interlock.fsm.emissions import (

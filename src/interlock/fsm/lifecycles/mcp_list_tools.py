@@ -1,4 +1,4 @@
-"""The lifecycle of a request to an MCP server for its tools. The model writes none of it: it can only succeed, fail or be cut."""
+"""The lifecycle of a request for the tools of an MCP server. The model writes no part of it."""
 
 from interlock.fsm.emissions import added, done, list_completed, list_failed, list_in_progress
 from interlock.fsm.lifecycle import Lifecycle

@@ -1,10 +1,10 @@
 """The lifecycle of a message: parts of output text and refusal, one at a time.
 
-A message whose text is blank never becomes an item (rule R18): white space is held back in `pending`, and is part of
-the first delta when other text follows.
+A blank message never becomes an item (rule R18): white space is held back in `pending`, and joins the first delta if other text
+follows.
 
-A part of output text has log probabilities for all of its text or for none (rule R15). Text that has them where the open part has
-none, or the reverse, fires `split` instead of `append`: it begins another part.
+A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the open
+part fires `split` instead of `append`, and begins another part.
 """
 
 from interlock.fsm.emissions import (

@@ -1,7 +1,7 @@
 """The lifecycle of reasoning: parts of reasoning text and of summary, one at a time.
 
-Reasoning whose text is blank never becomes an item (rule R18): white space is held back in `pending`. Encrypted or withheld
-reasoning is an item without text: `reveal` adds it, and its text may still come.
+Blank reasoning never becomes an item (rule R18): white space is held back in `pending`. Encrypted or withheld reasoning is an
+item even without text: `reveal` adds it, and text may follow.
 """
 
 from interlock.fsm.emissions import (

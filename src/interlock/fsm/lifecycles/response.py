@@ -1,7 +1,7 @@
 """The lifecycle of the response itself (rules R1 and R3).
 
-A cancelled response, for which the API has no event, ends with `response.incomplete`. A queued response that ends before
-it starts emits `response.in_progress` first, because every stream has that event.
+The API has no event for a cancelled response, so it ends with `response.incomplete`. A queued response that ends before it starts
+first emits `response.in_progress`, because every stream has that event.
 """
 
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued

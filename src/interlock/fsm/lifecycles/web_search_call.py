@@ -1,6 +1,6 @@
-"""The lifecycle of a web search, and of opening a page or finding text in it.
+"""The lifecycle of a web search, which also opens pages and finds text in them.
 
-The `action` is known when the item opens. A search that fails has no `completed` event.
+A search that fails has no `completed` event.
 """
 
 from interlock.fsm.emissions import added, done, web_completed, web_in_progress, web_searching

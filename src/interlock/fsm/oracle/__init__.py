@@ -1,8 +1,8 @@
 """An independent validator of full streams, written from the rules alone.
 
-It does not import the lifecycles, the driver, the event types or the SDK. It states the rules differently: as regular
-expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
-lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads event bodies, not bytes.
+It does not import the lifecycles, the driver, the event types or the SDK. It states the rules as regular expressions over the
+names of an item's events and as equations between values, so that it does not repeat an error of the lifecycles. It checks R1 to
+R15 and R18, except framing (R5), because it reads event bodies instead of bytes.
 
     api_fields   the fields of events and items
     grammar      the order of an item's events
@@ -29,8 +29,8 @@ __all__ = ["Violation", "check"]
 def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", "open_responses"] = "openai") -> list[Violation]:
     """Validate the bodies of all events of one response.
 
-    A stream with a missing field or a wrong type is checked only for fields, numbering, opening and ending, because the other
-    rules assume valid types.
+    If a field is missing or has a wrong type, only the fields, the numbering, the opening and the ending are checked, because the
+    other rules assume valid types.
     """
     violations: list[Violation] = []
     if dialect == "open_responses":

@@ -1,8 +1,9 @@
 """The fields of every event and item of the API, written by hand for the oracle (R14).
 
 A row has a type and its fields as `name:type`. `?` marks an optional field, `+` a field that is optional until the item is done,
-and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, and a word that is not a
-JSON type is a literal string. The rows omit `type`, `agent` and the events' `sequence_number` (R2 requires it) and `stream_id`.
+and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, and any word that is not a
+JSON type or `any` is a literal string. Rows of events and items omit `type` and `agent`; rows of events also omit `stream_id` and
+`sequence_number`, which R2 requires.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ OBJECTS: Final = """
                      prompt_cache_breakpoint?:<breakpoint>
     breakpoint       mode:explicit ttl?:30m|12h
 """
-"""The objects in events and items; an object with `...` may have other fields. Content from tools and clients is `any`."""
+"""The objects in events and items; an object with `...` may have other fields."""
 
 RESPONSE: Final = """
     response         id:string object:response created_at:integer|number model:string
