@@ -179,7 +179,7 @@ class Run:
     """The tool of a hosted call started.
 
     Args:
-        item_id: The id of the call's item, as in `ResponseDriver.ready`. In all classes, an empty id means the open item that
+        item_id: The id of the call's item, as in `ResponseDriver.ready`. In every delta, an empty id means the open item that
             began last; parsers use it for tools that another server runs.
 
     Raises:

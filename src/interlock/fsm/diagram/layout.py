@@ -109,12 +109,12 @@ class _Placing:
     aside: float = field(init=False)
     """The left side of the right column."""
     reaches: dict[Side, float] = field(init=False)
-    """How far the labels of states and frames reach from each side of the main column."""
+    """The width of the labels of states and frames beyond each side of the main column."""
     spans: dict[bool, tuple[float, float]] = field(init=False)
     """The left and the right side of the frames in the main column (False) and in the right column (True)."""
     boxes: dict[str, Box] = field(factory=dict[str, Box])
     heights: dict[Slot, float] = field(factory=dict["Slot", float])
-    """The y at which each slot touches its state."""
+    """The y where each slot touches its state."""
     lines: list[PlacedLine] = field(factory=list[PlacedLine])
     labels: list[PlacedLabel] = field(factory=list[PlacedLabel])
     routes: dict[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
@@ -144,7 +144,7 @@ class _Placing:
         }
 
     def _reach(self, names: Sequence[str], side: Side) -> float:
-        """Return how far the labels of states or frames reach from their side."""
+        """Return the width of the labels beside states or frames on one side."""
         edges = [slot for name in names for slot in self.plan.slots.get((name, side), ()) if isinstance(slot, DrawnEdge)]
         widths = [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
         return max(widths, default=0) + _INDENT if names else 0
