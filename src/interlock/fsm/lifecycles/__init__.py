@@ -8,7 +8,7 @@ code_interpreter_call, web_search_call           other hosted calls
 file_search_call, image_generation_call          more hosted calls
 apply_patch_call, shell_call, shell_call_output  patches and shells
 compaction                                       a compacted conversation
-written                                          calls that are sent only when they are complete
+written                                          calls without delta events, sent in full when done
 whole                                            items that are added and done at once
 """
 

@@ -3,8 +3,8 @@
 A blank message never becomes an item (rule R18): white space is held back in `pending`, and joins the first delta if other text
 follows.
 
-A part of output text has log probabilities for all of its text or for none (rule R15). Text that differs in this from the open
-part fires `split` instead of `append`, and begins another part.
+A part of output text has log probabilities for all of its text or for none (rule R15). Where log probabilities begin or
+end, text fires `split` instead of `append`, and begins another part.
 """
 
 from interlock.fsm.emissions import (
