@@ -121,7 +121,7 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def _main_column(graph: Graph) -> list[str]:
-    """Return the states of the main column, with the states of each region side by side.
+    """Return the states of the main column, with the states of each region together.
 
     A frame around both columns has no room for a line of the region to another state in the right column, so all states of a
     region with such a line move into the main column.
