@@ -223,6 +223,14 @@ def test_a_client_runs_with_a_gateway_and_its_exit_status_is_the_commands():
     assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
 
 
+def test_a_client_runs_with_the_upstreams_of_a_file_whatever_it_says_of_serve(tmp_path):
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        path = written(tmp_path, f'[serve]\nport = 8080\nmodel = ["x"]\n\n[[upstream]]\nurl = "{url}"\n')
+        arguments = [INTERLOCK, "run", "--config", path, "--", sys.executable, "-c", CLIENT, "--flag"]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+
+
 def test_codex_gets_its_configuration_as_arguments(tmp_path):
     program = tmp_path / "codex"
     program.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")

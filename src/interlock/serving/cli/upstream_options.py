@@ -32,9 +32,9 @@ def option_errors(name: str = "") -> Generator[None]:
 
 
 def _read_defaults(context: typer.Context, path: Path | None) -> Path | None:
-    """Use a file's `[serve]` table as defaults of the other options; environment variables take precedence."""
-    if path is None:
-        return None
+    """Use a file's `[serve]` table as defaults of the options of `serve`; environment variables take precedence."""
+    if path is None or context.info_name != "serve":
+        return path
     from interlock.serving.engines.upstream.gateway_config import read_config
 
     with option_errors(f"--config {path}"):
@@ -80,7 +80,7 @@ ConfigFile = Annotated[
         envvar="INTERLOCK_CONFIG",
         is_eager=True,
         callback=_read_defaults,
-        help="A TOML file with several upstreams, and with defaults of these options.",
+        help="A TOML file with several upstreams, and with defaults of the options of `serve`.",
     ),
 ]
 
