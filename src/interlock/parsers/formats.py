@@ -46,7 +46,7 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
 
     Raises:
         ModuleNotFoundError: The format is `harmony`, and `openai_harmony` is not installed.
-        ValueError: The format or family is unknown; the message lists the known ones.
+        ValueError: The format or family is unknown; the message lists the known ones or suggests one.
     """
     match format:
         case "harmony":

@@ -26,7 +26,7 @@ def assert_legal(
         strict: Also fail on deviations, which every tested client accepts, and on events and items that are not judged.
 
     Raises:
-        AssertionError: The message has a line for each finding.
+        AssertionError: The stream is not legal; the message lists what is wrong.
     """
     chunks = [stream] if isinstance(stream, bytes) else list(stream)
     if chunks and all(isinstance(chunk, bytes) for chunk in chunks):

@@ -1,4 +1,4 @@
-"""Validates the bytes of a stream in constant memory, without IO.
+"""Validates the bytes of a stream without IO; memory grows only with the number of items.
 
 `Judge` checks the framing (R5) and the end marker (R3); the acceptor checks the events.
 """
@@ -45,14 +45,14 @@ class Verdict:
 
     Args:
         events: The number of events.
-        items: The kinds of the items, in order; empty for an unknown kind.
+        items: The kind of each item, in order; an empty string if unknown.
         status: The final status of the response; None if it did not end.
         marked: Whether the stream has the end marker.
         reported: The findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
         rules: The number of findings for each rule that has any.
-        severities: The number of different findings of each severity.
-        responses: The number of streams in the file.
-        late: The findings that only the end of the stream shows.
+        severities: The number of findings of each severity; repeats of a listed one are not counted.
+        responses: The number of responses in the stream.
+        late: The findings at the end of the stream that belong to no message.
     """
 
     events: int

@@ -1,7 +1,8 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
 Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid draws some labels
-over each other, so the label of a line is a node, and the label of a loop is a line of its state's text. Mermaid has no lines
+over each other, so the label of an arrow is a node, and the
+label of a loop is added to its state's text. Mermaid has no lines
 from a subgraph to itself or to its own nodes, so an extra node lists them. The colours suit light and dark backgrounds.
 """
 
@@ -74,7 +75,7 @@ def to_mermaid(graph: Graph) -> str:
 
 
 def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:
-    """Return the labels of the lines that lead from a state or region back to it or into it."""
+    """Return the labels of a state's loops, or of a region's lines to itself and its states."""
     return [
         f"↻ {graph.written(label)}" + (f" → {edge.dest}" if edge.dest != name else "")
         for edge in graph.edges

@@ -1,7 +1,7 @@
 """The lifecycle of the output of a shell call that the server ran.
 
 The commands run one after another. Each streams its output, and then its outcome. If the shell fails or the response ends, a
-command that has printed something gets the outcome `timeout`.
+command that is still printing gets the outcome `timeout`.
 """
 
 from interlock.fsm.emissions import added, done, output_cut, output_delta, output_done

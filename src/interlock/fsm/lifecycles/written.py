@@ -1,6 +1,6 @@
 """The lifecycles of calls that the model writes and that have no delta events: `output_item.done` carries their content.
 
-Interlock runs none of them; the client sends their output with the next request.
+Interlock runs none of them; their output comes from the client or an upstream.
 """
 
 from typing import Any, Final

@@ -145,7 +145,7 @@ def _commands(item: Item) -> Iterator[Violation]:
 
 
 def _printed(item: Item) -> Iterator[Violation]:
-    """R8, R9: compare the outputs of a shell call with the deltas of its commands."""
+    """R8, R9: compare the outputs of a shell call with the deltas of those outputs."""
     if item.kind != "shell_call_output":
         return
     whole: list[object] = []

@@ -71,7 +71,7 @@ class _Token(NamedTuple):
 
 @cache
 def _outside(dialect: Dialect, stops: frozenset[str], *, keys: bool) -> _Signs:
-    """Return the signs outside of strings, in a key or a value."""
+    """Return the signs outside of strings; `keys` adds the colons."""
     parts: dict[str, Part] = {",": _P.MEMBER, **dict.fromkeys(dialect.quotes, _P.QUOTE)}
     for opening, closing in dialect.brackets.items():
         parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, closing: _P.CLOSE}
@@ -128,7 +128,7 @@ class LiteralReader:
 
     Args:
         dialect: Its notation.
-        stops: The markers that end it, outside of strings and in a string with a line break.
+        stops: The markers that end it, outside of strings and in one with an invalid line break.
         schema: The schema of its value.
     """
 
@@ -138,7 +138,7 @@ class LiteralReader:
     _state: State[Part, Step] = LITERALS.states[LITERALS.initial]
     _levels: list[_Level] = field(factory=list[_Level])
     _held: list[str] = field(factory=list[str])
-    """The held text, unchanged."""
+    """Text that is read but not yet written, as it arrived."""
     _word: list[str] = field(factory=list[str])
     """The text of the key or value in the held text."""
     _key: str = ""
@@ -169,7 +169,7 @@ class LiteralReader:
         return self._take(), at, "" if self._state.rows else "ended" if self._state.name == "end" else "broken"
 
     def end(self) -> str:
-        """Return the missing JSON where a marker ends the literal: the last bracket of elements, or else the held text."""
+        """Return what is due where a marker ends the literal: the closing bracket of elements, or else the held text."""
         if self._dialect.namespace and self._state.name == "after" and len(self._levels) == 1:
             self._fire(_P.END, "")
         return self.spill()
@@ -220,7 +220,7 @@ class LiteralReader:
         return _outside(dialect, self._stops, keys=name in _IN_KEY)
 
     def _part(self, signs: _Signs, sign: str) -> Part:
-        """Return the part of a sign, which depends on what is open."""
+        """Return which `Part` a sign is; it depends on what is open."""
         if not self._levels:
             return _P.ELEMENTS if self._dialect.namespace else _P.OBJECT
         level = self._levels[-1]
@@ -331,7 +331,7 @@ class LiteralReader:
         return comma
 
     def _begin_value(self) -> None:
-        """Write the comma before a value in a list; in an object, the key comes with it."""
+        """Write the comma before a value in a list; in an object, the key already has it."""
         if self._levels[-1].bracket == "]":
             self._out.append(self._comma())
 

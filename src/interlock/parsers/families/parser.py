@@ -87,7 +87,7 @@ class FamilyParser:
         return self._effects.pending + self._partial
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a chunk's text; count its `token_ids`, and use them to confirm special tokens."""
+        """Return the deltas of a chunk's text; count its `token_ids`, which also confirm markers that are special tokens."""
         text, ids = chunk.text, chunk.token_ids
         self._counter.add(ids)
         special = self._settings.special
@@ -136,7 +136,7 @@ class FamilyParser:
         self._structure = lexicon.structure if passes else None
 
     def _literal_stops(self) -> Search | None:
-        """Return what stops text from passing through as the inside of a string in a literal; None outside of one."""
+        """Return the search for what ends a run of text in a literal's string; None outside of such a string."""
         item = self._effects.item
         is_literal = self._lexicon.reading is Reading.LITERAL and not self._partial and item.streams
         return item.call.literal.passes if is_literal and item.call.literal is not None else None
@@ -144,7 +144,7 @@ class FamilyParser:
     def _passes_json(self, text: str) -> bool:
         """Return whether JSON can pass through, because nothing in it ends the arguments.
 
-        If so, count its quotes and brackets together, with the same result as one by one.
+        If so, count all its quotes and brackets at once; the result is the same as when each is read alone.
         """
         parts = text.split('"')
         if not self._effects.nesting.passes(parts, quoted=self._lexicon.in_string):
@@ -227,7 +227,7 @@ class FamilyParser:
             self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: end - len(header)])
 
     def _may_call(self, name: str) -> bool:
-        """Return whether the model may call a tool here; without a section, only a declared one."""
+        """Return whether the model may call this tool here; outside a marked section of calls, it must be declared."""
         return name in self._settings.routing.declared or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]
 
     def _end_of_name(self, match: NameMatch, text: str) -> tuple[Trigger, int]:

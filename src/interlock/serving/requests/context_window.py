@@ -73,7 +73,7 @@ def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Convert a request's body to the body of a summary request, whose input the caller puts after the conversation."""
+    """Convert a request's body to the body of a summary request, whose input is only the prompt, to go after the conversation."""
     parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
     return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
 

@@ -27,7 +27,8 @@ class Copied:
 async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     """Copy all responses with their events, and all conversations. No server may write to either store meanwhile.
 
-    Responses that the target already has are skipped, unless they are incomplete. The time until a response expires starts anew.
+    Responses that the target already has are skipped; a partly copied one is copied again. The time until a
+    response expires starts anew.
     """
     responses = conversations = skipped = 0
     async for tenant, name in source.responses():

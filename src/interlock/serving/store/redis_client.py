@@ -33,7 +33,7 @@ PREFIX: Final = "interlock"  # of all keys
 TIMEOUT: Final = 5.0  # seconds that the server has to answer
 BATCH: Final = 64  # the most calls in one round trip
 BATCH_SIZE: Final = 2**14
-"""Bytes after which a round trip takes no more calls: what Redis reads at once, and then writes to its file together."""
+"""Bytes after which a round trip takes no more calls: Redis reads so many at once, and logs them in one write."""
 
 ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages, because a connection needs a channel to listen
 RECONNECT: Final = 0.5  # seconds until the listener connects again; subscribers read without notifications meanwhile
@@ -82,7 +82,7 @@ class RedisClient:
             settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
             settings |= {"max_connections": self.max_connections, "retry": Retry(NoBackoff(), 0)}
             if self.url.startswith("rediss:"):
-                settings["ssl_check_hostname"] = True  # as from redis 6 on
+                settings["ssl_check_hostname"] = True  # the default from redis-py 6 on
             self._client, self._loop = cast("Any", redis.Redis).from_url(self.url, **settings), loop
             self._calls, self._senders = deque(), set()
         return self._client
@@ -128,7 +128,7 @@ class RedisClient:
         try:
             while calls:
                 await self._send_batch(client, _next_batch(calls))
-        finally:  # without an `await` before it, so that the next call starts another sender
+        finally:  # no `await` since `calls` was empty, so that no call relies on this sender
             self._senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _send_batch(self, client: Any, batch: Sequence[Call]) -> None:  # noqa: ANN401 - likewise
@@ -235,7 +235,7 @@ class Listener:
                     change = asyncio.create_task(self._changed.wait())
                 if message.done():
                     key = channels.get(message.result()["channel"]) if message.result() else None
-                    if key is not None:  # also when a new channel is confirmed, because of changes before that
+                    if key is not None:  # also when a new channel is confirmed, for the changes missed until then
                         self.notifications.notify([key])
                     message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         finally:

@@ -124,7 +124,7 @@ async def _look_up(host: str, port: int) -> list[Address]:
 
 @frozen
 class Endpoint:
-    """The destination of a session with an MCP server. Without a policy, the operator has configured it.
+    """The destination of a session with an MCP server. Without a policy, the operator chose the URL, so it is not checked.
 
     A URL path that ends with `/sse` selects MCP's older transport instead of streamable HTTP.
     """

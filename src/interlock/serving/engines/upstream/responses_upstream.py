@@ -39,13 +39,13 @@ CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": 
 """The items of hosted tools, which the gateway runs only if an operator has configured them."""
 
 CHARACTERS: Final = 4
-"""The characters per token of an estimate."""
+"""The bytes of JSON that an estimate counts as one token."""
 NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 
 
 @define(eq=False)
 class ResponsesTranslator:
-    """Translates one response to and from another Responses service, without using its state."""
+    """Writes a response's turns as requests to another Responses service, without its state, and reads its events."""
 
     parser: ResponsesParser
     _call: Call
@@ -129,9 +129,9 @@ class ResponsesTranslator:
 
     def _choice(self, turn: Turn) -> object:
         choice = turn.request.tool_choice
+        if turn.index and choice not in ("none", "auto"):  # the first turn made the required call
+            choice = {**members(choice), "mode": "auto"} if members(choice).get("type") == "allowed_tools" else "auto"
         named = [members(choice), *map(members, elements(members(choice).get("tools")))]
-        if turn.index and choice not in ("none", "auto"):
-            return "auto"  # the first turn made the required call
         if any(each.get("type") == "mcp" or each.get("type") in self._hosted.tools for each in named):
             return offer(turn.request.tools, choice, turn.items, self._hosted).choice
         return choice
