@@ -27,7 +27,7 @@ class Reply:
 
 
 @frozen
-class Asked:
+class ReceivedRequest:
     """A request that the upstream got."""
 
     path: str
@@ -42,7 +42,7 @@ class ScriptedUpstream:
     replies: list[Reply]
     models: tuple[str, ...] = ("m",)
     listing: Reply | None = None  # in place of the models
-    asked: list[Asked] = field(factory=list)
+    requests: list[ReceivedRequest] = field(factory=list)
     left: int = 0  # clients that went away in the middle
 
     async def __call__(self, scope, receive, send):
@@ -51,7 +51,7 @@ class ScriptedUpstream:
             return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         if scope["method"] == "GET":
-            self.asked.append(Asked(scope["path"], headers, None))
+            self.requests.append(ReceivedRequest(scope["path"], headers, None))
             if self.listing is not None:
                 await self._reply(self.listing, receive, send)
                 return
@@ -61,7 +61,7 @@ class ScriptedUpstream:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        self.asked.append(Asked(scope["path"], headers, json.loads(body)))
+        self.requests.append(ReceivedRequest(scope["path"], headers, json.loads(body)))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         await self._reply(reply, receive, send)
 
@@ -82,7 +82,7 @@ class ScriptedUpstream:
     @property
     def bodies(self):
         """The bodies of the POSTs."""
-        return [asked.body for asked in self.asked if asked.body is not None]
+        return [received.body for received in self.requests if received.body is not None]
 
 
 async def _live(receive, send):

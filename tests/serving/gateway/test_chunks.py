@@ -73,8 +73,8 @@ def test_log_probabilities_come_with_the_text_and_have_every_field():
     top = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "bytes": [78, 111], "logprob": -2}]
     chunks = [scored("Yes", {"token": "Yes", "logprob": -0.1, "bytes": None, "top_logprobs": top})]
     chunks += [scored(".", {"token": ".", "logprob": -0.2, "bytes": [46], "top_logprobs": []}), chunk({}, "stop")]
-    events, asked = answered(stream(*chunks), body={"include": ["message.output_text.logprobs"], "top_logprobs": 2})
-    assert (asked[0]["logprobs"], asked[0]["top_logprobs"]) == (True, 2)
+    events, received = answered(stream(*chunks), body={"include": ["message.output_text.logprobs"], "top_logprobs": 2})
+    assert (received[0]["logprobs"], received[0]["top_logprobs"]) == (True, 2)
     top = [{"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.1}, {"token": "No", "bytes": [78, 111], "logprob": -2}]
     assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == [
         {"token": "Yes", "bytes": [89, 101, 115], "logprob": -0.1, "top_logprobs": top},

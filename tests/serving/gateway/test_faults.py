@@ -214,13 +214,16 @@ def test_no_key_is_in_the_log(caplog):
     caplog.set_level("DEBUG")
     with gateway(Reply((event(HELLO), CUT)), key=KEY) as (url, upstream):
         failed(url)
-    assert upstream.asked[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert upstream.requests[-1].headers["authorization"] == f"Bearer {KEY}"
     assert KEY not in caplog.text
-    assert KEY not in repr(upstream.asked and json.dumps(BODY))
+    assert KEY not in repr(upstream.requests and json.dumps(BODY))
 
 
 def test_a_client_may_send_its_own_key():
     with gateway(GOOD, pass_key=True, key=KEY) as (url, upstream):
         httpx.post(f"{url}/v1/responses", json=BODY, headers={"authorization": "Bearer mine"})
         httpx.post(f"{url}/v1/responses", json=BODY)
-    assert [asked.headers["authorization"] for asked in upstream.asked if asked.body] == ["Bearer mine", f"Bearer {KEY}"]
+    assert [received.headers["authorization"] for received in upstream.requests if received.body] == [
+        "Bearer mine",
+        f"Bearer {KEY}",
+    ]

@@ -163,11 +163,11 @@ def test_tools_become_functions_and_their_calls_come_back():
             "tool_choice": "required",
         }
         answer = httpx.post(f"{url}/v1/responses", json=body)
-    (asked,) = upstream.bodies
-    assert [tool["function"]["name"] for tool in asked["tools"]] == ["f", "patch", "crm__get", "local_shell", "web_search"]
+    (received,) = upstream.bodies
+    assert [tool["function"]["name"] for tool in received["tools"]] == ["f", "patch", "crm__get", "local_shell", "web_search"]
     function = {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}
-    assert asked["tools"][0] == {"type": "function", "function": function}
-    assert (asked["tool_choice"], asked["parallel_tool_calls"]) == ("required", False)
+    assert received["tools"][0] == {"type": "function", "function": function}
+    assert (received["tool_choice"], received["parallel_tool_calls"]) == ("required", False)
     output = bodies(answer.content)[-1]["response"]["output"]
     assert [item["type"] for item in output] == ["function_call", "custom_tool_call", "function_call", "local_shell_call"]
     assert (output[1]["input"], output[2]["namespace"], output[2]["name"]) == ("x", "crm", "get")
@@ -210,4 +210,4 @@ def test_a_conversation_is_compacted_with_the_clients_own_key():
         assert answer.json()["output"][-1]["type"] == "compaction"
         body = {"model": "m", "input": "Hi", "context_management": [{"type": "compaction", "compact_threshold": 1000}]}
         httpx.post(f"{url}/v1/responses", json={**body, "input": "x" * 8000}, headers=headers)
-    assert [asked.headers.get("authorization") for asked in upstream.asked if asked.body] == ["Bearer mine"] * 3
+    assert [received.headers.get("authorization") for received in upstream.requests if received.body] == ["Bearer mine"] * 3

@@ -221,11 +221,11 @@ def family_gateway(*replies, prompt=(1, 2, 3), context=100, **settings):
                     return 2
 
                 def pop(self, _index):
-                    asked = upstream.asked[-1]
-                    if asked.path != "/tokenize":
+                    received = upstream.requests[-1]
+                    if received.path != "/tokenize":
                         return waiting.pop(0)
-                    marker = MARKERS.get(asked.body.get("prompt"))
-                    return tokenized(prompt if "messages" in asked.body else [9, 9] if marker is None else [marker], context)
+                    marker = MARKERS.get(received.body.get("prompt"))
+                    return tokenized(prompt if "messages" in received.body else [9, 9] if marker is None else [marker], context)
 
             upstream.replies = Replies()
             return url, upstream
@@ -237,7 +237,7 @@ def family_gateway(*replies, prompt=(1, 2, 3), context=100, **settings):
 
 
 def completions(upstream):
-    return [asked.body for asked in upstream.asked if asked.path == "/v1/completions"]
+    return [received.body for received in upstream.requests if received.path == "/v1/completions"]
 
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
@@ -253,7 +253,7 @@ def test_the_prompt_of_a_family_is_rendered_by_vllm():
         ]
         post(url, input=items, tools=[FUNCTION], reasoning={"effort": "none"}, chat_template_kwargs={"a": 1})
         post(url)
-    (body,) = [asked.body for asked in upstream.asked if "tools" in (asked.body or {})]
+    (body,) = [received.body for received in upstream.requests if "tools" in (received.body or {})]
     assert body == {
         "model": "m",
         "messages": [
@@ -267,7 +267,9 @@ def test_the_prompt_of_a_family_is_rendered_by_vllm():
     first, _ = completions(upstream)
     assert (first["prompt"], first["max_tokens"]) == ([1, 2, 3], 97)
     assert not {"stop_token_ids", "chat_template_kwargs", "logprobs"} & first.keys()
-    markers = [asked.body["prompt"] for asked in upstream.asked if asked.path == "/tokenize" and "prompt" in asked.body]
+    markers = [
+        received.body["prompt"] for received in upstream.requests if received.path == "/tokenize" and "prompt" in received.body
+    ]
     assert len(markers) == len({*markers})  # they are asked for once
     assert {*MARKERS} <= {*markers}
 
