@@ -44,6 +44,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("sqlite:///tmp/store.db", "sqlite: needs the path of a file"),
         ("sqlite:store.db?ttl=soon", "sqlite: cannot take ttl=soon."),
         ("sqlite:store.db?ttl=3y", "sqlite: cannot take ttl=3y."),
+        ("sqlite:store.db?busy=never", "sqlite: cannot take busy=never."),
         ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off."),
         ("memory:?max_responses=many", "memory: cannot take max_responses=many."),
         *(

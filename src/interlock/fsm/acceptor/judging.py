@@ -157,15 +157,16 @@ class JsonLines:
         """End the line, and return its message unless it is blank."""
         data, overlong = b"".join(self._chunks).strip(), self._size > self.limit
         self._chunks, self._size, self._line = [], 0, self._line + 1
-        if not data:
+        if not data and not overlong:
             return []
         text = data.decode(errors="replace")
         return [SseMessage("message", text, fields=("data",), overlong=overlong, line=self._line)]
 
     def _keep(self, chunk: bytes) -> None:
+        room = self.limit - self._size
         self._size += len(chunk)
-        if chunk and self._size <= self.limit:
-            self._chunks.append(chunk)
+        if chunk and room > 0:
+            self._chunks.append(chunk[:room])
 
 
 class Judge:

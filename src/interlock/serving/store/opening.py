@@ -45,7 +45,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
-            durations = dict.fromkeys(("ttl", "logs", "busy"), _duration)
+            durations = {"ttl": _duration, "logs": _duration, "busy": _seconds}
             parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
             return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
         case "postgresql" | "postgres":
@@ -53,7 +53,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
             names = {"ttl", "logs"}
             pairs = parse_qsl(query, keep_blank_values=True)
-            own, others = (urlencode([pair for pair in pairs if (pair[0] in names) is ours]) for ours in (True, False))
+            own, others = (urlencode([pair for pair in pairs if (pair[0] in names) is is_own]) for is_own in (True, False))
             parameters = _parameters(scheme, own, dict.fromkeys(names, _duration))
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
             return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
@@ -94,7 +94,11 @@ def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], o
 
 
 def _duration(value: str) -> float | None:
-    return None if value == "never" else _amount(value, {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400})
+    return None if value == "never" else _seconds(value)
+
+
+def _seconds(value: str) -> float:
+    return _amount(value, {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400})
 
 
 def _size(value: str) -> int:
