@@ -175,6 +175,16 @@ def test_a_call_of_a_hosted_tool_of_the_gateway_is_run_by_it():
     assert [item["type"] for item in second["input"]] == ["message", "function_call", "function_call_output"]
 
 
+def test_the_turn_after_a_required_call_keeps_the_allowed_tools_without_requiring_one():
+    tools = ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})  # nothing answers there
+    python = stream(ended(call("python", '{"code": "1"}')))
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    offered = [{"type": "code_interpreter", "container": {"type": "auto"}}, {"type": "function", "name": "f", "parameters": {}}]
+    with gateway(python, YES, api="responses", hosted=["code_interpreter"], tools=tools) as (url, upstream):
+        post(url, tools=offered, tool_choice=choice, stream=True)
+    assert [body["tool_choice"] for body in upstream.bodies] == [choice, {**choice, "mode": "auto"}]
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
