@@ -43,25 +43,23 @@ PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 
 INTRODUCTION: Final = """\
-# Conformance: the same turns on both routes
+# Conformance: vLLM's streams and Interlock's
 
 {turns} scripted turns, played on {build},
-once through vLLM's own `POST /v1/responses` and once through Interlock's. `make conformance` plays them again and writes this
-page. The turns are in [tests/vllm/turns.py](../tests/vllm/turns.py). The engine is vLLM's; the models are tiny, and their tokens
-are scripted.
+once through vLLM's own `POST /v1/responses` and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
+tiny model writes the tokens of [tests/vllm/turns.py](../tests/vllm/turns.py). `make conformance` plays them again and writes
+this page.
 
-The findings are those of [`interlock check`](check.md) on each stream. An **error** breaks the published contract or a known
-client. A **deviation** is unusual, but every client tried copes with it; most of vLLM's are about fields
-([R14](rules.md#r14)), such as a null that the API omits. R19 counts answers in one piece whose items, status or reason
-differ from those of the stream's last event.
+[`interlock check`](check.md) judges each stream. An **error** breaks the published contract or a known client. A **deviation**
+breaks a rule, but every tested client accepts it; most of vLLM's are about fields ([R14](rules.md#r14)), such as a null that the
+API omits. R19 counts turns whose response differs when it is not streamed.
 """
 
 GROUPS: Final = """\
 ## By group
 
-The first group are turns in harmony, as gpt-oss writes them: well-formed, cut by the token budget, malformed, and with
-hosted tools. The second are turns of a model whose calls and reasoning are text with markers. Each further group has a few
-turns in the format of one [family](families.md). vLLM reads the text with its own parsers, and Interlock with its own.
+The turns of *harmony* are in the format of gpt-oss: well-formed, truncated, malformed, and with hosted tools. In *text with
+markers*, calls and reasoning are text between markers. Each other group has the format of one [family](families.md) of models.
 """
 
 
@@ -134,7 +132,7 @@ def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]
         ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
         ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
         (
-            "streams without the end marker `[DONE]` (not counted above)",
+            "streams without `[DONE]` at the end (not counted above)",
             lambda side: sum(not turn.marked for turn in side.values()),
         ),
     ):

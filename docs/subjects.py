@@ -67,13 +67,13 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "mcp_call": Subject(
         "The model writes the arguments and the server calls the tool. A call whose arguments are complete waits in "
-        "`ready`, because the arguments only end when the tool starts (R11). Meanwhile the request may be cancelled "
-        "or the response may end; the call then fails.",
+        "`ready` until the tool starts; only then is the event that ends the arguments sent (R11). If the response ends "
+        "or is cancelled meanwhile, the call fails.",
         ("mcp-call", "mcp-call-that-fails"),
     ),
     "mcp_list_tools": Subject(
-        "Before a model can call the tools of an MCP server, the host asks the server for them. This is an item "
-        "because it can take long and can fail, and a client may want to show that. The model writes nothing of it.",
+        "Before a model can call the tools of an MCP server, Interlock asks that server for a list of its tools. The item "
+        "shows the list to the client, or the error. The model does not write it.",
         deltas=(
             Open("mcp_list_tools", {"server_label": "docs"}),
             Succeed("mcpl_1", {"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}),
@@ -85,14 +85,13 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         deltas=(Open("mcp_approval_request", LOOKUP),),
     ),
     "code_interpreter_call": Subject(
-        "The model writes code and the server runs it. The code ends when it is written, not when it runs, so a "
-        "client can show it while it waits. Code that never runs fails from `ready`. A run that fails has no "
-        "`completed` event.",
+        "The model writes code and the server runs it. The code is done when it is written, before it runs. A call "
+        "whose code never runs fails from `ready`. A run that fails has no `completed` event.",
         ("code-interpreter", "code-interpreter-that-fails"),
     ),
     "web_search_call": Subject(
-        "A search, a page that is opened, or text that is looked up in a page; `action` says which. The action must "
-        "be known before the item is added, so nothing of it streams. A search that fails has no `completed` event.",
+        "The model searches the web, opens a page, or looks up text in a page; `action` says which. The item is added "
+        "when the action is complete, so the action does not stream. A search that fails has no `completed` event.",
         ("web-search", "web-search-that-fails"),
     ),
     "file_search_call": Subject(
@@ -131,9 +130,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         deltas=(Open("shell_call"), "ls ", "-l", EndPart(), "pwd", Close()),
     ),
     "shell_call_output": Subject(
-        "Where the server runs the commands of a shell call, this item streams what they print. The commands run one "
-        "after another, and each ends with its outcome. If the shell fails or the response ends, the output keeps "
-        "what was printed, and the running command's outcome is a timeout.",
+        "If the server runs the commands of a shell call, this item streams what they print. The commands run one after "
+        "another, and each ends with its outcome. If the shell fails or the response ends, the item keeps what was "
+        "printed, and the outcome of the running command is a timeout.",
         deltas=(
             Open("shell_call_output", {"call_id": "call_1"}),
             Progress("sho_1", {"stdout": "a.txt\n", "stderr": ""}),
@@ -173,41 +172,41 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ("preamble-and-function-call",),
     ),
     "turns": Subject(
-        "How one response is made, in every host. The conversation is compacted if it has become too long, the model "
-        "generates, the server runs the tools that were called, and the model generates again until it is the "
-        "client's turn. A run does the work that an edge asks for, feeds the driver with the result, and then fires "
-        "the next edge. Every state in which this work runs has an edge for a failure and one for a client that "
-        "leaves; both end the response.",
+        "The loop that makes a response. The conversation is compacted if it has become too long, the model generates, "
+        "the server runs the tools that were called, and the model generates again until it calls no more of these tools. "
+        "The effects of an edge name the work to do next; its result fires the next edge. Every state in which work is "
+        "done has an edge for a failure and one for a client that leaves, which end the response.",
         triggers=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
     ),
     "background": Subject(
-        "A response in the background continues without its client. Its owner writes the events to the store in "
-        "batches, and each write renews the owner's lease. At most one write is in flight; new events wait meanwhile. "
-        "The last write and the end of the response are one commit. When another process holds the lease, the owner "
+        "A background response continues when its client disconnects. The process that generates it writes the events "
+        "to the store in batches, and each write renews its lease on the response. During a write, new events wait. "
+        "The last write and the end of the response are one commit. If another process holds the lease, this one "
         "stops.",
         triggers=("grow", "due", "grow", "written", "due", "cancel", "written", "grow", "end", "retry", "written"),
     ),
     "stored": Subject(
-        "What may happen to one stored response, in every store. A response in the foreground is stored once, when it "
-        "ends. One in the background is enqueued; then one owner at a time writes its events under a lease. If the "
-        "owner dies the lease lapses, and another process may end the response. The first end that is committed "
-        "stays. Nothing is written when a lease lapses or a response expires: whoever reads it next compares the "
-        "store's clock and fires `lapse` or `expire`.",
+        "The life of one stored response, in every store. A background response is enqueued; then one process at a time "
+        "writes its events under a lease. If the process dies, the lease lapses, and another process may end the response. "
+        "The first end that is committed stays. Every other response is stored once, when it ends. Nothing is written "
+        "when a lease lapses or a response expires: the next operation compares the store's clock and fires `lapse` or "
+        "`expire`.",
         triggers=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
     ),
     "conversation": Subject(
-        "A conversation is a list of items that a client created. A response made in it holds it under a lease, so "
+        "A conversation is a list of items that a client created. A response that continues it holds a lease on it, so "
         "that the items do not change meanwhile. When the response ends, its input and output are added in the same "
-        "commit. A lease that has run out is noticed by whoever reads the conversation next, who fires `lapse`.",
+        "commit. When a lease has ended, the next operation on the conversation fires `lapse`.",
         triggers=("create", "change", "hold", "renew", "join", "hold", "lapse", "delete"),
     ),
     "lane": Subject(
-        "In WebSocket mode a lane has the requests of one `stream_id` and answers them one after another.",
+        "In WebSocket mode, the requests with one `stream_id` form a lane, and run one after another.",
         triggers=("ask", "start", "ask", "cancel", "end", "ask", "start", "leave", "end"),
     ),
     "connection": Subject(
-        "A connection in WebSocket mode has lanes, which run side by side. It ends when the client leaves, when the "
-        "server shuts down, or when the connection has reached its age limit and nothing is in flight.",
+        "A connection in WebSocket mode has lanes, which run concurrently. It ends when the client disconnects, when the "
+        "server shuts down, or at the first request after the connection has reached its age limit; running requests "
+        "finish first.",
         triggers=("request", "expire", "request", "drain"),
     ),
     **{

@@ -85,8 +85,8 @@ def _in_vllm(rows: Rows) -> Answer | None:
     ours, theirs, floor = (_median(last, name) for name in ("interlock", "vllm", "floor"))
     picture = lines("CPU time of vLLM's API process, µs for each token", "streams", _series(measured, CONTENDERS), wide=True)
     sentence = (
-        f"At {last['at']} streams of text, a token costs the process {short(ours)} µs with Interlock, {short(theirs)} µs with "
-        f"vLLM's route, and {short(floor)} µs with one that writes a constant frame. One core carries "
+        f"With {last['at']} streams of text, a token costs the process {short(ours)} µs with Interlock, {short(theirs)} µs with "
+        f"vLLM's route, and {short(floor)} µs with a route that sends a constant frame. One core carries "
         f"{_streams(ours)} streams of {USUAL} tokens a second, and {_streams(theirs)} with vLLM's route."
     )
     return Answer(picture, "Microseconds for each token of text, by the number of streams, for each route", sentence)
@@ -108,9 +108,10 @@ def _alone(rows: Rows) -> Answer | None:
     )
     ours, floor = (_median(measured[-1], name) for name in ("interlock", "floor"))
     sentence = (
-        f"Tokens for each second of CPU time, opening and closing included: {paces}. One core carries {_streams(ours)} streams "
-        f"of {USUAL} tokens a second. The floor, {short(floor)} µs of {short(ours)} there, is the event loop's timer, the HTTP "
-        "server and the write to the socket."
+        f"Tokens that the server sends in one second of CPU time, including the beginning and the end of each stream: {paces}. "
+        f"One core carries {_streams(ours)} streams of {USUAL} tokens a second. Of the {short(ours)} µs per token with "
+        f"{measured[-1]['at']:,} streams, {short(floor)} are the floor: the event loop's timer, the HTTP server and the write to "
+        "the socket."
     )
     return Answer(picture, "Microseconds for each token, by the number of streams, beside the least that a server does", sentence)
 
@@ -126,14 +127,15 @@ def _first_event(rows: Rows) -> Answer | None:
         "From the request to its first event, ms, in the standalone server", "streams that are open", named, wide=True
     )
     told = "; ".join(
-        f"{short(_median(row, 'p50'))} ms beside {row['at']:,} (p99 {short(_median(row, 'p99'))} ms)" for row in measured
+        f"{short(_median(row, 'p50'))} ms with {row['at']:,} (p99 {short(_median(row, 'p99'))} ms)" for row in measured
     )
-    sentence = f"A request waits for its first event over a new connection, while others stream: {told}."
+    sentence = f"Time from a request over a new connection to its first event, by the number of other open streams: {told}."
     core = _of(rows, "first event")
     if core and core[0]["faster"]:
         sentence += (
-            f" Of that the engine's part is {short(_median(core[0], 'interlock'))} µs from a model's first token to its event, "
-            f"{_times(_median(core[0], 'vllm'), _median(core[0], 'interlock'))} less than vLLM's."
+            " From a model's first token to its event, the parser and the driver take "
+            f"{short(_median(core[0], 'interlock'))} µs; vLLM's code takes "
+            f"{_times(_median(core[0], 'vllm'), _median(core[0], 'interlock'))} as long."
         )
     return Answer(picture, "Milliseconds from a request to its first event, by the number of other streams", sentence)
 
@@ -154,8 +156,8 @@ def _memory(rows: Rows) -> Answer | None:
         shown["whose client does not read: the system"] = {"interlock": _median(row, "system")}
     start, during, after = _median(first, "start"), _median(crowd, "during"), _median(crowd, "after")
     sentence = (
-        f"The standalone server has {short(start)} MB at its start and {short(during)} MB with {crowd['at']:,} open streams; "
-        f"{short(after)} MB are left two seconds after they have gone, for Python gives little back of what it will need again."
+        f"The process of `interlock serve` has {short(start)} MB at its start, {short(during)} MB with {crowd['at']:,} open "
+        f"streams, and {short(after)} MB two seconds after they have ended, because Python keeps freed memory for reuse."
     )
     return Answer(
         bars("What a stream holds, KiB", shown), "Kibibytes that a stream holds, in the core and in the server", sentence
@@ -180,8 +182,8 @@ def _file(rows: Rows) -> Answer | None:
     picture = lines(title, "letters before it", {"Interlock, the dearest": ours, **steep})
     dearest = max(line[last] for line in theirs.values())
     sentence = (
-        f"Behind {last:,} letters of arguments, a piece costs at most {short(ours[last])} µs with our parsers, its events "
-        f"included, and up to {short(dearest / 1000)} ms with vLLM's, in which nothing else runs in the process."
+        f"After {last:,} letters of arguments, four more letters cost at most {short(ours[last])} µs with Interlock's parsers, "
+        f"including the events, and up to {short(dearest / 1000)} ms with vLLM's parsers. Meanwhile all other streams wait."
     )
     waits = {row["name"].split()[0]: row for row in _of(rows, "delays")}
     if waits.keys() >= {"p50", "p99"}:
@@ -189,7 +191,7 @@ def _file(rows: Rows) -> Answer | None:
             f"{short(_median(waits['p99'], name))} ms {words} (p50 {short(_median(waits['p50'], name))} ms)"
             for name, words in (("interlock", "with Interlock"), ("vllm", "with vLLM's route"), ("floor", "on the floor"))
         ]
-        late = f"one in 100 tokens of the others comes later after the one before it than {', '.join(told)}"
+        late = f"one in 100 tokens of the other streams comes more than this long after the previous one: {', '.join(told)}"
         sentence += f" While one stream writes such a file, {late}."
     sentence += _whole(rows, "a file, .*")
     return Answer(
@@ -205,11 +207,11 @@ def _reasoning(rows: Rows) -> Answer | None:
     picture = lines("µs for each token of harmony", "reasoning tokens before it", _series(measured, CONTENDERS))
     first, last = measured[0], measured[-1]
     begins, ends = (short(_median(row, "interlock")) for row in (first, last))
-    sentence = f"A token costs {begins} µs at the beginning and {ends} µs after {last['at']:,}"
+    sentence = f"With Interlock, a token costs {begins} µs at the beginning and {ends} µs after {last['at']:,} tokens"
     if "vllm" in last["figures"]:
         sentence += (
-            f"; vLLM's costs grow from {short(_median(first, 'vllm'))} to {short(_median(last, 'vllm'))} µs, "
-            f"{_times(_median(last, 'vllm'), _median(last, 'interlock'))} as much"
+            f". With vLLM's code, its cost grows from {short(_median(first, 'vllm'))} to {short(_median(last, 'vllm'))} µs, "
+            f"{_times(_median(last, 'vllm'), _median(last, 'interlock'))} as much as with Interlock"
         )
     sentence += f".{_whole(rows, 'text of gpt-oss, after .*')}"
     return Answer(picture, "Microseconds for each token of harmony, by the number of reasoning tokens before it", sentence)
@@ -227,9 +229,7 @@ def _events(rows: Rows) -> Answer | None:
         for label, row in zip(labels, shown, strict=True)
     }
     text = next(row for row in shown if row["group"] == "deltas")
-    sentence = (
-        f"A text delta costs {short(_median(text, 'interlock'))} µs, of which the floor is {short(_median(text, 'floor'))} µs."
-    )
+    sentence = f"A text delta costs {short(_median(text, 'interlock'))} µs; the floor is {short(_median(text, 'floor'))} µs."
     return Answer(
         bars("µs for each delta, token or item", medians), "Microseconds for each delta, token or item, by contender", sentence
     )

@@ -55,11 +55,11 @@ def test_what_the_sentences_count() -> None:
     sentences = {name: answer(ROWS).sentence for name, answer in QUESTIONS.items()}
     assert "One core carries 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
     assert "One core carries 667 streams of 30 tokens a second." in sentences["alone"]
-    assert "2 ms beside 1 (p99 3 ms)" in sentences["first"]
-    assert "171 MB with 2,000 open streams; 180 MB are left" in sentences["memory"]
-    assert "at most 2 µs with our parsers, its events included, and up to 6 ms with vLLM's" in sentences["file"]
+    assert "2 ms with 1 (p99 3 ms)" in sentences["first"]
+    assert "171 MB with 2,000 open streams, and 180 MB two seconds after" in sentences["memory"]
+    assert "at most 2 µs with Interlock's parsers, including the events, and up to 6 ms with vLLM's parsers" in sentences["file"]
     assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in sentences["file"]
-    assert "from 8 to 240 µs, 400 times as much" in sentences["reasoning"]
+    assert "from 8 to 240 µs, 400 times as much as with Interlock." in sentences["reasoning"]
     whole = "In the server, a token of text of gpt-oss, after 20,000 reasoning tokens, 8 streams, costs the whole process 30 µs"
     assert f"{whole}, and 90 µs with vLLM's route." in sentences["reasoning"]
 

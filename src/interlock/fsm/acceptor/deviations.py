@@ -42,8 +42,8 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "resumed",
             "R1",
-            "the first event does not open a stream, and its number is not 0",
-            "a resumed response begins in the middle; `--from` says that this is intended",
+            "the stream begins in the middle, with a number other than 0",
+            "a resumed stream begins in the middle; `--from N` declares this",
             "services that resume a stream",
         ),
         Deviation(
@@ -58,7 +58,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R3",
             "`data: [DONE]` does not follow the terminal event",
             "clients stop at the terminal event; Open Responses requires the marker, so it is an error in that dialect",
-            "every service seen",
+            "every service tested",
         ),
         Deviation(
             "another-stream",
@@ -98,21 +98,21 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "foreign-id",
             "R7",
-            "an id does not have the prefix that OpenAI gives to its kind",
+            "an id lacks the prefix that OpenAI uses for its kind",
             "clients compare ids and never parse them",
             "services other than OpenAI",
         ),
         Deviation(
             "unread-at-added",
             "R7",
-            "a `tool_search_call` has another `call_id` when it is done",
+            "a `tool_search_call` has different call ids in `added` and `done`",
             "clients read it from `done`",
             "OpenAI",
         ),
         Deviation(
             "never-done",
             "R7",
-            "an `mcp_list_tools` item completes and is never done",
+            "an `mcp_list_tools` item completes without a `done` event",
             "clients read the tools from the terminal response, or not at all",
             "OpenAI",
         ),
@@ -120,7 +120,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "text-at-once",
             "R9",
             "an MCP call's arguments come in their `done` event without a delta",
-            "clients read them from `done`; clients that read only deltas lose other texts",
+            "clients read these arguments from `done`, but other texts from deltas",
             "OpenAI",
         ),
         Deviation(
@@ -133,7 +133,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "logprobs-elsewhere",
             "R9",
-            "an item has log probabilities that its part lacks, or different ones",
+            "the log probabilities in an item are missing or different in its part",
             "no client reads both",
             "OpenAI",
         ),
@@ -147,14 +147,14 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "status-behind",
             "R10",
-            "an item is done while its status still says that it runs",
-            "clients take `done` for the end",
+            "the status in an item's `done` event says that the item still runs",
+            "clients treat `done` as the end",
             "OpenAI: image generation (`generating`), calls of programs (`in_progress`)",
         ),
         Deviation(
             "status-of-tool",
             "R10",
-            "a tool's last event says `completed`, and the item's status differs",
+            "a tool's last event says `completed`, but the item has another status",
             "clients show the item's status",
             "hosted tools",
         ),
@@ -162,7 +162,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "no-middle",
             "R10",
             "a search has no event between `added` and `done`, or a custom tool call has no event that ends its input",
-            "clients read both from `done`",
+            "clients read the item from `done`",
             "xAI (searches), a recording of the AI SDK (custom tool)",
         ),
         Deviation(
@@ -182,7 +182,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "encrypted-content",
             "R13",
-            "the terminal response has another `encrypted_content` or `fingerprint` than `done`",
+            "`encrypted_content` or `fingerprint` differs between `done` and the terminal response",
             "each is a valid encryption of the same content",
             "OpenAI",
         ),
@@ -196,7 +196,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "other-in-final",
             "R13",
-            "a log probability, or an outdated status, differs in the terminal response",
+            "log probabilities, or an outdated status, differ in the terminal response",
             "no client reads both",
             "—",
         ),
@@ -239,7 +239,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "nested-error",
             "R14",
             "the fields of an `error` event are nested, as in Open Responses",
-            "the `openai` package raises on it as it does on the flat form",
+            "the `openai` package raises for both forms",
             "OpenAI",
         ),
         Deviation(
@@ -260,7 +260,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "blank",
             "R18",
             "a message is blank, or begins with a delta of only white space",
-            "clients show nothing; the rule binds the streams that Interlock writes",
+            "clients show nothing; the rule is for the streams that Interlock writes",
             "OpenAI (an empty message after an image)",
         ),
         Deviation(

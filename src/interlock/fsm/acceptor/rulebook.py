@@ -39,150 +39,154 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R1",
             "opening",
-            "`response.created` and `response.in_progress` come first, once each; a background response may have "
-            "`response.queued` between them.",
-            "The `openai` package raises, because clients build the response object from `created`.",
+            "A stream begins with `response.created` and `response.in_progress`, each exactly once; a background response may "
+            "have `response.queued` between them.",
+            "Clients build the response object from `response.created`; the `openai` package raises without it.",
             "order",
         ),
         Rule(
             "R2",
             "numbering",
-            "`sequence_number` counts every event of the response from 0 and appears nowhere but on the event itself.",
-            "A client that resumes a response after the last number that it saw misses events or repeats them.",
+            "The `sequence_number` of the first event is 0, and that of each later event is one higher. Only the event itself "
+            "has this field.",
+            "A client that resumes a response after the last number that it received misses events or repeats them.",
             "order",
         ),
         Rule(
             "R3",
             "ending",
-            "Exactly one terminal event comes last and agrees with the response's status; on the wire `data: [DONE]` "
-            "follows and the connection closes.",
-            "Clients wait forever, or cannot tell a complete answer from a lost connection.",
+            "The stream ends with exactly one terminal event, whose name matches the response's status (`cancelled` ends with "
+            "`response.incomplete`). Over HTTP, `data: [DONE]` follows and the body ends.",
+            "A client waits forever, or cannot tell a complete answer from a lost connection.",
             "order",
         ),
         Rule(
             "R4",
             "failure",
-            "Whatever breaks after the first event, open items are closed and `response.failed` gives the reason in "
+            "If anything fails after the first event, the open items end first; then `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
-            "An open item seems to run forever, and clients cannot handle a failure without a reason.",
+            "An open item seems to run forever, and a client cannot handle a failure without a reason.",
             "order",
         ),
         Rule(
             "R5",
             "framing",
-            "`event` equals the body's type; there is one line of data, line feeds only, no id, and `Content-Type: "
-            "text/event-stream`.",
-            "Clients lose whatever cannot be decoded as a server-sent event or as JSON.",
+            "Each event is one server-sent event: an `event` line with the same type as the body, one `data` line, line feeds "
+            "only, and no `id`. The media type is `text/event-stream`.",
+            "Clients lose every event that they cannot decode as a server-sent event or as JSON.",
             "content",
         ),
         Rule(
             "R6",
             "index",
-            "`output_index` counts the items from 0 in the order in which they are added.",
-            "Clients, which keep items in a list by this index, lose items or mix them up; the `openai` package raises.",
+            "The `output_index` of the first item is 0, and each item that is added later has the next number.",
+            "Clients keep items in a list by this index, so they lose items or mix them up; the `openai` package raises.",
             "order",
         ),
         Rule(
             "R7",
             "bracket",
-            "An item has one `added` and one `done` event with the same id, `call_id`, `name` and index; no event of "
-            "the item comes before `added` or after `done`.",
+            "An item has exactly one `response.output_item.added` and one `response.output_item.done` event, with the same id, "
+            "`call_id`, `name` and index. All its other events come between these two.",
             "A client attributes events with another id to the wrong item, or raises.",
             "order",
         ),
         Rule(
             "R8",
             "parts",
-            "Parts are counted from 0; each is added, written, finished and closed before the next begins.",
-            "Clients append deltas to the wrong part; the `openai` package raises if there is none at their `content_index`.",
+            "Parts are counted from 0. Each part is added, receives its text, and is done before the next one begins.",
+            "Clients append text to the wrong part; the `openai` package raises if no part has the `content_index` of a delta.",
             "order",
         ),
         Rule(
             "R9",
             "text",
-            "The deltas joined equal the text in `done`, in the part, in the item and in the final response, "
-            "character for character.",
-            "A client that shows deltas and a client that shows the final text would show different answers.",
+            "The deltas of a text, joined, equal the text in its `done` event, in the part, in the item and in the terminal "
+            "response, character for character.",
+            "A client that shows deltas and a client that shows the final text show different answers.",
             "content",
         ),
         Rule(
             "R10",
             "lifecycle",
-            "An item's events are a path through the lifecycle of its kind, and one item is written at a time.",
-            "From there on the client's own state of the item is wrong: a call that never starts, a text that never ends.",
+            "The events of an item follow the lifecycle of its kind, and only one item is written at a time.",
+            "The client's own state of the item becomes wrong: a call never starts, or a text never ends.",
             "order",
         ),
         Rule(
             "R11",
             "truth",
-            "A tool's events are sent when it starts and when it has ended, and its result is in the item.",
+            "If the server runs a tool, it sends the events of the tool when the tool starts and when it has ended, and the "
+            "item contains the result.",
             "A client shows that a tool ran when it did not, or finds no result where one was announced.",
             "order",
         ),
         Rule(
             "R12",
             "cut",
-            "An item that is cut is `incomplete` and is the last item; the response is `incomplete` too, with its "
-            "reason (none for a call left open).",
-            "A client takes half an answer, or half of a call's arguments, for the whole.",
+            "An item whose text is cut off is `incomplete` and is the last item, and the response is not `completed`. An "
+            "`incomplete` response gives the reason in `incomplete_details`, or null if the model left a call unfinished.",
+            "A client mistakes half an answer, or half of a call's arguments, for the whole.",
             "order",
         ),
         Rule(
             "R13",
             "final",
-            "The terminal response has the items exactly as their `done` events had them, in order, and the token usage.",
-            "Clients store the terminal response, so streamed content that it lacks is lost with the next request.",
+            "The terminal response contains all items in order, exactly as their `done` events had them, and the token usage.",
+            "Clients store the terminal response, so the next request lacks any content that is missing there.",
             "content",
         ),
         Rule(
             "R14",
             "fields",
-            "An event, item or part has the fields of its type and no field of another level, and omits absent values.",
-            "Typed clients raise on a missing field or a wrong type, or read nonsense.",
+            "Every event, item and part has the required fields of its type, no field that belongs to another level (such as "
+            "`output_index` in an item), and no null where the API omits the field.",
+            "Typed clients raise on a missing field or a wrong type, or read a wrong value.",
             "content",
         ),
         Rule(
             "R15",
             "logprobs",
-            "Text events have `logprobs`, empty unless requested; if requested, their tokens rebuild the text.",
-            "A client that requested log probabilities attributes them to the wrong tokens.",
+            "Text events have `logprobs`: an empty list, unless the request asks for log probabilities. Then the tokens in the "
+            "list, joined, are the text.",
+            "A client that asks for log probabilities attributes them to the wrong tokens.",
             "content",
         ),
         Rule(
             "R16",
             "chunking",
-            "The division of tokens into chunks changes no item and no text.",
+            "Items and texts do not depend on how the model's tokens are divided into chunks.",
             "",
             "content",
         ),
         Rule(
             "R17",
             "totality",
-            "Any sequence of tokens gives a legal stream that has all of the text and no control token.",
+            "Any sequence of tokens becomes a legal stream, which contains all text that the model wrote and no control token.",
             "",
             "content",
         ),
         Rule(
             "R18",
             "empties",
-            "A call without arguments is an item. A blank message or blank reasoning is not, and leading white space "
-            "waits for other text. Reasoning with encrypted or withheld content is an item without text.",
-            "No client breaks; the rule binds the streams that Interlock writes.",
+            "A call without arguments is an item, and so is reasoning whose content is encrypted or withheld. A message or "
+            "reasoning of only white space is not an item: leading white space waits until other text follows.",
+            "No client breaks; the rule is for the streams that Interlock writes.",
             "content",
         ),
         Rule(
             "R19",
             "one truth",
-            "A response that is not streamed equals the terminal response of the same run.",
+            "A response that is not streamed equals the response that the terminal event of its stream would contain.",
             "",
             "content",
         ),
         Rule(
             "R20",
             "families",
-            "For text with markers, the items and the framing together are what the model wrote. A marker is "
-            "tentative until a call's name is complete, and becomes text again if no name follows. If the request "
-            "forbids parallel calls, a turn's later calls are left out.",
+            "Some models write calls and reasoning as text between markers. The items and the markers together contain exactly "
+            "what the model wrote. Until the name of a call is complete, its marker may still turn out to be text. If the "
+            "request forbids parallel calls, only the first call of a turn becomes an item.",
             "",
             "content",
         ),
