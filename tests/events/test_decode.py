@@ -119,6 +119,7 @@ def test_a_line_feed_that_comes_late_is_no_further_line():
 def test_a_byte_order_mark_is_passed_over_once():
     assert decoded(b"\xef", b"\xbb\xbfdata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
     assert decoded(b"\xef\xbb\xbf\ndata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
+    assert decoded(b"\xef\xbb\xbf") == decoded(b"\xef\xbb", b"\xbf") == []
     assert decoded(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 

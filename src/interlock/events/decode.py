@@ -1,8 +1,8 @@
 """An incremental decoder of server-sent events, for chunks of bytes of any size.
 
-It interprets streams as the WHATWG HTML standard does (section 9.2.6), and records how each message was framed for the check of
-rule R5. It does not parse the data and never raises: invalid UTF-8 becomes U+FFFD, and a message that is too long is truncated
-and marked `overlong`.
+It interprets streams like section 9.2.6 of the WHATWG HTML standard, and records how each message was framed, to check rule R5
+(docs/rules.md). It does not parse the data and never raises: invalid UTF-8 becomes U+FFFD, and a message that is too long is
+truncated and marked `overlong`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SseMessage:
         event: Its type; `message` by default.
         data: Its data lines, joined by line feeds.
         last_event_id: The last id in the stream so far, from this message or an earlier one.
-        fields: The names of its lines, in order; a comment has an empty name.
+        fields: The field names of its lines, in order; empty for a comment.
         had_cr: Whether one of its lines ended with a carriage return, alone or before a line feed.
         invalid_utf8: Whether invalid bytes were replaced.
         overlong: Whether it was longer than the limit; `data` then has the complete lines up to the limit.
@@ -77,7 +77,7 @@ class _Block:
     line: int = 1
 
     def text(self, value: bytes) -> str:
-        """Decode the name or the value of a field, and replace invalid bytes."""
+        """Decode the name or the value of a field; replace invalid bytes and record that there were any."""
         try:
             return value.decode()
         except UnicodeDecodeError:
@@ -98,7 +98,7 @@ class SseDecoder:
     retry: int | None = field(default=None, init=False)
     """The last reconnection time of the stream, in milliseconds."""
     without_data: int = field(default=0, init=False)
-    """The number of blocks with an event but no data, which clients ignore."""
+    """The number of messages with an event but no data, which clients ignore; `feed` does not return them."""
     _block: _Block = field(factory=_Block, init=False)
     _line: list[bytes] = field(factory=list[bytes], init=False)
     """The chunks of the current line."""
@@ -139,7 +139,7 @@ class SseDecoder:
 
     def end(self) -> list[SseMessage]:
         """End the stream, and return its unfinished last message, if any, which is not `complete`."""
-        if self._line_size:
+        if self._line_size and not self._is_lone_bom():
             self._take_line()
         return [self._dispatch(complete=False)] if self._block.fields or self._block.size else []
 
