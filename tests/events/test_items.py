@@ -102,13 +102,13 @@ def test_what_is_written_later_is_empty_at_first(kind, fields, shown):
     ("kind", "fields", "message"),
     [
         ("telepathy_call", {}, r"there is no item of kind 'telepathy_call'"),
-        ("function_call", {}, r"a function_call cannot open without name"),
-        ("mcp_call", {"name": "f"}, r"a mcp_call cannot open without server_label"),
-        ("web_search_call", {}, r"a web_search_call cannot open without action"),
+        ("function_call", {}, r"an item of kind 'function_call' cannot open without name"),
+        ("mcp_call", {"name": "f"}, r"an item of kind 'mcp_call' cannot open without server_label"),
+        ("web_search_call", {}, r"an item of kind 'web_search_call' cannot open without action"),
         (
             "file_search_call",
             {"queries": "q"},
-            r"a file_search_call cannot open with these fields: .*`\$.queries`",
+            r"an item of kind 'file_search_call' cannot open with these fields: .*`\$.queries`",
         ),
     ],
 )

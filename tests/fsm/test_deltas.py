@@ -21,7 +21,7 @@ def test_an_item_of_no_kind_is_refused():
 
 
 def test_an_item_is_refused_without_what_its_added_event_must_show():
-    with pytest.raises(ValueError, match=r"^a mcp_call cannot open without server_label, name$"):
+    with pytest.raises(ValueError, match=r"^an item of kind 'mcp_call' cannot open without server_label, name$"):
         Open("mcp_call", {"arguments": "{}"})
     assert Open("mcp_call", {"server_label": "wiki", "name": "search"}).kind == "mcp_call"
 

@@ -1,19 +1,19 @@
-"""The types of a Responses stream: events and items, and their encoding and decoding. `interlock.fsm` has their order.
+"""The types of a Responses stream: events and items, and their encoding and decoding. `interlock.fsm` defines their order.
 
-    parts            content parts, annotations, log probabilities, and three ways to omit a field
-    items            all kinds of items
-    tools            tools, tool choices, text formats
-    response_object  the response and the request
-    stream           all events, and the messages of a WebSocket
-    shapes           validation of JSON values against these types
-    resource         the settings that a response echoes from its request
-    sse              the writers: bytes of server-sent events, or objects
-    decode           the decoder of server-sent events
-    dialects         the dialects of OpenAI and Open Responses
-    json             JSON encoding that accepts any text
-    conversion       conversion to the types of the `openai` package; the only module that imports it
+parts            content parts, annotations, log probabilities, and types for fields that may be omitted
+items            all kinds of items
+tools            tools, tool choices, text formats
+response_object  the response and the request
+stream           all events, and the messages of a WebSocket
+shapes           validation of JSON values against these types
+resource         the settings that a response echoes from its request
+sse              the writers: bytes of server-sent events, or objects
+decode           the decoder of server-sent events
+dialects         the dialects of OpenAI and Open Responses
+json             JSON encoding that accepts any text
+conversion       conversion to the types of the `openai` package; only this module imports `openai`
 
-The package exports what an embedder needs.
+The package exports what applications with an embedded Interlock need.
 """
 
 from interlock.events.decode import SseDecoder, SseMessage

@@ -1,6 +1,7 @@
-"""Convert events and responses to the installed `openai` package's models.
+"""Convert events and responses to the models of the installed `openai` package.
 
-Releases type some fields differently from the wire. The types of the installed package, not its version, decide the conversion.
+Some releases type fields differently from what the API sends. The types of the installed package, not its version, decide the
+conversion.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Release:
     """Types that differ between releases of the `openai` package.
 
     Args:
-        mcp_error_is_text: Whether the `error` of an `mcp_call` is a string; on the wire it is an object.
+        mcp_error_is_text: Whether the `error` of an `mcp_call` is a string; the API sends an object.
         web_search_can_be_incomplete: Whether a web search can have the status `incomplete`; if not, it becomes `failed`.
     """
 
@@ -89,7 +90,7 @@ def _as_text(error: Mapping[str, object]) -> str:
 
 
 def _usage(usage: Mapping[str, object]) -> dict[str, object]:
-    """Add the number of tokens written to a cache, which newer releases require."""
+    """Add `cache_write_tokens`, which newer releases require, unless it is there."""
     details = usage.get("input_tokens_details")
     if not isinstance(details, Mapping):
         return dict(usage)
@@ -155,7 +156,7 @@ The object is named by its `type`, or else by the field that contains it.
 
 
 def stray_fields(body: Mapping[str, object]) -> list[str]:
-    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14).
+    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14 in docs/rules.md).
 
     Raises:
         UnknownEventError: The package has no event of that name.

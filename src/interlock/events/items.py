@@ -466,7 +466,7 @@ class UpdateFile(Operation, tag="update_file", kw_only=True):
 
 
 class DeleteFile(Operation, tag="delete_file", kw_only=True):
-    """Deletes a file. The API has no `diff` here; Interlock sends one that the model writes (rule R9)."""
+    """Deletes a file. The API has no `diff` here; Interlock sends one if the model writes it."""
 
     diff: Maybe[str] = UNSET
 
@@ -852,16 +852,16 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     item = ITEMS[kind]
     missing = [name for name in _required(item) if name not in fields]
     if missing:
-        raise ValueError(f"a {kind} cannot open without {', '.join(missing)}")
+        raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")
     made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
     try:
         return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
     except ValidationError as error:
-        raise ValueError(f"a {kind} cannot open with these fields: {error}") from None
+        raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
 
 
 def example(kind: ItemKind) -> dict[str, object]:
-    """Return example values of the fields that an item must open with; a free-form string is the name of its field."""
+    """Return example values of the fields that an item must open with; a free-form string has the field's name as its value."""
     item = ITEMS[kind]
     types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
     return {name: _example(name, types[name]) for name in _required(item)}
@@ -917,15 +917,15 @@ def _literals(annotation: object) -> Iterator[str]:
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
-    """Return the fields for `Succeed` with the result of a tool as plain text.
+    """Return the fields of an item that hold the plain-text result of its tool.
 
     Args:
         kind: The kind of the call.
         output: The text that the tool returned.
 
     Returns:
-        The fields; empty for a kind whose item has no result. The results of a web search go only to the model, and `action` has
-        its sources.
+        The fields, for the delta `interlock.fsm.Succeed`; empty for a kind whose item has no result. The results of a web search
+        go only to the model, and `action` has its sources.
     """
     match kind:
         case "mcp_call":

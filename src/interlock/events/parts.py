@@ -1,4 +1,4 @@
-"""Content parts, annotations and log probabilities, and three ways to omit a field."""
+"""Content parts, annotations and log probabilities, and three types for fields that may be omitted."""
 
 from __future__ import annotations
 

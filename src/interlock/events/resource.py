@@ -1,7 +1,7 @@
 """The settings that a response echoes, with every field that Open Responses' `ResponseResource` requires.
 
-A setting that is missing, null or invalid gets its default. Tools of unknown types are dropped, so that the response is valid
-(rule R14). Requests are validated elsewhere; the driver sets the id, the status, the output and the usage.
+A setting that is missing, null or invalid gets its default. Tools of unknown types are dropped, so that the response is valid.
+Nothing here rejects a request, and nothing sets the id, the status, the output or the usage of the response.
 """
 
 from __future__ import annotations

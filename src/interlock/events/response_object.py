@@ -25,7 +25,7 @@ class CacheWriteTokens(Struct, kw_only=True):
 
 
 class InputTokensDetails(Struct, kw_only=True):
-    """Cached tokens of the prompt. openai 2.25 does not have `cache_write_tokens`."""
+    """The tokens of the prompt that were read from or written to a cache. openai 2.25 does not have `cache_write_tokens`."""
 
     cached_tokens: int = 0
     cache_write_tokens: Maybe[int] = UNSET
@@ -33,7 +33,7 @@ class InputTokensDetails(Struct, kw_only=True):
 
 
 class OutputTokensDetails(Struct, kw_only=True):
-    """Reasoning tokens of the output."""
+    """The tokens of the output that are reasoning."""
 
     reasoning_tokens: int = 0
 
@@ -152,7 +152,7 @@ class CacheOptions(Struct, kw_only=True):
 
 
 class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=True):
-    """An input item that was removed before the model saw it."""
+    """A reasoning item of the input that was removed before the model saw it."""
 
     id: str
     action: Literal["removed"]
@@ -407,7 +407,7 @@ Identifier: TypeAlias = Annotated[str, Meta(max_length=4_096)]
 
 
 class Parameters(Struct, kw_only=True, frozen=True):
-    """The parameters of a request, without its input and tools."""
+    """The parameters of a request, without its input, tools and tool choice."""
 
     model: Annotated[str, Meta(min_length=1)]
     access_programs: AccessPrograms | None = None

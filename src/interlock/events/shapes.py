@@ -12,7 +12,7 @@ from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
 
 Direction: TypeAlias = Literal["request", "stream"]
-"""`request`: fields with a default may be omitted. `stream`: only `Maybe` and `Nullable` fields may be."""
+"""`request`: fields with a default may be omitted. `stream`: only `Maybe` and `Nullable` fields of `parts` may be."""
 Path: TypeAlias = tuple[str | int, ...]
 
 
@@ -45,6 +45,7 @@ class _At:
     """A position in a value, whose path is computed on demand."""
 
     holder: str = ""
+    """The type of the object that has the value."""
     above: _At | None = None
     step: str | int = ""
 
@@ -59,7 +60,7 @@ class _At:
 
 
 _Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
-_Look: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
+_Check: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
 """Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
 
 
@@ -71,7 +72,7 @@ class _Shape:
     """
 
     expected: str
-    looks: Mapping[type, _Look | None]
+    checks: Mapping[type, _Check | None]
     choices: frozenset[object] = frozenset()
 
 
@@ -90,11 +91,11 @@ def mismatches(value: object, type_: Any, *, direction: Direction) -> Iterator[M
             yield task
             continue
         shape, inner, at = task
-        look = shape.looks.get(type(inner), _MISFIT)
-        if look is _MISFIT:
+        check = shape.checks.get(type(inner), _MISFIT)
+        if check is _MISFIT:
             yield Mismatch(at.path, "type", at.holder, shape.expected, inner)
-        elif look is not None:
-            waiting += reversed(look(inner, at))
+        elif check is not None:
+            waiting += reversed(check(inner, at))
 
 
 def param_of(path: Path) -> str:
@@ -102,7 +103,7 @@ def param_of(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-_MISFIT: Final = cast("_Look", object())
+_MISFIT: Final = cast("_Check", object())
 """Marks a JSON type that a value cannot have."""
 _NULL: Final = type(None)
 
@@ -114,39 +115,39 @@ def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a t
 
 def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
     """Compile a type; a union has one check for each JSON type."""
-    looks: dict[type, _Look | None] = {}
+    checks: dict[type, _Check | None] = {}
     words: list[str] = []
     choices: list[str] = []
     kinds: dict[str, type[Struct]] = {}
     for arm, meta in _arms(type_):
         origin, limits = get_origin(arm), _limits(meta)
         if arm is Any:
-            looks = dict.fromkeys((str, int, float, bool, list, dict, _NULL))
+            checks = dict.fromkeys((str, int, float, bool, list, dict, _NULL))
             words.append("any value")
         elif origin is Literal:
             choices += get_args(arm)
-            looks[str] = _choice(tuple(choices))
+            checks[str] = _choice(tuple(choices))
         elif origin is list:
             entries = _compile(get_args(arm)[0], direction)
-            looks[list] = _array(entries, limits)
+            checks[list] = _array(entries, limits)
             words.append(f"an array of {_plural(entries.expected)}")
         elif origin is dict:
             name, entry = get_args(arm)
-            looks[dict] = _names(_limits_of(name), _compile(entry, direction), limits)
+            checks[dict] = _names(_limits_of(name), _compile(entry, direction), limits)
             words.append("an object")
         elif issubclass(arm, Struct):
             kinds[str(arm.__struct_config__.tag or "")] = arm
         elif arm is not UnsetType:
-            looks[arm] = _bounded(limits) if limits else None
+            checks[arm] = _bounded(limits) if limits else None
             words.append(_WORDS[arm])
     if kinds:
-        looks[dict] = _tagged(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
+        checks[dict] = _tagged(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
         words.append("an object")
     if choices:
         words.append(_among(choices))
     idle = {"null", "an integer"} if "a number" in words else {"null"}
     expected = " or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null"
-    return _Shape(expected, looks, frozenset(choices))
+    return _Shape(expected, checks, frozenset(choices))
 
 
 def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - a type
@@ -208,83 +209,83 @@ def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Tas
     ]
 
 
-def _bounded(limits: Mapping[str, float | str]) -> _Look:
+def _bounded(limits: Mapping[str, float | str]) -> _Check:
     return lambda value, at: _beyond(value, at, limits)
 
 
-def _choice(choices: tuple[str, ...]) -> _Look:
+def _choice(choices: tuple[str, ...]) -> _Check:
     expected = _among(choices)
 
-    def look(value: str, at: _At) -> Sequence[_Task]:
+    def check(value: str, at: _At) -> Sequence[_Task]:
         return () if value in choices else (Mismatch(at.path, "value", at.holder, expected, value, choices),)
 
-    return look
+    return check
 
 
-def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Look:
-    looks = entries.looks
+def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Check:
+    checks = entries.checks
 
-    def look(value: list[object], at: _At) -> Sequence[_Task]:
+    def check(value: list[object], at: _At) -> Sequence[_Task]:
         tasks = _beyond(value, at, limits)
         for index, entry in enumerate(value):
-            if looks.get(type(entry), _MISFIT) is not None:
+            if checks.get(type(entry), _MISFIT) is not None:
                 tasks.append((entries, entry, _At(at.holder, at, index)))
         return tasks
 
-    return look
+    return check
 
 
-def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Look:
+def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Check:
     """Check an object with arbitrary names; an invalid name is a mismatch of the object."""
 
-    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
         tasks = _beyond(value, at, limits)
         for name, inner in value.items():
             tasks += _beyond(name, at, name_limits)
-            if entry.looks.get(type(inner), _MISFIT) is not None:
+            if entry.checks.get(type(inner), _MISFIT) is not None:
                 tasks.append((entry, inner, _At(at.holder, at, name)))
         return tasks
 
-    return look
+    return check
 
 
-def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Look:
+def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Check:
     """Check an object by its `type`."""
     choices = tuple(kinds)
     expected = _among(choices)
-    looks = {tag: _members(kind, direction) for tag, kind in kinds.items()}
+    checks = {tag: _members(kind, direction) for tag, kind in kinds.items()}
 
-    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
         tag = value.get("type")
-        if type(tag) is str and tag in looks:
-            return looks[tag](value, at)
+        if type(tag) is str and tag in checks:
+            return checks[tag](value, at)
         inner = (*at.path, "type")
         if "type" not in value:
             return (Mismatch(inner, "missing", at.holder, expected, choices=choices),)
         return (Mismatch(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
 
-    return look
+    return check
 
 
-def _members(kind: type[Struct], direction: Direction) -> _Look:
+def _members(kind: type[Struct], direction: Direction) -> _Check:
     """Check an object of a known type, which is compiled on first use because a type may contain itself."""
     name = name_of(kind)
 
-    def look(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
         shapes, required = _fields(kind, direction)
         tasks: list[_Task] = []
         for field, inner in value.items():
             shape = shapes.get(field)
             if shape is None:
                 tasks.append(Mismatch((*at.path, field), "unknown", name, "", inner))
-            elif shape.looks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
+            elif shape.checks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
                 tasks.append((shape, inner, _At(name, at, field)))
         if not required <= value.keys():
             lacks = (field for field in shapes if field in required and field not in value)
             tasks += (Mismatch((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
         return tasks
 
-    return look
+    return check
 
 
 def name_of(kind: type[Struct]) -> str:
@@ -317,16 +318,16 @@ def _presence(hint: Any) -> str:  # noqa: ANN401 - a type
     return next((extra["presence"] for extra in extras if extra), "")
 
 
-def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Look | None]:
-    def look(_value: None, at: _At) -> Sequence[_Task]:
+def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:
+    def check(_value: None, at: _At) -> Sequence[_Task]:
         return (Mismatch(at.path, "null", at.holder, shape.expected),)
 
-    looks = {kind: inner for kind, inner in shape.looks.items() if kind is not _NULL}
-    return {**looks, _NULL: look} if tolerated else looks
+    checks = {kind: inner for kind, inner in shape.checks.items() if kind is not _NULL}
+    return {**checks, _NULL: check} if tolerated else checks
 
 
-def _tag(tag: str) -> _Look:
-    def look(value: str, at: _At) -> Sequence[_Task]:
+def _tag(tag: str) -> _Check:
+    def check(value: str, at: _At) -> Sequence[_Task]:
         return () if value == tag else (Mismatch(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
 
-    return look
+    return check

@@ -1,7 +1,4 @@
-"""Writers of a stream's events: as the bytes of server-sent events, or as objects.
-
-A writer encodes events; the driver decides their order.
-"""
+"""Writers of a stream's events, as bytes of server-sent events or as objects. docs/rules.md has the rules by number."""
 
 from __future__ import annotations
 
@@ -37,22 +34,22 @@ CONTENT_TYPE: Final = "text/event-stream"
 
 
 class Writer(Protocol[T_co]):
-    """Converts the events of a driver: `SseWriter` to bytes, `EventWriter` to objects."""
+    """Converts events to the output of a stream: `SseWriter` to bytes, `EventWriter` to objects."""
 
     def write(self, event: StreamEvent) -> T_co:
         """Convert an event."""
         ...
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], T_co]:
-        """Return a function that converts a delta event with another text and number.
+        """Return a function that converts a delta event with another text and sequence number.
 
-        The driver uses it for consecutive text deltas, to avoid encoding the whole event again.
+        This avoids encoding the whole event again for each of many text deltas.
 
         Args:
             event: A delta event without log probabilities.
 
         Returns:
-            A function of the text, which must not have lone surrogates, and the sequence number.
+            A function of the text, which must not contain lone surrogates, and the sequence number.
         """
         ...
 
@@ -80,7 +77,7 @@ class SseWriter:
         return _frame(event, self.dialect)
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
-        """Return a function that inserts a text and a number into the frame of a delta event."""
+        """Return a function that inserts a text and a sequence number into the frame of a delta event."""
         frame = self.write(_with(event, "", 0))
         head, _, rest = frame.partition(b'"delta":""')
         return _Frame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
@@ -113,13 +110,13 @@ def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
 
 @cache
 def _renaming(event: type[StreamEvent], dialect: Dialect) -> tuple[bytes, int]:
-    """Return the start of the frame in the dialect, and the length of the OpenAI start that it replaces."""
+    """Return the start of the frame in the dialect, and the length of the start of OpenAI's JSON that it replaces."""
     name = dialect.event_name(wire_name(event))
     return b'%b{"type":"%b"' % (_head(name), name.encode()), len(f'{{"type":"{wire_name(event)}"')
 
 
 _NESTED: Final = (ResponseEvent, ItemBracket, PartAdded, PartDone, SummaryPartAdded, SummaryPartDone, ErrorEvent)
-"""The events with objects that can differ between the dialects."""
+"""The events that contain objects which can differ between the dialects."""
 
 
 @frozen

@@ -40,7 +40,7 @@ class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
         """The event's wire name."""
         return wire_name(self.__class__)
 
-    stream_id: Maybe[str] = UNSET  # the id of the lane, on a WebSocket
+    stream_id: Maybe[str] = UNSET  # on a WebSocket, names the lane: a sequence of requests that run one after another
     agent: Nullable[Agent] = UNSET
 
 
@@ -632,7 +632,7 @@ class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw
 
 
 class ResponseCancel(Struct, tag_field="type", tag="response.cancel", kw_only=True):
-    """A request to cancel the responses of a lane. No release of the `openai` package types it."""
+    """A request to cancel the running response with a `stream_id`. No release of the `openai` package types it."""
 
     stream_id: str | None = None
 
@@ -671,6 +671,6 @@ def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
 EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
     {wire_name(event): event for event in kinds_of(StreamEvent) if event not in get_args(SocketEvent)}
 )
-"""All events, by wire name."""
+"""All events of a stream, by wire name."""
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
-"""The wire names of the events that end a stream (rule R3)."""
+"""The wire names of the events that end a stream."""

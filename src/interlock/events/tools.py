@@ -15,7 +15,7 @@ Size: TypeAlias = Literal["low", "medium", "high"]
 
 
 class Tool(Struct, tag_field="type", kw_only=True):
-    """A tool of a request."""
+    """A tool that a request gives to the model."""
 
 
 class FunctionTool(Tool, tag="function", kw_only=True):
@@ -378,7 +378,7 @@ class SvgOptions(Struct, kw_only=True):
 
 
 class ImageGenerationTool(Tool, tag="image_generation", kw_only=True):
-    """An image generation model."""
+    """Image generation."""
 
     model: Maybe[str] = UNSET
     action: Maybe[Literal["generate", "edit", "auto"]] = UNSET
