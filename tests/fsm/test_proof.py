@@ -89,7 +89,7 @@ def test_a_fault_that_only_the_end_shows_is_found():
     proof = prove(change_row("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
     assert proof.counterexample is not None
     assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
-    assert proof.counterexample.faults[0].startswith("Finish() did ")
+    assert proof.counterexample.faults[0].startswith("Finish() had ")
 
 
 def test_an_edge_that_cannot_fire_fails_the_proof_without_a_counterexample():
@@ -117,7 +117,7 @@ def test_a_response_that_differs_from_the_terminal_event_is_found(monkeypatch):
     monkeypatch.setattr(ResponseDriver, "response", property(lambda _self: {}))
     proof = prove(kinds=("message",))
     assert proof.counterexample is not None
-    assert proof.counterexample.faults == ["R19: the response is not that of the terminal event"]
+    assert proof.counterexample.faults == ["R19: the response of the driver differs from the one in the terminal event"]
 
 
 def test_the_expectation_requires_the_result_in_the_item():

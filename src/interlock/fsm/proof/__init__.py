@@ -1,8 +1,9 @@
-"""The proof that the driver cannot emit events in an illegal order: it explores every state of the real driver.
+"""The proof that `ResponseDriver` cannot emit events in an illegal order: it explores every state of the real driver.
 
-The explorer feeds the driver every delta in every reachable abstract state. The expectation compares the events of each delta
-with the effects that it must have. After each delta that changes something, the explorer ends the stream, and the oracle checks
-it against the rules of a stream. docs/proof.md states the limits of the proof.
+The explorer feeds the driver every delta in every reachable state; it ignores ids, counters and texts, so the states are finitely
+many. The expectation compares the events of each delta with the effects that it must have. After each delta that changes
+something, the explorer ends the stream, and `interlock.fsm.oracle` checks the stream against docs/rules.md. docs/proof.md states
+the limits of the proof.
 
     explorer         the exploration
     inputs           the deltas to feed
@@ -55,14 +56,14 @@ class Proof:
     events: int
     """How many events these streams have."""
     coverage: Mapping[str, Coverage]
-    """By the lifecycle's name."""
+    """The coverage of each lifecycle, by its name."""
     counterexample: Counterexample | None
     faults: tuple[str, ...]
     """The faults that fault injection found, each with its path."""
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong and every edge fired."""
+        """Whether there is no counterexample and no fault, and every edge fired."""
         return self.counterexample is None and not self.faults and not any(each.unfired for each in self.coverage.values())
 
 

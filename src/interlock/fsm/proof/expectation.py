@@ -1,9 +1,9 @@
 """The second judge of the proof: compares the events with the visible effects that each delta must have.
 
-The oracle sees only the stream, and a legal stream can still be false: it can lose text, or show a failed call as completed.
-The expectation reads the same deltas as the driver and derives their effects (items, texts, running calls, ends) from rules
-R4, R11, R12, R15, R17 and R18 and the definitions of the deltas. It uses no lifecycle and no driver. It does not compare the
-order of different effects of one delta, which the oracle checks.
+The first judge, `interlock.fsm.oracle`, sees only the stream, and a legal stream can still be false: it can lose text, or show a
+failed call as completed. The expectation reads the same deltas as the driver and derives their effects (items, texts, running
+calls, ends) from rules R4, R11, R12, R15, R17 and R18 (docs/rules.md) and the definitions of the deltas. It uses no lifecycle and
+no driver. It does not compare the order of the effects of one delta, which the oracle checks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CUT: Final = {
     "apply_patch_call": "in_progress",
     "program": "completed",
 }
-"""The status of a truncated item, for kinds without the status `incomplete`; an item without status and error is `completed`."""
+"""The status of a truncated item, for kinds without the status `incomplete`; an item without any status counts as `completed`."""
 _FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
 """The status of a failed item, for kinds without the status `failed`."""
 _SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
@@ -153,7 +153,7 @@ class _WrittenItem:
     text: str = ""
     """The text of the open part."""
     cited: int = 0
-    """Where the last annotated mark ends in that text."""
+    """Where the last annotated passage ends in that text."""
     sealed_only: bool = False
     """Whether the item has encrypted content and no text so far."""
     ends_at_once: bool = False
@@ -166,7 +166,7 @@ class _WrittenItem:
         return self.kind, presence, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
 
     def place(self, mark: str) -> Body | None:
-        """Return the position of the next mark and move past it, or return None if there is none."""
+        """Return the position of the next match of `mark` and move past it, or return None if there is no match."""
         start = self.text.find(mark, self.cited)
         if start < 0:
             return None
@@ -201,7 +201,7 @@ class Expectation:
                 self._set_id(body["item"]["id"])
         effects = Effects.of(events)
         if effects != self._due:
-            return f"{delta!r} did {effects!r} instead of {self._due!r}"
+            return f"{delta!r} had {effects!r} instead of {self._due!r}"
         for body in events:
             if body["type"] == "response.output_item.done" and not self._carries_result(body["item"]):
                 return f"{body['item']!r} lacks the result of its tool"
@@ -299,7 +299,7 @@ class Expectation:
                 pass
 
     def _annotate(self, annotation: Body, mark: str) -> None:
-        """Expect an annotation of output text; a mark adds its position, as in a `url_citation`."""
+        """Expect an annotation of output text; with `mark`, also the position of that passage, as in a `url_citation`."""
         active = self._active
         if active is None or active.part != _TEXT["message"]:
             return
@@ -342,7 +342,7 @@ class Expectation:
             self._due.added.append(kind)
 
     def _set_id(self, item_id: str) -> None:
-        """Record the id of the active item from its `added` event; close the item if the model writes none of its content."""
+        """Record the id of the active item from its `added` event; an item that the model does not write becomes inactive."""
         match self._active:
             case _WrittenItem(kind) if kind in _SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
@@ -435,7 +435,7 @@ class Expectation:
             del self._waiting[item_id]
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
-        """Expect an item to end without a result; this also ends the arguments of an MCP call that never ran."""
+        """Expect an item to end without a result; an MCP call that never ran also emits the `done` event of its arguments."""
         self._due.ended[item_id] = status
         if kind == "shell_call_output":
             self._stop_printing(item_id)

@@ -43,7 +43,7 @@ class OpenItem:
     pending_logprobs: bool
     """Whether log probabilities wait for their text."""
     marked: bool
-    """Whether the open part has text that an annotation can mark."""
+    """Whether the open part has text that an annotation can refer to."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class State:
     waiting: tuple[OpenItem, ...]
     """The other open items, sorted."""
     streaming: bool
-    """Whether the next text takes the fast path."""
+    """Whether the driver writes the next text by filling it into the last delta event, without firing an edge."""
     has_ended_item: bool
     stance: Stance
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
@@ -183,7 +183,7 @@ class Explorer:
         return open_items <= 1 or (open_items <= self.open_items and all(kind in distinct for kind in state.kinds))
 
     def _distinct_kinds(self) -> list[ItemKind]:
-        """Return one kind per group with the same edges and streaming states, which the driver treats alike."""
+        """Return one kind per group that the driver treats alike: with the same edges, streaming states and encrypted field."""
         first: dict[object, ItemKind] = {}
         for kind in self.kinds:
             lifecycle = self.lifecycles.items[kind]
@@ -253,7 +253,7 @@ class Explorer:
             return []
         faults = [f"{violation.rule}: event {violation.index}: {violation.message}" for violation in oracle.check(end.events)]
         if driver.response != end.events[-1].get("response"):
-            faults.append("R19: the response is not that of the terminal event")
+            faults.append("R19: the response of the driver differs from the one in the terminal event")
         if not faults:
             self.streams.add(digest)
             self.events += len(end.events)

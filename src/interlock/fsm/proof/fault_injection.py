@@ -1,7 +1,8 @@
 """Checks that an edge is undone if the writer, the clock, or a factory of ids or late fields raises.
 
-If the last delta of a path is the first to fire an edge, the path is repeated once for each call of these functions during that
-delta, and that call raises. The subject and the events must then be as before the edge, and the stream must still end legally.
+Late fields are those that an item gets just before its `response.output_item.done`. The last delta of each path fires an edge.
+For each call of these functions during that delta, the check repeats the path and makes that call raise. The item or response
+and the events must then be as before the edge, and the stream must still end legally.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _WatchedDriver(ResponseDriver[bytes]):
         super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
         self.changes: list[str] = []
 
-    def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - as there
+    def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - as inherited
         before = self._snapshot(subject)
         try:
             return super()._fire(subject, trigger, args)

@@ -1,7 +1,7 @@
 """The deltas that the proof feeds: each kind of delta, with each content that the driver may treat differently.
 
-One text stands for all texts that the driver treats alike: empty text, white space, text that an annotation marks, and other
-text. All but the marked text also come with log probabilities.
+One text stands for all texts that the driver treats alike: empty text, white space, text that an annotation refers to, and other
+text. All but the annotated text also come with log probabilities.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Explores the tables of `interlock.fsm.processes`: fires every edge in every reachable place.
 
-A place is a state of the table with the surroundings that matter. The walk through the loop over turns feeds the real driver. It
-checks that the loop stores the response only after the driver has ended, feeds nothing afterwards, and makes a legal stream.
+A place is a state of the table with the facts around it that matter, such as a pending write. The walk through `turns`, the loop
+over the turns of a response, feeds the real driver. It checks that the loop stores the response only after the driver has ended
+it, feeds nothing afterwards, and makes a legal stream.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     TurnEffect.BREAK_OFF: [(deltas.Fault("server_error", "It broke."),), (deltas.Cancel(),)],
     TurnEffect.STORE: [()],
 }
-"""The deltas that each effect may feed, including those of interrupted work; those of `run` depend on the waiting calls."""
+"""The deltas that each effect may feed, including those of interrupted work; those of `RUN` depend on the waiting calls."""
 
 
 @frozen
@@ -95,7 +96,7 @@ class _TurnPlace:
 
 
 def walk_turns(table: Table[TurnTrigger, TurnEffect] = TURNS) -> Walk:
-    """Walk through the loop over turns with the real driver."""
+    """Walk through the table of the loop over turns, with the real driver."""
     start = _TurnPlace(table.states[table.initial])
     seen = {_abstract(start)}
     fired: set[tuple[str, TurnTrigger]] = set()
@@ -118,13 +119,13 @@ def _driver(place: _TurnPlace) -> tuple[ResponseDriver[bytes], list[bytes]]:
 
 
 def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
-    """Return what a run sees of a place: the state, whether the response has begun or ended, and how many calls wait, up to 2."""
+    """Return what matters of a place: its state, whether the response has begun or ended, and how many calls wait, up to 2."""
     driver, frames = _driver(place)
     return place.state.name, driver.ended, bool(frames), min(len(driver.ready), 2)
 
 
 def _possible_triggers(place: _TurnPlace) -> Iterator[TurnTrigger]:
-    """Yield the possible triggers: all while the run settles; else only `end` once the driver has ended, all others before."""
+    """Yield the possible triggers: in `settling` all, else only `end` after the response has ended, and the others before."""
     driver, _ = _driver(place)
     settling = TurnTrigger.SETTLE in place.state.rows
     for trigger in place.state.rows:
@@ -179,7 +180,7 @@ def _stream_faults(place: _TurnPlace) -> Iterator[str]:
 
 
 class _Place(Protocol[T, E]):
-    """A state of a table with its surroundings."""
+    """A state of a table, with the facts around it that matter."""
 
     @property
     def state(self) -> State[T, E]: ...
@@ -199,7 +200,7 @@ class _Place(Protocol[T, E]):
 
 @frozen
 class _Owner:
-    """The owner of a background response: it has one pending write at a time, ends after its run, and releases its waiters."""
+    """The owner of a background response: it has one pending write at a time, and ends and releases its waiters after its run."""
 
     state: State[BackgroundTrigger, BackgroundEffect]
     writing: bool = False
@@ -299,7 +300,7 @@ class _Conversation:
 
 @frozen
 class _Lane:
-    """A lane: it runs one request at a time, and loses no request while its client is there."""
+    """A lane of a WebSocket: it runs one request at a time, and loses no request while its client is connected."""
 
     state: State[LaneTrigger, LaneEffect]
     queued: int = 0
@@ -357,7 +358,7 @@ class _Lane:
 
 @frozen
 class _Connection:
-    """A connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
+    """A WebSocket connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
     state: State[ConnectionTrigger, ConnectionEffect]
     in_flight: bool = False
@@ -461,4 +462,4 @@ WALKS: Final[dict[str, Callable[[], Walk]]] = {
     "lane": walk_lane,
     "connection": walk_connection,
 }
-"""The walk through each table, by its name."""
+"""The walk through each table, by the table's name."""
