@@ -1,7 +1,7 @@
 """Draws lifecycles and other tables.
 
-`draw` turns the table that runs into a `Graph`. A renderer turns the graph into Mermaid, DOT, JSON, an SVG picture, or a table
-for a terminal. Renderers see only the graph, so no picture can differ from its table.
+`draw` turns a `Table` (see `interlock.fsm.table`) into a `Graph`. A renderer turns the graph into Mermaid, DOT, JSON, an SVG
+picture, or a table for a terminal.
 
     graph     the graph of a table
     plan      the order of states and lines, without coordinates

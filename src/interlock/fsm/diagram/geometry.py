@@ -1,4 +1,4 @@
-"""Boxes, lines and labels with coordinates, and a cost of their layout.
+"""Boxes, lines and labels with coordinates, and the cost of a layout.
 
 Lengths are in SVG pixels; x counts from the left and y from the top.
 """
@@ -107,7 +107,7 @@ class PlacedLine:
     arrow: bool = True
     """Whether the line ends with an arrowhead."""
     rail: bool = False
-    """Whether the line is part of the main path."""
+    """Whether the line is a normal line to the next state of the main column."""
 
     @property
     def segments(self) -> Iterator[Box]:
@@ -138,7 +138,7 @@ class Layout:
 
 def untidiness(layout: Layout) -> float:
     """Return the cost of a layout: overlaps count most, then crossings, frame heights, and the length of vertical lines."""
-    # Plain tuples that can be sorted, because a picture compares hundreds of layouts.
+    # Segments are tuples, which are fast to make and to sort: a picture compares hundreds of layouts.
     levels: list[_Segment] = []
     uprights: list[_Segment] = []
     length = 0.0

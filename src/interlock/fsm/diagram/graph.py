@@ -1,7 +1,7 @@
-"""The graph of a table: its states, regions, lines and labels, independent of their layout.
+"""The graph of a table: its states, regions, lines and labels, without a layout.
 
-Rows are merged where their lines would overlap. One line leads from a state to another, triggers with the same effects share a
-label, and a row that all states of a region share becomes one line of the region.
+A graph merges edges. All edges from one state to another become one line, triggers with the same effects share a label, and an
+edge that all states of a region have becomes a line of the region.
 """
 
 from __future__ import annotations
@@ -38,15 +38,13 @@ class Style(Enum):
 
     NORMAL = "normal"
     CUT = "cut"
-    """An outside cause ends the subject early: the token limit, a cancellation, the end of the response."""
+    """Something outside ends the machine early: the token limit, a cancellation, the end of the response."""
     FAIL = "fail"
-    """A failure ends the subject."""
+    """A failure ends the machine."""
 
 
 STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
 """The style of a trigger's line; other triggers have normal lines."""
-
-_NO_REGIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 """An edge of a table: source, trigger, destination and effects."""
@@ -79,7 +77,7 @@ class Label:
 
 @frozen(cache_hash=True)  # a key of the layout's mappings
 class DrawnEdge:
-    """A line between two states, or a loop, with one or more labels; a region may take the place of the source."""
+    """A line from a state or region to a state, or a loop, with one or more labels."""
 
     source: str
     dest: str
@@ -102,12 +100,12 @@ class Graph:
     way: tuple[str, ...]
     """The names of the states on the main path."""
     key: tuple[tuple[str, str], ...] = ()
-    """The name and meaning of each effect that needs an explanation."""
+    """The name and meaning of each effect with a docstring."""
     triggers: tuple[tuple[str, str], ...] = ()
-    """The name and meaning of each trigger that needs an explanation."""
+    """The name and meaning of each trigger with a docstring."""
     regions: tuple[Region, ...] = ()
     column: tuple[str, ...] = ()
-    """The names of the states in the main column of a picture; empty for the states on the main path."""
+    """The names of the states in the main column of a picture; empty if these are the states of `way`."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -116,7 +114,7 @@ class Graph:
         return len(self.nodes), edges
 
     def ends(self, edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
-        """Return the states that a line leaves and enters: one pair, or one pair for each state of a region."""
+        """Return the states that a line leaves and enters, as one pair, or as a pair for each state of its region."""
         states = next((region.states for region in self.regions if region.name == edge.source), (edge.source,))
         return tuple((state, state if edge.dest == edge.source else edge.dest) for state in states)
 
@@ -176,9 +174,9 @@ def graph_of(
     final: Collection[str] = (),
     *,
     way: Sequence[str] = (),
-    regions: Mapping[str, Sequence[str]] = _NO_REGIONS,
+    regions: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Graph:
-    """Return the graph of rows.
+    """Return the graph of a table, given as rows.
 
     Args:
         name: The name of the table.
@@ -201,7 +199,7 @@ def graph_of(
 
 
 def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
-    """Replace the rows that all members of a region share by one row of the region; loops of all members become its loop."""
+    """Replace rows that all states of a region have with one row of the region; a loop of each becomes a loop of the region."""
 
     def variants(row: Row) -> tuple[Row, ...]:
         source, trigger, dest, events = row
@@ -254,7 +252,7 @@ def _merge(rows: Iterable[Row]) -> Iterator[DrawnEdge]:
 
 
 def key_of(members: type[StrEnum]) -> tuple[tuple[str, str], ...]:
-    """Return the value and the meaning of each enum member with a docstring; the first sentence is the meaning."""
+    """Return the value of each enum member with a docstring, and the first sentence of the docstring."""
     (declared,) = ast.parse(inspect.getsource(members)).body
     key: list[tuple[str, str]] = []
     for statement, following in pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):

@@ -1,8 +1,9 @@
 """Lays out a picture: turns a plan into coordinates.
 
 Labels never overlap each other or a line. The label of a lane has its own strip beside the state, the label of a rail has the gap
-between two states, and tracks run outside both. A frame is as wide as its column with the labels, and its own lanes leave it
-where no other line crosses. `lay_out` then reorders lanes and tracks so that few lines cross.
+between two states, and tracks run outside both. A frame is as wide as its columns with their labels, and its own lanes leave it
+where no other line crosses its side. `lay_out` reorders lanes and tracks so that few lines cross. `interlock.fsm.diagram.plan`
+explains lanes, rails and tracks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _LOOP: Final = 22  # the width of a loop
 _ABOVE: Final = 4  # between a label and the line below it
 _TITLE: Final = 22  # the height of a frame's name
 _PAD: Final = 14  # between a frame and its content
-_CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and a line that crosses the frame below
+_CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and the next line below it
 _JOIN: Final = 8  # how far a line overlaps the one that it joins
 _WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
 _NARROW: Final = 19  # characters per line if there are frames
@@ -51,7 +52,7 @@ _NARROW: Final = 19  # characters per line if there are frames
 
 @cache
 def lay_out(graph: Graph) -> Layout:
-    """Return the layout of a graph: swap and move lines in the plan until no change makes the layout tidier."""
+    """Return the layout of a graph: reorder the lines of its plan until no change makes the layout tidier."""
     plan = plan_of(graph)
     both = all(plan.tracks.values()) or any(node.role is Role.NORMAL for node in plan.aside)
     texts = _texts(graph, both_sides=both)
@@ -275,7 +276,7 @@ class _Placing:
             self._stack(frame, middle - height / 2)
 
     def _stack(self, frame: Frame, top: float) -> float:
-        """Place the states that a frame has in the right column, and the frame if it has no others. Return the height."""
+        """Place a frame's states of the right column, and the frame itself if it has no other states. Return the height."""
         framed = bool(frame.name) and not frame.main
         y = top + _TITLE if framed else top
         start = y
@@ -307,7 +308,7 @@ class _Placing:
         return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
 
     def _straight(self, name: str) -> dict[Slot, float]:
-        """Return the y of each slot that arrives in a straight line; empty unless each slot is one lane from the main column."""
+        """Return the y of each slot of a state outside of frames if all are single lanes from the main column, else nothing."""
         straight = dict[Slot, float]()
         main = {node.name for node in self.plan.main}
         for slot in self.plan.slots[name, Side.LEFT]:

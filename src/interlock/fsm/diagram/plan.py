@@ -1,9 +1,9 @@
-"""The plan of a picture: the columns of states and the sides of lines, without coordinates.
+"""The plan of a picture: the column of each state and the side of each line, without coordinates.
 
-The picture looks like a track plan. The main path runs straight down the main column, and all other states stand in a column at
-the right. A normal line to the next state of the main column is a *rail*. Any other line leaves its state sideways as a *lane*
-and runs into a *track*, except loops. Lanes of one style to one state share a track on each side. Tracks run between the columns
-or left of both.
+The picture looks like the track plan of a railway. The main path runs straight down the main column, and all other states stand
+in the right column. A normal line to the next state of the main column is a *rail*. Any other line, unless it is a loop, is a
+*lane*: it leaves its state sideways and joins a *track* that leads to its destination. Lanes of one style to one state share a
+track on each side. Tracks run between the columns or left of both.
 
 A region is a frame around neighbours in the main column, in the right column, or in both. The lanes of a region leave its frame.
 """
@@ -63,19 +63,19 @@ class Plan:
     main: tuple[Node, ...]
     """The states of the main column, from the top."""
     aside: tuple[Node, ...]
-    """The states of the right column, in no order."""
+    """The states of the right column, in no particular order."""
     frames: tuple[Frame, ...]
-    """The frames, in no order."""
+    """The frames, in no particular order."""
     rails: Mapping[str, DrawnEdge]
     """The rails, by the state that they leave."""
     slots: Mapping[Place, tuple[Slot, ...]]
     """The lines at each side of a state or region, from the top."""
     tracks: Mapping[Side, tuple[Track, ...]]
-    """The tracks of each side, from the inside."""
+    """The tracks of each side, from the innermost."""
 
 
 def plan_of(graph: Graph) -> Plan:
-    """Return the plan of a graph, with lines in the order of the graph."""
+    """Return the first plan of a graph: its lines are in the order of the graph."""
     names = _main_column(graph)
     main = tuple(next(node for node in graph.nodes if node.name == name) for name in names)
     aside = tuple(node for node in graph.nodes if node not in main)

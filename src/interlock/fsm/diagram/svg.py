@@ -1,6 +1,6 @@
 """Renders a graph as a self-contained SVG picture.
 
-The card has its own background, so it looks the same on light and dark pages.
+The picture has its own background, so it looks the same on light and dark pages.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from interlock.fsm.diagram.geometry import (
 from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
 
-_SCREEN: Final = (1400, 900)  # the largest picture; a larger one is scaled down
+_SCREEN: Final = (1400, 900)  # the largest picture, in pixels; larger ones are scaled down
 _ROUND: Final = 8  # the radius of a corner
 _LEGEND: Final = 60  # the y of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
 _KEY_LINE: Final = 13  # the height of a line of the key
 _SAMPLE_WIDTH: Final = 220  # of a sample with its name
-_KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least with which the key is short enough
-_LONGEST: Final = 875
+_KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
+_LONGEST: Final = 875  # the y that the key should not exceed
 _SINK: Final = 0.35  # from the middle of a line of text to its baseline, relative to the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
@@ -49,7 +49,7 @@ _TRIGGERS: Final = (
     ("summarize", "Text of a summary"),
     ("reveal", "The item has no text, because it is encrypted or withheld"),
 )
-"""The meanings of the less obvious triggers of lifecycles."""
+"""The meanings of triggers that explain themselves least, for graphs that have no meanings of their own."""
 
 _SHEET: Final = f"""
     text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
@@ -155,9 +155,10 @@ def _short(length: float) -> str:
 
 
 def ending(graph: Graph, state: PlacedState) -> str:
-    """Return the class of a final state: `dropped`, or `good` for the end of the main path, or the class of the lines into it.
+    """Return the CSS class of a final state.
 
-    A failure among these lines gives `fail-end`, otherwise a normal line gives `good`.
+    It is `dropped` for a dropped state and `good` for the end of the main path. Otherwise the lines into the state decide: a
+    failure gives `fail-end`, else a normal line gives `good`, else it is `cut-end`.
     """
     if state.node.role is Role.DROPPED:
         return "dropped"

@@ -1,8 +1,7 @@
 """Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
 
 Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid draws some labels
-over each other, so the label of an arrow is a node, and the
-label of a loop is added to its state's text. Mermaid has no lines
+over each other, so the label of an arrow is a node, and the label of a loop is added to its state's text. Mermaid has no lines
 from a subgraph to itself or to its own nodes, so an extra node lists them. The colours suit light and dark backgrounds.
 """
 
@@ -12,6 +11,8 @@ import json
 import re
 from collections.abc import Collection
 from typing import Final
+
+from attrs import asdict
 
 from interlock.fsm.diagram.graph import Graph, Label, Role, Style
 
@@ -63,8 +64,8 @@ def to_mermaid(graph: Graph) -> str:
         parts[part].append(line)
     lines = ["flowchart TD"]
     for region in graph.regions:
-        inside = (f"    {line}" for line in parts[region.name])
-        lines += [f'    subgraph {_mermaid_id(region.name)}["{region.name}"]', *(f"    {line}" for line in inside), "    end"]
+        lines.append(f'    subgraph {_mermaid_id(region.name)}["{region.name}"]')
+        lines += [*(f"        {line}" for line in parts[region.name]), "    end"]
     lines += [f"    {line}" for line in parts[None]]
     lines += [f"    style {_mermaid_id(region.name)} fill:none,stroke:#8c959f" for region in graph.regions]
     for style, look in _MERMAID_LINE.items():
@@ -118,30 +119,24 @@ def to_dot(graph: Graph) -> str:
 
 def to_json(graph: Graph) -> str:
     """Return a graph as JSON with full wire names."""
-    return _joined(
-        [
-            json.dumps(
-                {
-                    "name": graph.name,
-                    "nodes": [{"name": node.name, "role": node.role.value} for node in graph.nodes],
-                    "edges": [
-                        {
-                            "source": edge.source,
-                            "dest": edge.dest,
-                            "style": edge.style.value,
-                            "labels": [{"triggers": list(label.triggers), "events": list(label.events)} for label in edge.labels],
-                        }
-                        for edge in graph.edges
-                    ],
-                    "regions": {region.name: list(region.states) for region in graph.regions},
-                    "way": list(graph.way),
-                    "triggers": dict(graph.triggers),
-                    "key": dict(graph.key),
-                },
-                indent=2,
-            )
-        ]
-    )
+    document = {
+        "name": graph.name,
+        "nodes": [{"name": node.name, "role": node.role.value} for node in graph.nodes],
+        "edges": [
+            {
+                "source": edge.source,
+                "dest": edge.dest,
+                "style": edge.style.value,
+                "labels": [asdict(label) for label in edge.labels],
+            }
+            for edge in graph.edges
+        ],
+        "regions": {region.name: region.states for region in graph.regions},
+        "way": graph.way,
+        "triggers": dict(graph.triggers),
+        "key": dict(graph.key),
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def to_table(graph: Graph) -> str:
