@@ -93,6 +93,9 @@ def test_two_streams_stand_side_by_side_with_their_differences(open_page, write_
     assert len(marks) == 1
     page.get_by_role("button", name="only differences").click()
     assert page.locator(".pair").count() == 3
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next, previous difference")
+    page.keyboard.press("Escape")
     assert violations(page) == []
     assert (
         violations(open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390))
@@ -124,6 +127,7 @@ def test_coverage_is_a_page_in_one_piece_too(open_page, tmp_path) -> None:
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
     page = open_page(file.as_uri(), dark=True)
     expect(page.locator(".tools .pill")).to_contain_text("edges")
+    assert page.get_by_role("button", name="Keys").count() == 0  # the page has none
     page.locator(".label.path").first.press("Enter")
     expect(page.locator(".files li").first).to_be_visible()
     assert page.locator(".files a").count() == 0
@@ -173,7 +177,7 @@ def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(open_page) ->
         expect(page.locator(".where")).not_to_have_text(first)
         asking.join()
         expect(page.locator(".pill")).to_have_text("legal")
-        page.get_by_label("Speed").select_option(label="4 \N{MULTIPLICATION SIGN} recorded time")
+        page.get_by_label("Speed").select_option(label="4 \N{MULTIPLICATION SIGN} recorded speed")
         page.get_by_role("button", name="Play").click()
         expect(page.get_by_role("button", name="Pause")).to_be_visible()
         expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)

@@ -36,6 +36,11 @@ def press(page, *keys):
         page.keyboard.press(key)
 
 
+def test_findings_that_are_not_judged_are_no_deviations(open_page, write_page) -> None:
+    page = open_page(write_page(CORPUS / "broken" / "R14-unknown-part.sse"))
+    expect(page.locator(".pill")).to_have_text("illegal: 1 error, 1 not judged")
+
+
 def test_a_stream_is_walked_with_the_arrows(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     assert event(page) == 0

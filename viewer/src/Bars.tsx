@@ -1,11 +1,12 @@
 // The header of the page, and the bar that moves through the stream.
 
 import { count, plural, seconds } from "./format";
+import type { Finding } from "./lines";
 import { SPEEDS } from "./play";
 import { DONE, type Stream } from "./stream";
 import type { Theme } from "./theme";
 
-/** The mark: a lever frame, one lever thrown. */
+/** The logo: the levers of a railway signal box, one of them thrown. */
 function Mark() {
   return (
     <svg class="mark" viewBox="0 0 24 24" aria-hidden="true">
@@ -37,14 +38,15 @@ function Icon({ name }: { name: keyof typeof ICONS }) {
 
 export function verdict(stream: Stream): { look: string; text: string } {
   const all = [...stream.findings.values()].flat();
-  const errors = all.filter((one) => one.severity === "error").length;
-  const deviations = all.length - errors;
+  const number = (severity: Finding["severity"]): number => all.filter((one) => one.severity === severity).length;
+  const [errors, deviations, unjudged] = [number("error"), number("deviation"), number("not_judged")];
+  const counts = [errors && plural(errors, "error"), deviations && plural(deviations, "deviation"), unjudged && `${count(unjudged)} not judged`].filter(Boolean).join(", ");
   const { ending } = stream;
   if (ending?.broken) return { look: "bad", text: ending.broken };
   if (ending && !ending.readable) return { look: "bad", text: "no events" };
-  if (errors) return { look: "bad", text: `illegal: ${plural(errors, "error")}${deviations ? `, ${plural(deviations, "deviation")}` : ""}` };
+  if (errors) return { look: "bad", text: `illegal: ${counts}` };
   if (!ending) return { look: "live", text: "streaming …" };
-  if (deviations) return { look: "warn", text: `legal, ${plural(deviations, "deviation")}` };
+  if (counts) return { look: "warn", text: `legal, ${counts}` };
   return { look: "good", text: "legal" };
 }
 
@@ -55,7 +57,8 @@ interface HeaderProps {
   notice: string;
   title?: string;
   turn(): void;
-  help(): void;
+  /** Without it, the page has no keys. */
+  help?(): void;
   children?: preact.ComponentChildren;
 }
 
@@ -86,12 +89,14 @@ export function Header({ streams, theme, redacted, notice, title, turn, help, ch
       </span>
       <div class="tools">
         {children}
-        <button type="button" onClick={turn} title="Dark, light or system colours (t)" aria-label={`Colours: ${theme}`}>
+        <button type="button" onClick={turn} title={`Dark, light or system colours${help ? " (t)" : ""}`} aria-label={`Colours: ${theme}`}>
           {theme === "dark" ? "☾" : theme === "light" ? "☀" : "◐"}
         </button>
-        <button type="button" onClick={help} title="Keys (?)" aria-label="Keys">
-          ?
-        </button>
+        {help && (
+          <button type="button" onClick={help} title="Keys (?)" aria-label="Keys">
+            ?
+          </button>
+        )}
       </div>
     </header>
   );
@@ -154,7 +159,7 @@ export function Transport({ stream, cursor, playing, speed, timed, go, play, cho
         ))}
       </select>
       {stream.timed && (
-        <button type="button" class="axis" aria-pressed={timed} onClick={() => measure(!timed)} title="Lanes by time or by event numbers">
+        <button type="button" class="axis" aria-pressed={timed} onClick={() => measure(!timed)} title="Place the events of the lanes by time or by number">
           {timed ? "by time" : "by event"}
         </button>
       )}
@@ -162,29 +167,38 @@ export function Transport({ stream, cursor, playing, speed, timed, go, play, cho
   );
 }
 
-const KEYS: [string, string][] = [
-  ["← →", "previous, next event"],
-  ["↑ ↓", "previous, next row of the list"],
-  ["[ ]", "previous, next event of the same item"],
-  ["Home End", "first, last event"],
-  ["n  N", "next, previous finding"],
-  ["/", "search; Enter goes to the next match, Esc leaves"],
-  ["space", "play or pause"],
-  ["+ −", "faster, slower"],
-  ["e", "unfold or fold a run of events"],
-  ["c", "copy the event as JSON"],
-  ["u", "copy the request as curl"],
-  ["t", "dark, light or system colours"],
-  ["?", "this list"],
-];
+const KEYS: Record<"stream" | "compare", [string, string][]> = {
+  stream: [
+    ["← →", "previous, next event"],
+    ["↑ ↓", "previous, next row of the list"],
+    ["[ ]", "previous, next event of the same item"],
+    ["Home End", "first, last event"],
+    ["n  N", "next, previous finding"],
+    ["/", "search; Enter goes to the next match, Esc clears the search"],
+    ["space", "play or pause"],
+    ["+ −", "faster, slower"],
+    ["e", "unfold or fold a run of events"],
+    ["c", "copy the event as JSON"],
+    ["u", "copy the request as curl"],
+    ["t", "dark, light or system colours"],
+    ["?", "this list"],
+  ],
+  compare: [
+    ["← →  ↑ ↓", "previous, next row"],
+    ["Home End", "first, last row"],
+    ["n  N", "next, previous difference"],
+    ["t", "dark, light or system colours"],
+    ["?", "this list"],
+  ],
+};
 
-export function Help({ close }: { close(): void }) {
+export function Help({ of, close }: { of: keyof typeof KEYS; close(): void }) {
   return (
     <div class="veil" onClick={close}>
       <div role="dialog" aria-modal="true" aria-label="Keys" class="help" onClick={(event) => event.stopPropagation()}>
         <h2>Keys</h2>
         <dl>
-          {KEYS.map(([key, what]) => (
+          {KEYS[of].map(([key, what]) => (
             <div key={key}>
               <dt>
                 <kbd>{key}</kbd>

@@ -49,7 +49,7 @@ function content(stream: Stream, range: [number, number] | null): Json | undefin
   return { ...body, delta: text };
 }
 
-/** Replace volatile fields by those of the reference, so that they are not marked as differences. */
+/** Replace fields that differ from run to run by those of the reference, so that they are not marked as differences. */
 function steady(value: Json | undefined, reference: Json | undefined, volatile: Set<string>): Json | undefined {
   if (Array.isArray(value)) return value.map((one, at) => steady(one, Array.isArray(reference) ? reference[at] : undefined, volatile) as Json);
   if (typeof value !== "object" || value === null) return value;
@@ -153,7 +153,7 @@ export function Compare({ page, version }: { page: Page; version: number }) {
         <section class="rows" aria-label="Events side by side">
           <p class="summary" role="status">
             {pairs.rows.length ? `${plural(differences, "difference")} in ${plural(pairs.rows.length, "row")}` : "Reading both streams …"}
-            <span class="quiet">ids, times, numbers and the boundaries of deltas are not compared</span>
+            <span class="quiet">ids, times, sequence numbers and the boundaries of deltas are not compared</span>
           </p>
           <div class="scroll" ref={scroller} tabIndex={0} role="listbox" aria-label="Rows" onScroll={(event) => setView({ top: event.currentTarget.scrollTop, height: view.height })}>
             <div class="inside" role="presentation" style={{ height: `${rows.length * ROW}px` }}>
@@ -194,7 +194,7 @@ export function Compare({ page, version }: { page: Page; version: number }) {
           ))}
         </div>
       </main>
-      {help && <Help close={() => setHelp(false)} />}
+      {help && <Help of="compare" close={() => setHelp(false)} />}
     </>
   );
 }

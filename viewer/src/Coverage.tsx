@@ -1,7 +1,7 @@
 // How often each edge of each machine fired in a set of streams, and the streams that fire a selected edge.
 
 import { useMemo, useState } from "preact/hooks";
-import { Header, Help } from "./Bars";
+import { Header } from "./Bars";
 import { plural, short } from "./format";
 import type { Edge } from "./lines";
 import { Machine } from "./Machine";
@@ -15,7 +15,6 @@ export function CoverageView({ page }: { page: Page }) {
   const cover = page.cover;
   const [name, setName] = useState("response");
   const [edge, setEdge] = useState<Edge | null>(null);
-  const [help, setHelp] = useState(false);
   const counts = useMemo(() => new Map(cover?.edges.map((one) => [key(one.machine, one.source, one.trigger, one.dest), one])), [cover]);
   const machines = Object.values(page.machines).filter((machine) => machine.states.some((state) => state.look !== "normal" && state.look !== "initial"));
   const all = (machine: string, edge: Edge, trigger: string) => edge.ends.map(([source, dest]) => counts.get(key(machine, source, trigger, dest)));
@@ -30,7 +29,7 @@ export function CoverageView({ page }: { page: Page }) {
   const files = edge ? [...new Set(edge.triggers.flatMap((trigger) => all(name, edge, trigger.name).flatMap((one) => one?.files ?? [])))] : [];
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="coverage of the lifecycles" turn={turn} help={() => setHelp(true)}>
+      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="coverage of the lifecycles" turn={turn}>
         {cover && (
           <span class="pill good">
             {fired} of {total} edges
@@ -118,7 +117,6 @@ export function CoverageView({ page }: { page: Page }) {
           )}
         </section>
       </main>
-      {help && <Help close={() => setHelp(false)} />}
     </>
   );
 }

@@ -173,7 +173,6 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   const position = lane.events.upTo(cursor) - 1;
   const number = stream.number.at(cursor);
   const data = stream.data[cursor] ?? "";
-  // After a click on a tab the arrow keys move through the stream; after the keyboard they move through the tabs.
   const tabs: [Tab, string][] = [
     ["event", "Event"],
     ["item", lane.number ? "Item now" : "Response now"],
@@ -182,6 +181,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   ];
   if (stream.origins.size) tabs.push(["origin", "Origin"]);
   const open = tabs.some(([one]) => one === tab) ? tab : "event";
+  // The arrow keys move through the tabs while a tab has the focus. A click takes the focus away, so they then move through the stream.
   const turn = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;

@@ -27,7 +27,7 @@ export class Axis {
     return ((this.timed ? stream.time.at(clamped) : clamped) - this.first) / this.length;
   }
 
-  /** The last event at or before a place. */
+  /** The last event at or before a place in time, or else the nearest event. */
   event(place: number): number {
     const value = this.first + place * this.length;
     if (!this.timed) return Math.round(Math.min(Math.max(value, 0), this.stream.length - 1));
@@ -55,7 +55,7 @@ export function runs(stream: Stream, lane: Lane): [number, number, string][] {
   return spans;
 }
 
-/** The events during which the framing was inside a content. */
+/** The spans in which the framing was inside the content of a message. */
 function framing(stream: Stream, lane: Lane): [number, number, string][] {
   const spans: [number, number, string][] = [];
   for (let at = 0; at < lane.events.length; at++) {
@@ -115,7 +115,8 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
         context.fillText(state, start + 4, top + LANE / 2 + 3.5);
       }
     }
-    // A tick for each pixel that has events, higher with more events. The events of a pixel are looked up, so a million cost no more.
+    // A tick for each pixel that has events, higher with more events. A binary search finds the events of a pixel, so the time depends
+    // on the pixels, not on the events.
     context.fillStyle = tint(0.95);
     let at = 0;
     while (at < lane.events.length) {
@@ -145,7 +146,7 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
   context.fillRect(x(cursor) - 0.75, 0, 1.5, height);
 }
 
-/** Stripes in pauses of at least a fifteenth of the whole time and half a second. */
+/** Draw stripes in pauses that last at least half a second and a fifteenth of the whole time. */
 function gaps(context: CanvasRenderingContext2D, stream: Stream, axis: Axis, inside: number, height: number, colour: string): void {
   const whole = stream.time.at(stream.length - 1) - stream.time.at(0);
   const long = Math.max(500, whole / 15);

@@ -1,18 +1,16 @@
 // The recent responses of a server, newest first.
 
-import { Header, Help } from "./Bars";
+import { Header } from "./Bars";
 import { bytes } from "./format";
-import { useState } from "preact/hooks";
 import type { Page } from "./stream";
 import { useTheme } from "./theme";
 
 export function List({ page }: { page: Page }) {
   const { theme, turn } = useTheme();
-  const [help, setHelp] = useState(false);
   const entries = page.entries;
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="recent streams of this server" turn={turn} help={() => setHelp(true)} />
+      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="recent streams of this server" turn={turn} />
       <main class="list">
         {entries.length ? (
           <table>
@@ -49,7 +47,6 @@ export function List({ page }: { page: Page }) {
           </p>
         )}
       </main>
-      {help && <Help close={() => setHelp(false)} />}
     </>
   );
 }

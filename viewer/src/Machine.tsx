@@ -1,4 +1,4 @@
-// The picture of a machine: its current state, the edge that just fired, the path so far. The lines contain the coordinates.
+// The picture of a machine: its current state, the edge that just fired, the path so far. Python computes the coordinates.
 
 import { Fragment } from "preact";
 import { useMemo } from "preact/hooks";

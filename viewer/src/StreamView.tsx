@@ -1,4 +1,4 @@
-// One stream: lanes, events, the machine, the inspector; and the keys that move through them.
+// The page of one stream: its lanes, its events, the machine, the details of an event, and the keys.
 
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Header, Help, Transport } from "./Bars";
@@ -56,7 +56,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   const byTime = timed ?? stream.timed;
   const pace = speed >= 0 ? speed : stream.timed ? 1 : 4;
 
-  // Keys can arrive faster than the page is drawn, so each moves the cursor from where the last one put it.
+  // Keys can arrive faster than the page is drawn, so each one moves the cursor from where the one before put it.
   const at = useRef(0);
   const go = useCallback(
     (event: number): void => {
@@ -230,7 +230,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
             <FindingCard key={at} finding={finding} page={page} />
           ))}
         </main>
-        {help && <Help close={() => setHelp(false)} />}
+        {help && <Help of="stream" close={() => setHelp(false)} />}
       </>
     );
 
@@ -282,7 +282,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
             </h2>
             {framingStep ? (
               <p class="step quiet">
-                {framingStep.step.fired.length ? `${plural(framingStep.step.fired.length, "token")} and ends of turns before this event` : "No token belongs to this event alone"}
+                {framingStep.step.fired.length ? `${plural(framingStep.step.fired.length, "step")} of the framing before this event: tokens and ends of turns` : "No token belongs to this event alone"}
               </p>
             ) : (
               <StepSummary step={step} name={stream.nameOf(cursor)} />
@@ -298,7 +298,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
         </section>
         <Inspector stream={stream} cursor={cursor} tab={tab} choose={setTab} go={go} />
       </main>
-      {help && <Help close={() => setHelp(false)} />}
+      {help && <Help of="stream" close={() => setHelp(false)} />}
     </>
   );
 }

@@ -1,4 +1,4 @@
-// An item after an event, built from its events by the table of writes.
+// An item as it is after an event, built from its events. The page's data has a table of what each event writes.
 // Items are immutable: an event makes a new one that shares the unchanged parts, so that every snapshot can be cached.
 
 import type { Write } from "./lines";
@@ -16,7 +16,7 @@ export interface Snapshot {
 }
 
 const EMPTY: Snapshot = { item: {}, text: "", added: 0 };
-/** The events between two snapshots in the cache. */
+/** The number of events between two snapshots that stay in the cache. */
 const CACHE_EVERY = 512;
 
 const isObject = (value: Json | undefined): value is Object_ => typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,4 +1,5 @@
-// The types of the lines that Python makes of streams, and the reader that fetches them. See serving/view/event_lines.py.
+// The types of the lines of JSON that Python makes of streams, and the reader that fetches them. See
+// src/interlock/serving/view/event_lines.py.
 
 export interface State {
   name: string;

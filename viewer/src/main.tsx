@@ -1,4 +1,4 @@
-// The entry point: reads the lines and draws them as they arrive.
+// The entry point: reads the lines of the page's data, and draws the page as they arrive.
 
 import { render } from "preact";
 import { Header } from "./Bars";
@@ -39,7 +39,7 @@ function pause(): void {
 function fail(error: unknown): void {
   render(
     <>
-      <Header streams={[]} theme="auto" redacted={false} notice="" turn={() => {}} help={() => {}} />
+      <Header streams={[]} theme="auto" redacted={false} notice="" turn={() => {}} />
       <main class="waiting">
         <p role="alert">{error instanceof Error ? error.message : String(error)}</p>
       </main>

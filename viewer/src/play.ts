@@ -1,20 +1,20 @@
-// Playback: the cursor moves by itself, in recorded time or at a number of events per second.
+// Playback: the cursor moves by itself, at a multiple of the recorded speed or at a number of events per second.
 
 import { useEffect, useRef } from "preact/hooks";
 import type { Stream } from "./stream";
 
 export interface Speed {
   name: string;
-  /** The factor of recorded time; 0 if events per second are used. */
+  /** The multiple of the recorded speed; 0 to use `events`. */
   times: number;
   /** Events per second, if `times` is 0. */
   events: number;
 }
 
 export const SPEEDS: Speed[] = [
-  { name: "¼ of recorded time", times: 0.25, events: 0 },
-  { name: "recorded time", times: 1, events: 0 },
-  { name: "4 × recorded time", times: 4, events: 0 },
+  { name: "¼ × recorded speed", times: 0.25, events: 0 },
+  { name: "recorded speed", times: 1, events: 0 },
+  { name: "4 × recorded speed", times: 4, events: 0 },
   { name: "2 events a second", times: 0, events: 2 },
   { name: "10 events a second", times: 0, events: 10 },
   { name: "100 events a second", times: 0, events: 100 },

@@ -28,7 +28,7 @@ export class Numbers {
     this.values[index] = value;
   }
 
-  /** The number of values that are at most this one; the values ascend. */
+  /** The number of values that are at most this one; the values must ascend. */
   upTo(value: number): number {
     let low = 0;
     let high = this.length;
@@ -72,10 +72,10 @@ export class Stream {
   readonly kinds: string[] = [];
   readonly lanes: Lane[] = [new Lane(0)];
   readonly findings = new Map<number, Finding[]>();
-  /** The events that have findings, ascending; the end of the stream is the number of its events. */
+  /** The events that have findings, ascending; the number of all events stands for the end of the stream. */
   readonly flagged: number[] = [];
   readonly origins = new Map<number, Origin>();
-  /** The framing of a recording's tokens as a lane: the events before which it moved. */
+  /** The framing of a recording's tokens as a lane, whose events are those before which the framing changed its state. */
   framing: Lane | null = null;
   ending: Ending | null = null;
   /** The number of events, without the end marker. */
@@ -187,7 +187,7 @@ export class Stream {
   }
 }
 
-/** The data of the page: everything that its lines say. */
+/** The data of the page, read from its lines. */
 export class Page {
   readonly steps: Step[] = [];
   streams: Stream[] = [];
@@ -205,7 +205,7 @@ export class Page {
     switch (line[0]) {
       case "head": {
         const head = line[1];
-        if (head.version !== 1) throw new Error(`These lines have version ${head.version}, and this page reads version 1.`);
+        if (head.version !== 1) throw new Error(`The data of this page has version ${head.version}, but the page reads only version 1.`);
         Object.assign(this, { machines: head.machines, rules: head.rules, deviations: head.deviations, writes: head.writes });
         Object.assign(this, { mode: head.mode, redacted: head.redacted });
         this.streams = head.streams.map((one) => new Stream(one.name, one.request, this));

@@ -1,4 +1,4 @@
-// Dark or light: the setting of the system, or the choice of the reader.
+// Dark or light colours: the setting of the system, or the choice of the reader.
 
 import { useEffect, useState } from "preact/hooks";
 
