@@ -14,7 +14,7 @@ picture, or a table for a terminal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Region, Role, Style, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
@@ -23,7 +23,6 @@ from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 __all__ = [
     "RENDERERS",
     "DrawnEdge",
-    "Format",
     "Graph",
     "Label",
     "Node",
@@ -33,21 +32,16 @@ __all__ = [
     "draw",
     "graph_of",
     "key_of",
-    "to_dot",
-    "to_json",
     "to_mermaid",
     "to_svg",
     "to_table",
 ]
 
-Format: TypeAlias = Literal["mermaid", "dot", "svg", "json", "table"]
-"""The name of an output format."""
-
-RENDERERS: Final[Mapping[Format, Callable[[Graph], str]]] = {
+RENDERERS: Final[Mapping[str, Callable[[Graph], str]]] = {
     "mermaid": to_mermaid,
     "dot": to_dot,
     "svg": to_svg,
     "json": to_json,
     "table": to_table,
 }
-"""The renderer of each format. Renderers are deterministic, and their text ends with a line feed."""
+"""The renderer of each format, by name. Renderers are deterministic, and their text ends with a line feed."""

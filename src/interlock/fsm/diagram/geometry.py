@@ -23,11 +23,16 @@ EVENT_SIZE: Final = 10
 STATE_SIZE: Final = 13
 """Font sizes."""
 
-CHARACTER: Final = 0.61
+_CHARACTER: Final = 0.61
 """The width of a character relative to the font size. Text is monospaced, so its width is known without a font."""
 
 LEADING: Final = 1.3
 """The height of a line of text relative to the font size."""
+
+
+def width_of(text: str, size: int) -> float:
+    """Return the width of a line of text in a font size."""
+    return len(text) * size * _CHARACTER
 
 
 @frozen
@@ -68,7 +73,7 @@ class Text:
     @cached_property
     def width(self) -> float:
         """The width of its longest line."""
-        return max(len(line) * size * CHARACTER for line, size in self.lines)
+        return max(width_of(line, size) for line, size in self.lines)
 
     @cached_property
     def height(self) -> float:

@@ -15,7 +15,6 @@ from typing import Final
 from attrs import define, field
 
 from interlock.fsm.diagram.geometry import (
-    CHARACTER,
     EVENT_SIZE,
     STATE_SIZE,
     TRIGGER_SIZE,
@@ -27,6 +26,7 @@ from interlock.fsm.diagram.geometry import (
     Point,
     Text,
     untidiness,
+    width_of,
 )
 from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Role
 from interlock.fsm.diagram.plan import Frame, Place, Plan, Side, Slot, Track, plan_of, reordered
@@ -125,7 +125,7 @@ class _Placing:
         """Place the columns with room for labels, frames and tracks."""
         main, aside = ([node.name for node in nodes] for nodes in (self.plan.main, self.plan.aside))
         width, tracks, frames = _width(main), self.plan.tracks, self.plan.frames
-        names = [len(frame.name) * TRIGGER_SIZE * CHARACTER + 2 * _INDENT - width / 2 for frame in frames if frame.main]
+        names = [width_of(frame.name, TRIGGER_SIZE) + 2 * _INDENT - width / 2 for frame in frames if frame.main]
         rails = [self.texts[edge].width + 2 * _INDENT - width / 2 for edge in self.plan.rails.values()]
         left, right = max([self._reach(main, Side.LEFT), *names]), max([self._reach(main, Side.RIGHT), *rails])
         self.reaches = {
@@ -344,7 +344,7 @@ class _Placing:
 
 
 def _width(names: Iterable[str]) -> float:
-    return max(map(len, names), default=0) * STATE_SIZE * CHARACTER + 2 * _STATE_PADDING
+    return max((width_of(name, STATE_SIZE) for name in names), default=0) + 2 * _STATE_PADDING
 
 
 def _spread(targets: Sequence[tuple[float, float]], floor: float = TOP) -> Iterator[float]:

@@ -13,7 +13,6 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from interlock.fsm.diagram.geometry import (
-    CHARACTER,
     EVENT_SIZE,
     LEADING,
     STATE_SIZE,
@@ -23,6 +22,7 @@ from interlock.fsm.diagram.geometry import (
     PlacedLine,
     PlacedState,
     Point,
+    width_of,
 )
 from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
 from interlock.fsm.diagram.layout import MARGIN, lay_out
@@ -109,10 +109,6 @@ def to_svg(graph: Graph) -> str:
 def _frame(name: str, box: Box) -> Iterator[str]:
     yield _rect("frame", box, 0, _ROUND + 2)
     yield f'<text class="region" x="{_short(box.x + 10)}" y="{_short(box.y + 16)}">{escape(name)}</text>'
-
-
-def _length(text: str) -> float:
-    return len(text) * EVENT_SIZE * CHARACTER
 
 
 def _arrowhead(name: str, colour: str) -> str:
@@ -220,11 +216,11 @@ def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
     keys = [_key(graph, width) for width in _KEY_WIDTHS]
     key = next((key for key in keys if top + len(key) * _KEY_LINE < _LONGEST), keys[-1])
     for number, (name, meaning) in enumerate(key):
-        x, y = _short(left + _length(name)), _short(top + number * _KEY_LINE)
+        x, y = _short(left + width_of(name, EVENT_SIZE)), _short(top + number * _KEY_LINE)
         if name.strip():
             parts.append(f'<text class="event" font-weight="700" x="{_short(left)}" y="{y}">{escape(name.rstrip())}</text>')
         parts.append(f'<text class="note" x="{x}" y="{y}">{escape(meaning)}</text>')
-    right = max([left + _SAMPLE_WIDTH, *(left + _length(name + meaning) for name, meaning in key)])
+    right = max([left + _SAMPLE_WIDTH, *(left + width_of(name + meaning, EVENT_SIZE) for name, meaning in key)])
     return parts, right, top + (len(key) - 1) * _KEY_LINE
 
 
