@@ -1,7 +1,7 @@
 """The settings that a response echoes, with every field that Open Responses' `ResponseResource` requires.
 
 A setting that is missing, null or invalid gets its default. Tools of unknown types are dropped, so that the response is valid.
-Nothing here rejects a request, and nothing sets the id, the status, the output or the usage of the response.
+This module rejects no request, and leaves the id, the status, the output and the usage to `interlock.fsm.ResponseDriver`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 
     Returns:
         Every field that `ResponseResource` requires, except `id`, `object`, `created_at`, `completed_at`, `status`, `output`,
-        `usage`, `error` and `incomplete_details`; also `conversation`, if the request has one. Of the numbers and
+        `usage`, `error` and `incomplete_details`; also `user`, and `conversation` if the request has one. Of the numbers and
         booleans, only `max_output_tokens` and `max_tool_calls` can be null.
     """
     settings = cast("dict[str, object]", to_builtins(DEFAULTS))

@@ -133,6 +133,7 @@ def _outcome(response: Body) -> tuple[str, str | None, int]:
 
 _WrittenStance: TypeAlias = tuple[str, tuple[bool, bool], str | None, bool, bool, bool, bool]
 Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ...]]
+"""The state of an expectation without ids and texts."""
 
 
 @define
@@ -185,6 +186,7 @@ class Expectation:
     _results: dict[str, Body] = field(factory=dict[str, Body])
     _tokens: int = 0
     _due: Effects = field(factory=Effects, init=False)
+    """The effects that the current delta must have."""
 
     def fork(self) -> Expectation:
         """Return a copy that can follow another path."""

@@ -1,6 +1,6 @@
 """Feeds the real driver every delta in every abstract state, until no new state appears.
 
-An abstract state has everything that the driver's decisions depend on, without ids, counters, texts and ended items;
+An abstract state has everything that the driver's decisions depend on, and no ids, counters, texts and ended items;
 docs/proof.md argues that this is enough. The search is breadth first, so counterexamples are short.
 """
 
