@@ -125,6 +125,7 @@ def test_a_byte_order_mark_is_passed_over_once():
 
 def test_bytes_that_are_no_utf8_are_replaced_and_noted():
     assert decoded(b"data: a\xffb\n\n") == [SseMessage("message", "a\ufffdb", fields=("data",), invalid_utf8=True)]
+    assert decoded(b"data: a\n\nevent: e\ndata: \xff\n\n")[1] == SseMessage("e", "\ufffd", invalid_utf8=True)
 
 
 def test_a_character_may_be_split():
