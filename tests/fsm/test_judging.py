@@ -126,7 +126,17 @@ def test_findings_without_end_are_counted_and_not_kept() -> None:
     verdict = judging.end()
     listed = [one for one in verdict.reported if one.finding.severity == "error"]
     assert (len(listed), verdict.rules["R14"], verdict.rules["R2"]) == (LISTED, 3 * LISTED, 3 * LISTED - 1)
-    assert verdict.severities == {"error": 3 * LISTED, "deviation": 1, "not_judged": 1}
+    assert verdict.severities == {"error": 3 * LISTED, "deviation": 1, "not_judged": 3 * LISTED}
+
+
+@pytest.mark.parametrize("different", [0, LISTED])
+def test_repeats_are_counted_whether_they_are_listed_or_not(different: int) -> None:
+    judging = Judge()
+    for number in range(different):
+        judging.feed(b"data: %d\n\n" % number)
+    judging.feed(b"data: repeated\n\n" * 3)
+    verdict = judging.end()
+    assert (verdict.rules["R5"], verdict.severities["error"]) == (different + 3, different + 4)  # R3: no terminal event
 
 
 @pytest.mark.long

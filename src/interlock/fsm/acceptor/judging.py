@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, get_args
 
 import orjson
 from attrs import define, evolve, field, frozen
@@ -25,10 +25,10 @@ from interlock.fsm.acceptor.steps import Step
 DONE: Final = "[DONE]"
 """The data of the end marker."""
 LISTED: Final = 1000
-"""The most findings of each severity that a verdict lists; all are counted."""
+"""The most different findings of each severity that a verdict lists; it counts all of them."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
-_ORDER: Final[Mapping[Severity, int]] = {"error": 0, "deviation": 1, "not_judged": 2}
+_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 @frozen
@@ -48,9 +48,9 @@ class Verdict:
         items: The kind of each item, in order; an empty string if unknown.
         status: The final status of the response; None if it did not end.
         marked: Whether the stream has the end marker.
-        reported: The findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
-        rules: The number of findings for each rule that has any.
-        severities: The number of findings of each severity; repeats of a listed one are not counted.
+        reported: The different findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
+        rules: The number of findings for each rule that has any, including repeats.
+        severities: The number of findings of each severity, including repeats.
         responses: The number of responses in the stream.
         late: The findings at the end of the stream that belong to no message.
     """
@@ -102,9 +102,9 @@ class JudgedMessage:
 class _Tally:
     """The findings so far."""
 
-    reported: dict[_Key, Reported] = field(factory=dict["_Key", Reported], init=False)
+    listed: dict[Severity, dict[_Key, Reported]] = field(factory=lambda: {severity: {} for severity in _SEVERITIES}, init=False)
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
-    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_ORDER, 0), init=False)
+    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_SEVERITIES, 0), init=False)
     latest: list[Finding] = field(factory=list[Finding], init=False)
     """The findings of the current message."""
 
@@ -113,19 +113,18 @@ class _Tally:
         for finding in findings:
             self.latest.append(finding)
             self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
-            key = (finding.rule, None, finding.deviation) if finding.deviation else (finding.rule, finding.item, finding.message)
-            report = self.reported.get(key)
-            if report is not None:
-                self.reported[key] = evolve(report, times=report.times + 1)
-                continue
             self.severities[finding.severity] += 1
-            if self.severities[finding.severity] <= LISTED:
-                self.reported[key] = Reported(finding)
+            key = (finding.rule, None, finding.deviation) if finding.deviation else (finding.rule, finding.item, finding.message)
+            listed = self.listed[finding.severity]
+            if key in listed:
+                listed[key] = evolve(listed[key], times=listed[key].times + 1)
+            elif len(listed) < LISTED:
+                listed[key] = Reported(finding)
 
     @property
     def sorted(self) -> list[Reported]:
         """The listed findings, sorted by severity (errors first) and event."""
-        return sorted(self.reported.values(), key=lambda one: (_ORDER[one.finding.severity], one.finding.event))
+        return [one for listed in self.listed.values() for one in sorted(listed.values(), key=lambda one: one.finding.event)]
 
 
 @define
