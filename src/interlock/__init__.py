@@ -1,8 +1,8 @@
 """Interlock: a finite-state-machine streaming engine for the OpenAI Responses API.
 
     events/    the types on the wire
-    fsm/       the lifecycles and the driver
-    parsers/   from model output to deltas
+    fsm/       the lifecycles and the driver, which decide the order of events
+    parsers/   from model output to deltas, the input of the driver
     serving/   the server, the engines, the command, the vLLM plugin; the only package with IO
     testing/   assertions and strategies for tests
     embedding  a driver with defaults

@@ -41,7 +41,7 @@ def driver_for(
 
     Args:
         request: The validated body of a `POST /v1/responses`.
-        writer: The form of the events; by default, server-sent events in OpenAI's dialect.
+        writer: Writes the events; by default, as server-sent events in OpenAI's dialect.
         ids: Creates ids; by default, from 128 random bits.
         clock: Returns the time in seconds since the epoch.
         response_id: The id of the response; by default, a new one.

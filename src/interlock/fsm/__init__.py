@@ -9,8 +9,8 @@ The package does no IO, reads no clock and uses no random numbers.
     item_subject      the state of an item
     response_subject  the state of a response
     deltas            the inputs of the driver
-    driver            the composition of the lifecycles for one response
-    rebuilding        the state of a driver, from its events
+    driver            runs the lifecycles of one response
+    rebuilding        restores a driver's state from its events
     processes         the server's own state machines
     ids               sources of ids and time
     errors            the exceptions

@@ -1,10 +1,10 @@
 """Deltas: the inputs of `ResponseDriver.feed`, made by parsers, tool runners and servers.
 
-A delta has no indices or sequence numbers; the driver turns it into triggers of the lifecycles. The driver accepts every delta
-in every state: it opens the item that the delta needs, closes the item in the way, and ignores a delta without effect.
+A delta has no indices or sequence numbers; the driver adds them to the events. The driver accepts every delta in every state: it
+opens the item that the delta needs, closes an item in the way, and ignores a delta without effect.
 
-A plain `str`, the most frequent delta, is a chunk of text for the item that is being written (a message if there is none). The
-other deltas are frozen classes.
+A plain `str`, the most frequent delta, is a chunk of text for the item that is being written, or else for a new message. The
+other deltas are frozen classes. `docs/rules.md` has the rules (R7, …).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attrs import Attribute, field, frozen
 from interlock.events.items import Item, ItemKind, opened
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
-"""Why a turn ended, in this order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
+"""Why a turn ended. In order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
 it, the engine failed, or the model stopped inside a call."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
@@ -54,7 +54,7 @@ class Usage:
 
 @frozen
 class Start:
-    """The response begins. Feed it first; the driver adds it if it is missing."""
+    """The response begins. Feed it first, or after `Enqueue`; the driver adds it if it is missing."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class Enqueue:
 
 @frozen
 class Open:
-    """The model, or the server for `mcp_list_tools`, began an item. The driver first closes an item that is still being written.
+    """The model or the server began an item. The driver first closes an item that is still being written.
 
     Args:
         kind: The item's type, as in the API.
@@ -79,7 +79,7 @@ class Open:
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
     body: Item = field(init=False, eq=False, repr=False)
-    """The item without its ids."""
+    """The item, without the ids that the driver makes."""
 
     def __attrs_post_init__(self) -> None:
         """Make the item."""
@@ -138,7 +138,7 @@ class EndPart:
 
 @frozen
 class Close:
-    """The item that is being written is complete. A hosted call then waits for its tool.
+    """The item that is being written is complete. A hosted call, which the server runs, then waits for its tool.
 
     Args:
         fields: The fields known only when the item closes, by the API's names: `action`, `arguments` of a tool search, or
@@ -179,8 +179,8 @@ class Run:
     """The tool of a hosted call started.
 
     Args:
-        item_id: The id of the call's item, as in `ResponseDriver.ready`. In every delta, an empty id means the open item that
-            began last; parsers use it for tools that another server runs.
+        item_id: The id of the call's item, as in `ResponseDriver.ready`. In every delta with an `item_id`, an empty one means
+            the open item that began last; parsers use it for tools that another server runs.
 
     Raises:
         ValueError: `item_id` is a `call_id`.
@@ -194,7 +194,7 @@ class Progress:
     """A running tool has output: a partial image, or text that a shell command printed.
 
     Args:
-        item_id: The id of the call's item.
+        item_id: The id of the `image_generation_call` or the `shell_call_output`.
         fields: The fields of the event, by the API's names: `partial_image_b64`, or `stdout` and `stderr`.
     """
 

@@ -1,14 +1,14 @@
-"""The driver: the composition of the lifecycles for one request.
+"""The driver: runs the lifecycles of one response and its items.
 
 The driver takes deltas, fires edges and returns the events that the edges emit. It owns the sequence number and the open items.
-It writes at most one of these, the *active item*; the others wait for their tools. The driver accepts every delta in every
-state. It opens what the delta needs, closes what is in the way, and ignores a delta without effect (a result for a call that has
-ended, text after the end).
+At most one open item, the *active item*, is being written; the others wait for their tools. The driver accepts every delta in
+every state. It opens the item that the delta needs, closes an item in the way, and ignores a delta without effect (a result for a
+call that has ended, text after the end).
 
-Only the tables define which order is legal. The driver looks up the rows of a state, and the path to a trigger that is not legal
-yet; it never compares names of states. It makes events where an edge fires (`_fire`), with two exceptions. Where a state only
-streams text, the fast path in `feed` rewrites the last delta event with the new text and number, and `mark_unstored` rewrites the
-terminal event.
+Only the lifecycles, which are tables of edges, define which order is legal. The driver looks up the edges of a state, and the
+path to a trigger that is not legal yet; it never compares names of states. It makes events where an edge fires (`_fire`), with
+two exceptions. Where a state only streams text, the fast path in `feed` rewrites the last delta event with the new text and
+number, and `mark_unstored` rewrites the terminal event. `docs/rules.md` has the rules (R7, …).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
 _REASONING: Final = deltas.Open("reasoning")
 _DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
-"""The item to open for text when no open item accepts it, by trigger."""
+"""The item to open if the active item does not accept a text, by the trigger of the text."""
 
 _NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
@@ -130,7 +130,7 @@ class ResponseDriver(Generic[T]):
 
     @property
     def status(self) -> str:
-        """The current status of the response, without the copy that `response` makes."""
+        """The status of the response: `in_progress` until it has ended."""
         return self._response.state.name if self.ended else "in_progress"
 
     @property
@@ -155,8 +155,8 @@ class ResponseDriver(Generic[T]):
     def resume(self, frames: Iterable[bytes]) -> None:
         """Restore the state that another driver reached in a stream. Call it once, before the first `feed`.
 
-        State that no event shows is lost: white space that was held back, an item without text, the state of a parser. So end a
-        resumed stream with `Fault` or `Cancel`; it cannot continue. `response` works as usual.
+        State that no event shows is lost: white space that was held back, an item that no event has added, the state of a parser.
+        So end a resumed stream with `Fault` or `Cancel`; it cannot continue. `response` works as usual.
 
         Args:
             frames: The events of the stream so far, as an `SseWriter` writes them, in either dialect.
@@ -173,8 +173,8 @@ class ResponseDriver(Generic[T]):
         """Process deltas and return their events, in order.
 
         Raises:
-            TypeError: `changes` is a single delta, or contains anything but deltas. The driver processes the deltas before it;
-                the next call returns their events.
+            TypeError: `changes` is a single delta, or an entry is not a delta. The driver processes the entries before it; the
+                next call returns their events.
         """
         if changes.__class__ is not list and isinstance(changes, deltas.DELTAS):
             raise TypeError(f"feed takes a list of deltas, not a single delta: {changes!r}")
@@ -258,7 +258,7 @@ class ResponseDriver(Generic[T]):
         if body.made:
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
-            body = replace(body, status=UNSET)  # an item has its final status now only if it is added and done at once
+            body = replace(body, status=UNSET)  # the lifecycle sets it, unless the item is added and done at once
         item: ItemState[Any] = ItemState(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
         self._fire_item(item, "open")
         rows = item.state.rows
@@ -271,7 +271,7 @@ class ResponseDriver(Generic[T]):
         return item
 
     def _ids_of(self, opening: deltas.Open) -> dict[str, str]:
-        """Return the ids of other objects that an item refers to; an explicit null stays null."""
+        """Return the ids in an item besides its own, such as `call_id`; an explicit null stays null."""
         return {
             name: self._id(name, opening.fields.get(name), prefix)
             for name, prefix in opening.body.made.items()
@@ -412,7 +412,7 @@ class ResponseDriver(Generic[T]):
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
         if item.shown_body is not None and item.output_index == len(output):
-            output.append(item)  # the edge added it
+            output.append(item)  # the edge emitted `output_item.added`
         if not rows:
             self._open.pop(item.id, None)
         if item is self._active and "close" not in rows:

@@ -22,7 +22,7 @@ class IllegalTransition(InterlockError):  # noqa: N818 - the usual name in the l
     """
 
     def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:
-        super().__init__(f"{table}: {trigger!r} is illegal in state {state!r}, which has {', '.join(legal) or 'no edge'}")
+        super().__init__(f"{table}: {trigger!r} is illegal in state {state!r}; legal: {', '.join(legal) or 'nothing'}")
         self.table = table
         self.state = state
         self.trigger = trigger

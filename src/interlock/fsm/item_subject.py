@@ -1,6 +1,7 @@
 """An item on its way through its lifecycle: the state, the item so far, and its unsent text.
 
 The methods record the contents of events. `interlock.fsm.driver` fires the edges, and `interlock.fsm.emissions` makes the events.
+`docs/rules.md` has the rules (R6, …).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     part: Part | None = None
-    """The part between its `text.done` and `part.done` events."""
+    """The complete part, after the event that completes its text and before the event that completes the part."""
     part_index: int = -1
     sent_text: BytesIO = field(default_factory=BytesIO)
     """The sent part of the open text in UTF-8. A list or a `StringIO` (up to Python 3.12) would keep an object for each delta."""
@@ -108,7 +109,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         self.body = replace(self.body, **fields)
 
     def show(self) -> B:
-        """Set the status by the current state, record that an event shows the item, and return the item."""
+        """Set the status from the current state, record that an event shows the item, and return the item."""
         body: Any = self.body
         statuses = statuses_of(type(self.body))
         if statuses and (body.status is UNSET or body.status == "in_progress"):

@@ -70,8 +70,8 @@ class Lifecycle(Table[str, Emission[S]]):
         final: The states without edges.
 
     Raises:
-        DeclarationError: The table is invalid, a state lacks a final edge for `cut` or for a failing tool, or an edge emits an
-            event in the wrong place, such as a delta outside a part. The message names the state.
+        DeclarationError: The table is invalid, a state has no edge for `cut` (or, if a tool may run, `fail`) to a final
+            state, or an edge emits an event in the wrong place, such as a delta outside a part. The message names the state.
     """
 
     def __attrs_post_init__(self) -> None:

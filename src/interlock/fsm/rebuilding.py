@@ -1,8 +1,8 @@
 """Rebuild a driver's state from the events of a stream, for `ResponseDriver.resume`.
 
-Each event of a log is an effect of an edge. The tables name the edges that emit the next events. These edges fire again, so that
-the subjects record the same fields, but nothing is emitted. If the log ends in the middle of an edge, `_between` makes a
-temporary state. From there the subject can only end, after the rest of the edge's events.
+A log has the events of a stream so far, and each of them was emitted by an edge of a lifecycle. The module finds these edges and
+fires them again, so that the response and its items record the same fields, but sends nothing. If the log ends between two events
+of an edge, `_between` makes a temporary state, whose edges emit the pending events and then end the response or the item.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Body: TypeAlias = Mapping[str, object]
 _IMAGE: Final = frozenset({"partial_image_b64", "background", "output_format", "quality", "size"})
 """The fields of a partial image, for `Progress`."""
 _ENDINGS: Final = ("cut", "fail", "cancel")
-"""The triggers that end a subject in any state."""
+"""The triggers that end a response or an item early."""
 _FAILURES: Final = frozenset({"cut", "fail"})
-"""Within an edge of these triggers, `fail` may end the subject as well as `cut`."""
+"""If the log ends within an edge of one of these triggers, `fail` may end the item as well as `cut`."""
 
 
 def bodies_of(frames: Iterable[bytes]) -> list[Body]:
@@ -178,7 +178,7 @@ def _replay(subject: Subject[S], bodies: Sequence[Body]) -> None:
 
 
 def _matches(start: State[str, Emission[object]], names: Sequence[str]) -> Iterator[_Match]:
-    """Yield the edges whose events match the next ones; at the end of the log, their first events suffice."""
+    """Yield the edges whose events match the next ones; at the end of the log, a match of their first events suffices."""
     seen = {start}
     waiting: deque[tuple[State[str, Emission[object]], tuple[str, ...]]] = deque([(start, ())])
     while waiting:
@@ -194,7 +194,7 @@ def _matches(start: State[str, Emission[object]], names: Sequence[str]) -> Itera
 
 
 def _between(edge: _Match) -> State[str, Emission[object]]:
-    """Return a state between two events of an edge. Every trigger ends the subject, and first emits the pending events."""
+    """Return a state between two events of an edge. Every trigger emits the pending events and ends the subject."""
     state = State[str, Emission[object]](edge.source.table, edge.dest.name)
     if not edge.dest.rows:
         endings = ("cut", "fail") if edge.trigger in _FAILURES else ("cut",)

@@ -42,12 +42,12 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
         return self.body
 
     def snapshot(self, status: str, **fields: object) -> response.Response:
-        """Return the current response (rule R13)."""
+        """Return the response with a status and its items so far."""
         return replace(self.body, status=status, output=[item.shown_body for item in self.output], **fields)
 
 
 def usage_of(usage: deltas.Usage) -> response.Usage:
-    """Convert usage to the API's form, with both detail objects (rule R13)."""
+    """Convert usage to the API's form, with both detail objects (rule R13 of docs/rules.md)."""
     return response.Usage(
         input_tokens=usage.input_tokens,
         input_tokens_details=response.InputTokensDetails(

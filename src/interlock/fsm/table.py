@@ -46,8 +46,8 @@ a region to itself stays in the current state. The compiled table has only state
     [<State waiting: print, beep, stop>, <State printing: finish, beep, stop>, <State off: final>]
 
 An invalid table cannot be constructed. `Table` raises `DeclarationError`, with a message that names the state, for a state that
-cannot be reached or left or that leads to no final state, for two edges on one trigger, and for a state whose triggers are not
-those that `total` lists. It also rejects invalid regions.
+cannot be reached or left or that leads to no final state, for two edges on one trigger, and for a state whose triggers differ
+from the list in `total`. It also rejects invalid regions.
 
 Construction compiles the table: each `State` holds a dict from trigger to the next `State` and the effects, so firing an edge
 is one dict lookup.
@@ -95,7 +95,7 @@ class Edge(Generic[T, E]):
     effects: Sequence[E] = ()
 
 
-@define(eq=False, repr=False, slots=False)  # with slots, `cached_property` takes a `__getattr__`, which slows every lookup
+@define(eq=False, repr=False, slots=False)  # slots and `cached_property` need a `__getattr__`, which slows every lookup
 class State(Generic[T, E]):
     """A compiled state, compared by identity.
 

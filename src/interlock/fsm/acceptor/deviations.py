@@ -1,4 +1,4 @@
-"""Departures from the rules that break no client.
+"""Departures from the rules of docs/rules.md that break no client.
 
 A fault without a deviation is an error. The table includes departures of OpenAI's service from its own documentation. The tests
 in `tests/clients` play a stream with each deviation that clients can meet to every client; docs/rules.md and
@@ -112,7 +112,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "never-done",
             "R7",
-            "an `mcp_list_tools` item completes without a `done` event",
+            "an `mcp_list_tools` item has no `done` event after its `completed` or `failed` event",
             "clients read the tools from the terminal response, or not at all",
             "OpenAI",
         ),
@@ -224,7 +224,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "null",
             "R14",
-            "a field is null that the API omits",
+            "a field that the API omits is null",
             "the types of the `openai` package allow null wherever a field may be absent",
             "LM Studio",
         ),
@@ -259,15 +259,15 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "blank",
             "R18",
-            "a message is blank, or begins with a delta of only white space",
+            "a message or reasoning is blank, or begins with a delta of only white space",
             "clients show nothing; the rule is for the streams that Interlock writes",
             "OpenAI (an empty message after an image)",
         ),
         Deviation(
             "unknown-event",
             "R14",
-            "the API has no event of that name",
-            "its meaning is unknown; its position, number and ids are judged",
+            "the API has no event of that name, or no item of the API has the event (`response.audio.delta`)",
+            "its meaning is unknown; its number is judged, and that it does not follow the `done` of its item",
             "—",
             "not_judged",
         ),

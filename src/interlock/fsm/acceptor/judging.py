@@ -1,6 +1,6 @@
-"""Validates the bytes of a stream without IO; memory grows only with the number of items.
+"""Validates the bytes of a stream as they arrive, without IO.
 
-`Judge` checks the framing (R5) and the end marker (R3); the acceptor checks the events.
+`Judge` checks the framing (rule R5 of docs/rules.md) and the end marker (R3); `Acceptor` checks the events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from interlock.fsm.acceptor.steps import Step
 DONE: Final = "[DONE]"
 """The data of the end marker."""
 LISTED: Final = 1000
-"""The most different findings of each severity that a verdict lists; it counts all of them."""
+"""The most different findings of each severity that a verdict lists; its counts include the others."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
 _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)

@@ -4,8 +4,8 @@ response                                         the response itself
 message, reasoning                               text of the model
 function_call, custom_tool_call                  calls that the client runs
 mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
-code_interpreter_call, web_search_call           other hosted calls
-file_search_call, image_generation_call          more hosted calls
+code_interpreter_call, web_search_call           code and searches that the server runs
+file_search_call, image_generation_call          file searches and images
 apply_patch_call, shell_call, shell_call_output  patches and shells
 compaction                                       a compacted conversation
 written                                          calls without delta events, sent in full when done

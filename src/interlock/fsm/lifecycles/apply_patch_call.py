@@ -1,6 +1,6 @@
 """The lifecycle of a patch that the model writes and the client applies: its diff streams.
 
-Deleting a file has no diff and so no diff events.
+A patch that deletes a file has no diff, and so no diff events.
 """
 
 from interlock.fsm.emissions import added, done, patch_delta, patch_done

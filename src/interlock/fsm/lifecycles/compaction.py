@@ -1,6 +1,6 @@
 """The lifecycle of a compaction: the conversation so far, encrypted so that only the server can read it.
 
-The item has no status; a failed compaction has no `encrypted_content`.
+The item has no status; a failed compaction has an empty `encrypted_content`.
 """
 
 from interlock.fsm.emissions import added, compacting, done

@@ -1,6 +1,6 @@
 """The lifecycle of a request for approval to call a tool of an MCP server.
 
-The call is complete by then, and the answer comes in another request, so the item is added and done at once.
+The call is complete when the item is added, and the answer comes in another request, so the item is done at once.
 """
 
 from interlock.fsm.emissions import added, done

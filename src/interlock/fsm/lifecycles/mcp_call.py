@@ -1,7 +1,7 @@
 """The lifecycle of a tool call to an MCP server.
 
-The `done` event of the arguments waits until the tool starts (rule R11), so a call whose arguments are complete is `ready`. A call
-that never runs, because it is refused or the response ends, fails from `ready`.
+The `done` event of the arguments waits until the tool starts (rule R11 of docs/rules.md), so a call whose arguments are complete is
+`ready`. A call that never runs, because it is refused or the response ends, fails from `ready`.
 """
 
 from interlock.fsm.emissions import (

@@ -1,6 +1,6 @@
-"""The owner of a background response, declared as a table: it writes the run's events to a store.
+"""The task that owns a background response, declared as a table: it writes the response's events to a store.
 
-The owner holds the lease of the response and writes batches of events, one write at a time. The last write also ends the
+The owner runs the response, holds its lease, and writes batches of events, one write at a time. The last write also ends the
 response, in one commit. `interlock.serving.responses.background_response` carries out the effects. The table of
 `interlock.fsm.processes.stored` is the store's side.
 """
@@ -25,8 +25,7 @@ class BackgroundTrigger(StrEnum):
     WRITTEN = "written"
     """The store has committed the pending write."""
     RETRY = "retry"
-    """The store was unavailable; the pending write may or may not be committed. Also fired if the store already has some of the
-    events."""
+    """The write failed, and may or may not be committed; or the store already has some of the events."""
     CANCEL = "cancel"
     """A client has asked to cancel the response."""
     LOSE = "lose"

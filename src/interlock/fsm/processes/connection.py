@@ -1,4 +1,6 @@
-"""A WebSocket connection, declared as a table; its lanes run concurrently.
+"""A WebSocket connection, declared as a table.
+
+Its lanes (`interlock.fsm.processes.lane`) run concurrently.
 
 `interlock.serving.http.websocket` executes the effects.
 """

@@ -30,7 +30,7 @@ class ConversationTrigger(StrEnum):
     RENEW = "renew"
     """The response renews its lease."""
     JOIN = "join"
-    """A response has ended and adds its items, in the same commit."""
+    """A response has ended; the commit that stores it adds its items."""
     RELEASE = "release"
     """A response has ended and adds nothing."""
     LAPSE = "lapse"

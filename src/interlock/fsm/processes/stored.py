@@ -41,7 +41,7 @@ class StoredTrigger(StrEnum):
     DELETE = "delete"
     """A client deletes the response."""
     EXPIRE = "expire"
-    """The retention time of the response is over since its last write."""
+    """The retention time of the response is over, counted from its last write."""
 
 
 class StoredEffect(StrEnum):
@@ -50,7 +50,7 @@ class StoredEffect(StrEnum):
     KEEP = "keep"
     """Store the response and its conversation as they are now."""
     TAKE = "take"
-    """Give an owner the lease, with the next epoch."""
+    """Give an owner the lease, with the next epoch (the number of the owner)."""
     EXTEND = "extend"
     """Renew the lease."""
     LOG = "log"

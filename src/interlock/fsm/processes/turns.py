@@ -21,9 +21,9 @@ class TurnTrigger(StrEnum):
     """The triggers of the loop."""
 
     BEGIN = "begin"
-    """The server starts to make the response."""
+    """The run starts."""
     COMPACT = "compact"
-    """The conversation exceeds the client's threshold, or the request only asks for its compaction."""
+    """The conversation exceeds the request's `compact_threshold`, or the request only asks for compaction."""
     PREPARE = "prepare"
     """The conversation is ready for the model."""
     CALL = "call"
@@ -31,18 +31,18 @@ class TurnTrigger(StrEnum):
     GO_ON = "go_on"
     """The model generates the first turn, or the next one after the results of its calls."""
     ANSWER = "answer"
-    """It is the client's turn: no call of the model runs on the server, a call needs the client, or only a summary was asked
-    for."""
+    """The response is finished: no tool is left for the server to run, a call needs the client, or the request only asked for
+    compaction."""
     EXHAUST = "exhaust"
     """The request's token limit is used up before the model has finished."""
     END = "end"
-    """The driver has ended the response: it is finished, a turn was truncated, or its limit of tool calls is reached."""
+    """The driver has ended the response: it is finished, a turn was truncated, or the limit of tool calls is reached."""
     FAIL = "fail"
     """Something failed, or the response was cancelled."""
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """The task that runs the loop was cancelled, so nobody waits for the response. Closing `Run.events` has the same effect."""
+    """`Run.events` was closed, or its task was cancelled, so nobody waits for the response."""
 
 
 class TurnEffect(StrEnum):
@@ -63,7 +63,7 @@ class TurnEffect(StrEnum):
     CUT = "cut"
     """End the response as incomplete, at the token limit."""
     BREAK_OFF = "break_off"
-    """End the response in the middle of its turn: feed the text that the parser holds back, then the failure."""
+    """End the response in the middle of a turn: feed the text that the parser holds back, then the failure or cancellation."""
     STORE = "store"
     """Store and log the response before the client receives its last event."""
 
