@@ -61,7 +61,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
             state="in_progress",
             received="response.output_item.done",
             expected=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
-            message="is not allowed here in the lifecycle of a function_call",
+            message="is not allowed here in the lifecycle of function_call",
         )
     ]
 
@@ -97,14 +97,14 @@ def test_the_empty_stream_does_not_end():
         (dropped("message", -4), [("R8", 7, "breaks the order of parts")]),
         (doubled("message", 2), [("R7", 3, "the item is added a second time")]),
         (doubled("message", 9), [("R7", 10, "comes after the item was done")]),
-        (doubled("code", 8), [("R10", 9, "is not allowed here in the lifecycle of a code_interpreter_call")]),
-        (moved("image", 5, 4), [("R10", 4, "is not allowed here in the lifecycle of a image_generation_call")]),
-        (moved("file-search", 5, 4), [("R11", 4, "says that a tool ended that did not run")]),
+        (doubled("code", 8), [("R10", 9, "is not allowed here in the lifecycle of code_interpreter_call")]),
+        (moved("image", 5, 4), [("R10", 4, "is not allowed here in the lifecycle of image_generation_call")]),
+        (moved("file-search", 5, 4), [("R11", 4, "reports the end of a tool that did not run")]),
         (edited("message", 5, "sequence_number", 99), [("R2", 5, "sequence_number is 99 instead of 5")]),
         (edited("message", 5, "sequence_number", None), [("R2", 5, "sequence_number is None instead of a number")]),
         (edited("function-call", 5, "arguments", "{}"), [("R9", 5, "arguments differs from the deltas at character 1")]),
-        (edited("message", 4, "output_index", 3), [("R7", 4, "output_index is 3, and that of item msg_0 is 0")]),
-        (edited("message", 4, "item_id", "msg_1"), [("R7", 4, "item_id is 'msg_1', and that of item 0 is 'msg_0'")]),
+        (edited("message", 4, "output_index", 3), [("R7", 4, "output_index is 3, but that of item msg_0 is 0")]),
+        (edited("message", 4, "item_id", "msg_1"), [("R7", 4, "item_id is 'msg_1', but that of item 0 is 'msg_0'")]),
     ],
 )
 def test_one_fault_is_found_once(bodies, findings):
@@ -117,7 +117,7 @@ def test_a_wrong_id_in_every_event_is_found_once():
     for body in bodies:
         if "item_id" in body:
             body["item_id"] = "msg_9"
-    assert summaries(bodies) == [("R7", 3, "item_id is 'msg_9', and that of item 0 is 'msg_0'")]
+    assert summaries(bodies) == [("R7", 3, "item_id is 'msg_9', but that of item 0 is 'msg_0'")]
 
 
 def test_numbers_that_skip_go_on_from_there():
@@ -190,7 +190,7 @@ def test_an_event_without_a_place_is_malformed_and_nothing_else():
 
 
 def test_the_events_of_items_without_a_lifecycle_are_found():
-    assert summaries(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no lifecycle")]
+    assert summaries(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no item of the API")]
 
 
 def test_an_item_after_an_error_event_is_found():
@@ -244,7 +244,7 @@ def test_a_response_may_fail_before_it_has_items():
 
 def test_unknown_kinds_of_item_are_found_and_followed():
     bodies = stream(item(0, {"type": "telepathy", "id": "t_0"}, {}, ("web_search_call.searching", {})))
-    assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "there is no item of type 'telepathy'")}
+    assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "the API has no item of type 'telepathy'")}
 
 
 def test_a_usage_whose_numbers_are_none_does_not_add_up():

@@ -112,7 +112,7 @@ def test_names_that_anybody_chooses_are_quoted():
     sample = SAMPLES[name]
     results = [{"attributes": {"secret": []}}]
     (wrong,) = field_faults(EVENTS[name[0]], {**sample, "item": {**sample["item"], "results": results}})
-    assert wrong.message == "attributes: 'secret' is a list"
+    assert wrong.message == "attributes: 'secret' is an array"
 
 
 def test_an_event_that_is_no_dict_is_read_all_the_same():
@@ -132,9 +132,9 @@ def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
         '"it\'s"',
         f"'{'y' * 200}'…",
         "1",
-        "a list",
+        "an array",
         "an object",
-        "a list",
+        "an array",
         "a number",
     ]
 

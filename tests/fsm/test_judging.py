@@ -49,7 +49,7 @@ def test_an_event_of_no_name_is_none(body) -> None:
 def test_the_id_and_the_status_of_a_response_may_be_anything() -> None:
     frames = FRAMES.replace(b'"resp_1"', b'[["resp_1"]]').replace(b'"completed"', b'{"a": {}}')
     assert judge([frames]).status == "{'a': {}}"
-    assert messages(frames, rule="R14")[0] == "response: id is a list"
+    assert messages(frames, rule="R14")[0] == "response: id is an array"
 
 
 def test_lines_without_framing_are_read_however_they_are_split() -> None:
@@ -89,7 +89,7 @@ def test_values_that_only_some_readers_take_are_read(text) -> None:
         (FRAMES.replace(b'"resp_1"', b'"resp_\xff"'), "an event is not UTF-8"),
         (FRAMES.replace(b"}\n\ndata: [DONE]\n\n", b""), "the stream ends inside an event"),
         (FRAMES.replace(b"\n\ndata: [DONE]\n\n", b""), "the last event has no empty line after it"),
-        (b"event: x\n\n" + FRAMES, "1 blocks name an event and have no data"),
+        (b"event: x\n\n" + FRAMES, "events without data: 1"),
         (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
     ],
 )

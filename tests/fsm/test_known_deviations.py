@@ -82,7 +82,7 @@ def test_a_stream_numbers_every_event_or_none() -> None:
 
 def test_an_id_that_rotates_is_found_once_in_each_item() -> None:
     bodies = [{**body, **({"item_id": f"msg_{n}"} if "item_id" in body else {})} for n, body in enumerate(MESSAGE)]
-    assert [(one.rule, one.message) for one in findings(bodies)] == [("R7", "item_id is 'msg_3', and that of item 0 is 'msg_0'")]
+    assert [(one.rule, one.message) for one in findings(bodies)] == [("R7", "item_id is 'msg_3', but that of item 0 is 'msg_0'")]
 
 
 def test_another_response_in_the_same_file_is_judged_by_itself() -> None:

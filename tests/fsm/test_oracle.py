@@ -180,7 +180,7 @@ def test_a_command_that_has_text_before_it_is_written_is_found():
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
     bodies[place] = {**bodies[place], "command": "l"}
     assert Violation("R9", place, "a command has text before it is written") in check(bodies)
-    assert ("R9", place, "the command has text before it is written") in {
+    assert ("R9", place, "the command is added with text") in {
         (finding.rule, finding.event, finding.message) for finding in findings(bodies)
     }
 

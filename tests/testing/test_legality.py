@@ -59,7 +59,7 @@ def test_the_message_says_where_what_and_what_was_legal():
     assert str(raised.value) == (
         "the stream is not legal:\n"
         "  R11 at event 4, response.web_search_call.completed of ws_0 (in_progress or ready): "
-        "says that a tool ended that did not run; "
+        "reports the end of a tool that did not run; "
         "expected: response.output_item.done, response.web_search_call.searching"
     )
 

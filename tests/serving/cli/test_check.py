@@ -72,7 +72,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
                         "state": "in_progress or ready",
                         "received": "response.web_search_call.completed",
                         "expected": ["response.output_item.done", "response.web_search_call.searching"],
-                        "message": "says that a tool ended that did not run",
+                        "message": "reports the end of a tool that did not run",
                         "deviation": "",
                         "line": 13,
                         "times": 1,

@@ -5,7 +5,8 @@ would have been legal. After a fault it continues from a state in which the even
 It stores digests and a window of each open text, so its memory does not grow with the texts, except with shell commands and
 their output.
 
-`judging` checks framing (R5) and the end marker. A stream alone does not show R16, R17, R19 and R20.
+`judging` checks framing (rule R5 of docs/rules.md) and the end marker. One stream alone cannot show that R16, R17, R19 or R20 is
+broken.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class _Numbering:
     """Also accepted as the next number: the one that continues the sequence before a wrong number."""
     _last: int | None = None
     """The last number; None before the first."""
-    _missing: int = 0
-    """The number of unnumbered events since the last number."""
+    _missing: bool = False
+    """Whether events since the last number have none."""
 
     def take(self, number: object) -> list[Fault]:
         """Check the number of an event, and expect the next."""
@@ -86,14 +87,14 @@ class _Numbering:
         self._alternative = None
         if type(number) is not int:
             self.skip()
-            self._missing += 1
+            self._missing = True
             deviation = "unnumbered" if not number and self._last is None else ""
             return [Fault("R2", f"sequence_number is {quoted(number)} instead of a number", deviation=deviation)]
         begins, self._last = self._last is None, number
-        self._missing = 0
+        self._missing = False
         self.expected = number + 1
         if begins and missing:
-            return [Fault("R2", f"sequence_number is {number}, and the {missing} events before have none")]
+            return [Fault("R2", f"sequence_number is {number}, and no earlier event has a number")]
         if expected is None or number in {expected, alternative}:
             return []
         self._alternative = expected + 1
@@ -118,7 +119,7 @@ class _FastPath:
         like: The delta with these fields blanked.
         text: The text that the deltas extend.
         indices: The integer fields; equality alone would accept booleans in them.
-        transition: The transition of each delta, as in `Acceptor`.
+        transition: The transition of each delta (see `Acceptor`).
     """
 
     blank: Mapping[str, object]
@@ -128,7 +129,7 @@ class _FastPath:
     transition: tuple[TrackedItem | None, Node, str, Node]
 
     def fits(self, body: Mapping[str, object]) -> bool:
-        """Return whether the obfuscation and the indices have the right types, which equality does not tell."""
+        """Return whether the obfuscation and the indices have the right types, which equality does not check."""
         return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
 
 
@@ -160,7 +161,7 @@ class Acceptor:
         self.events = 0
         """The number of events so far."""
         self.responses = 1
-        """The number of streams; a file may have several."""
+        """The number of responses so far; a file may have several."""
         self._kinds_before: list[str] = []
 
     @property
@@ -252,7 +253,7 @@ class Acceptor:
             faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
             openai_body = from_open_responses(body)
         elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
-            faults.append(Fault("R14", "the fields of an error are nested", deviation="nested-error"))
+            faults.append(Fault("R14", "the fields of the error are nested", deviation="nested-error"))
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
         place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
@@ -283,8 +284,8 @@ class Acceptor:
         """Check an unknown event against the rules for all events."""
         if not name:
             self._forget()
-            return [Fault("R14", f"there is no event {quoted(body.get('type'))}")]
-        faults = [Fault("R14", f"there is no event {quoted(name)}", deviation="unknown-event")]
+            return [Fault("R14", f"the type of the event is {quoted(body.get('type'))}")]
+        faults = [Fault("R14", f"the API has no event {quoted(name)}", deviation="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
@@ -329,7 +330,7 @@ class Acceptor:
         if event is ErrorEvent:
             self._error = True
         elif wire_name(event) not in _KNOWN:
-            faults.append(Fault("R10", "belongs to no lifecycle", deviation="unknown-event"))
+            faults.append(Fault("R10", "belongs to no item of the API", deviation="unknown-event"))
         elif issubclass(event, PartEvent | SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
@@ -337,7 +338,7 @@ class Acceptor:
         return faults
 
     def _check_open(self) -> list[Fault]:
-        """Check that the stream is open."""
+        """Check that the opening events came first."""
         fault = Fault("R1", "comes before the stream has opened", self._response.legal)
         is_open = "in_progress" in self._response.states
         self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)

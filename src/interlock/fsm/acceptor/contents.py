@@ -1,7 +1,7 @@
-"""Compares the content of an item's events with earlier events (R7 to R11, R15, R18).
+"""Compares the content of an item's events with earlier events (rules R7 to R11, R15 and R18 of docs/rules.md).
 
-`JUDGES` has a function for each event with content. It yields the faults of an event whose fields are valid, and updates the
-state of the item for later comparisons.
+`JUDGES` has a function for each event with content. The function yields the faults of an event whose fields are valid, and
+updates the state of the item for later comparisons.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
         state.first_status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
         if path and value_at(item, path):
-            yield Fault("R9", f"the item has {path[-1]} before they are written")
+            yield Fault("R9", f"the item has {path[-1]} before its first part")
     initial_text = value_at(item, state.own_text) if state.own_text else None
     if initial_text:
         state.text.add(as_text(initial_text))
-        message = f"the item had {'.'.join(state.own_text)} before they were written"
+        message = f"the item had {'.'.join(state.own_text)} before its first delta"
         state.early_faults.append(Fault("R9", message, deviation="begins-whole"))
     for name in _RESULTS:
         if item.get(name):
@@ -92,7 +92,7 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
     yield from _early_content(state)
     if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
         ends = " or ".join(sorted(_ends(state)))
-        message = f"the item ends with the status {quoted(status)}, and its events say {ends}"
+        message = f"the item ends with the status {quoted(status)}, but its events say {ends}"
         yield Fault("R10", message, deviation=_status_deviation(state))
     yield from _whole(state, item)
     yield from _result(state, item)
@@ -136,7 +136,7 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
         item_parts = [_digests(part) for part in as_list(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
-            message = f"the item's {name} are not the {len(parts)} parts that were done"
+            message = f"the item's {name} is not the {len(parts)} parts that were done"
             yield Fault("R9", message, deviation="logprobs-elsewhere" if alike else "")
     if state.kind == "shell_call" and state.from_start and state.in_order and state.commands != value_at(item, _COMMANDS):
         yield Fault("R9", f"the item's commands are not the {len(state.commands)} that were done")
@@ -193,7 +193,7 @@ def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body
     """Check that a call is in progress once, or twice with an approval."""
     state.in_progress_events += 1
     if state.from_start and state.in_progress_events > 1 + state.has_approval:
-        yield Fault("R10", "the call is in progress a second time without an approval")
+        yield Fault("R10", "comes again; only an approved call may repeat it, once")
 
 
 def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
@@ -203,7 +203,7 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
         state.commands.append("")
         state.part = Part("command", len(state.commands) - 1, from_start=True)
         if body.get("command"):
-            yield Fault("R9", "the command has text before it is written")
+            yield Fault("R9", "the command is added with text")
     part = state.part
     if part is None:
         return
@@ -247,7 +247,7 @@ def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -
     if index != expected:
         yield Fault("R8", f"{name}_index is {index} instead of {expected}")
     if _text(part) or part.get("annotations") or part.get("logprobs"):
-        yield Fault("R9", "the part has text before it is written")
+        yield Fault("R9", "the part is not empty when it is added")
     state.part = Part(as_text(part.get("type")), index, from_start=True)
 
 

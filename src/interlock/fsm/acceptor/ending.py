@@ -1,4 +1,4 @@
-"""The response objects that open and end a stream (R1, R3, R4, R12, R13)."""
+"""Checks the response objects that open and end a stream (rules R1, R3, R4, R12 and R13 of docs/rules.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judge_opening(event: type[StreamEvent], response: Mapping[str, object]) -> I
     """Check the response of an event that opens the stream."""
     yield from _status(event, response, "R1")
     if response.get("output"):
-        yield Fault("R13", "the response has output before it has items")
+        yield Fault("R13", "the response has output before the first item")
 
 
 def judge_end(
@@ -68,7 +68,7 @@ def _failure(response: Mapping[str, object], status: object, items: Sequence[Tra
         if response.get("error") is not None:
             yield Fault("R4", f"the response has an error and the status {quoted(status)}")
         if has_error:
-            yield Fault("R4", f"there was an error event, and the response has the status {quoted(status)}")
+            yield Fault("R4", f"there was an error event, but the response has the status {quoted(status)}")
     for item in items:
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
@@ -104,7 +104,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
         deviation = "failed-without-output" if not output and status in _ABORTED else ""
-        yield Fault("R13", f"the response has {len(output)} items, and {len(done)} were done", deviation=deviation)
+        yield Fault("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation=deviation)
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):
             continue

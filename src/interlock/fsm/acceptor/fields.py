@@ -1,4 +1,4 @@
-"""Faults in the fields of events (R14).
+"""Finds faults in the fields of events (rule R14 of docs/rules.md).
 
 `interlock.events.shapes` compares the fields with their types. This module drops the mismatches that other rules report, and
 finds the deviations among the rest.
@@ -21,7 +21,7 @@ _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
     *("item_id", "content_index", "summary_index", "delta", "logprobs", "response", "item", "part"),
 }
-"""Fields of another level, which are errors on an object that lacks them, not vendor fields."""
+"""Fields of events and of what they contain; on any other object they are errors, not vendor fields."""
 _LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})
 """Fields that an item may omit until it is done."""
 _NEWER: Final = frozenset(
@@ -104,7 +104,7 @@ def _field_fault(mismatch: Mismatch) -> FieldFault:
     deviation = _deviation(mismatch, field)
     field = quoted(field) if above and above[-1] in _FREE else field
     if field == "type" and mismatch.kind != "unknown":
-        message = f"there is no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quoted(value)}"
+        message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quoted(value)}"
     elif mismatch.kind == "unknown":
         message = f"{name} has no field {quoted(field)}"
     elif mismatch.kind == "missing":

@@ -54,9 +54,9 @@ def json_type(value: object) -> str:
         case int() | float():
             return "a number"
         case str():
-            return "a text"
+            return "a string"
         case list():
-            return "a list"
+            return "an array"
         case _:
             return "an object"
 
@@ -124,4 +124,4 @@ def _loose(value: object) -> object:
 
 
 _UNREAD = frozenset({"logprobs", "encrypted_content"})
-"""The fields that no client reads a second time."""
+"""The fields that `loose_digests` ignores, because no client reads them in two events."""

@@ -231,7 +231,7 @@ class Judge:
             pass
         self._tally.latest = []
         if self._decoder.without_data:
-            self._fault("R5", f"{self._decoder.without_data} blocks name an event and have no data")
+            self._fault("R5", f"events without data: {self._decoder.without_data}")
         self._tally.add(self._acceptor.end())
         if not self._marked and self._lines is None:
             deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"

@@ -1,4 +1,4 @@
-"""The items of a stream, with their indices and ids (R6, R7)."""
+"""Tracks the items of a stream, and checks their indices and ids (rules R6 and R7 of docs/rules.md)."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ class StreamItems:
         faults: list[Fault] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is int and index not in {item.index, *item.aliases}:
-            faults.append(Fault("R7", f"output_index is {index}, and that of item {item.id} is {item.index}"))
+            faults.append(Fault("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
         item.id = item.id or item_id
         if "item_id" in event.__struct_fields__ and {item.id, *filter(_is_text, item.aliases)} == {item.id} != {item_id}:
-            faults.append(Fault("R7", f"item_id is {quoted(item_id)}, and that of item {item.index} is {quoted(item.id)}"))
+            faults.append(Fault("R7", f"item_id is {quoted(item_id)}, but that of item {item.index} is {quoted(item.id)}"))
         item.aliases |= {index if type(index) is int else item.index, item_id}
         return faults
 
@@ -99,7 +99,7 @@ class StreamItems:
             if not isinstance(value, str):
                 continue
             if not value.startswith(prefix):
-                message = f"the {name} {quoted(value)} of a {kind} does not begin with {prefix!r}"
+                message = f"the {name} {quoted(value)} of the {kind} does not begin with {prefix!r}"
                 faults.append(Fault("R7", message, deviation="foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # an output has the id of its call
             if value in self._ids and not shared:

@@ -1,4 +1,4 @@
-"""Compares the deltas and log probabilities of a text with the full text, in constant memory (R9, R15)."""
+"""Compares the deltas and log probabilities of a text with the full text, in constant memory (R9 and R15 of docs/rules.md)."""
 
 from __future__ import annotations
 

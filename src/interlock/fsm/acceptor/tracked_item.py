@@ -1,4 +1,4 @@
-"""Tracks the state of one item of a stream and checks the order of its events (R7, R8, R10, R11)."""
+"""Tracks the state of one item of a stream and checks the order of its events (R7, R8, R10, R11 of docs/rules.md)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Part:
     from_start: bool
     text: Text = field(init=False)
     logprobs: Logprobs | None = field(init=False)
-    """None if the part has no log probabilities or malformed ones, or if the stream lacks its first event."""
+    """None if the part cannot have log probabilities or has malformed ones, or if the stream lacks its first event."""
     annotations: list[Digest] = field(factory=list[Digest], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -187,12 +187,12 @@ class TrackedItem:
         """Return the fault for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
-            return Fault("R10", f"is not an event of a {self.kind}", legal)
+            return Fault("R10", f"is not an event of {self.kind}", legal)
         if event in automaton.completions and automaton.leads_to(self.node, event):
-            return Fault("R11", "says that a tool ended that did not run", legal)
+            return Fault("R11", "reports the end of a tool that did not run", legal)
         if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Fault("R8", "breaks the order of parts", legal)
-        return Fault("R10", f"is not allowed here in the lifecycle of a {self.kind}", legal)
+        return Fault("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
 
 
 @cache
