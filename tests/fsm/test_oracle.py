@@ -46,6 +46,13 @@ def test_a_violation_says_where_and_what():
     assert check(BROKEN["R2-skips"]) == [Violation("R2", 4, "sequence_number is 99 instead of 4")]
 
 
+def test_a_changed_name_is_a_violation():
+    bodies = [dict(body) for body in LEGAL["function-call"]]
+    bodies[5]["name"] = "another"
+    message = "response.function_call_arguments.done has another id or name than item 0"
+    assert check(bodies) == [Violation("R7", 5, message)]
+
+
 def test_the_empty_stream_neither_opens_nor_ends():
     assert check([]) == [
         Violation("R1", 0, "the stream opens with []"),
@@ -102,7 +109,7 @@ def test_open_responses_refuses_nulls_that_openai_allows():
     events = message(0, *text_part(0, "hi"), phase=None)
     assert check(stream(events)) == []
     violations = check(stream(events), dialect="open_responses")
-    assert violations == [Violation("R14", place, "Open Responses allows no null in phase") for place in (2, 7)]
+    assert violations == [Violation("R14", place, "phase must not be null in Open Responses") for place in (2, 7)]
 
 
 def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
@@ -179,7 +186,7 @@ def test_a_command_that_has_text_before_it_is_written_is_found():
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
     bodies[place] = {**bodies[place], "command": "l"}
-    assert Violation("R9", place, "a command has text before it is written") in check(bodies)
+    assert Violation("R9", place, "a command is added with text") in check(bodies)
     assert ("R9", place, "the command is added with text") in {
         (finding.rule, finding.event, finding.message) for finding in findings(bodies)
     }

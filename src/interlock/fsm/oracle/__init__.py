@@ -1,14 +1,14 @@
 """An independent validator of full streams, written from the rules alone.
 
-It does not import the lifecycles, the driver, the event types or the SDK. It states the rules as regular expressions over the
-names of an item's events and as equations between values, so that it does not repeat an error of the lifecycles. It checks R1 to
-R15 and R18, except framing (R5), because it reads event bodies instead of bytes.
+It does not import the lifecycles, the driver, the event types or the SDK. It states the rules of docs/rules.md as regular
+expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
+lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads event bodies instead of bytes.
 
     api_fields   the fields of events and items
     grammar      the order of an item's events
     stream_view  the stream in OpenAI's dialect, split into items
     field_types  the check of fields and types
-    texts        the rules about text
+    texts        the rules about text (R8, R9, R15, R18)
     rules        the other rules
 """
 

@@ -1,4 +1,4 @@
-"""The fields of every event and item of the API, written by hand for the oracle (R14).
+"""The fields of every event and item of the API, written by hand for the oracle (rule R14 of docs/rules.md).
 
 A row has a type and its fields as `name:type`. `?` marks an optional field, `+` a field that is optional until the item is done,
 and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, and any word that is not a

@@ -1,4 +1,4 @@
-"""Checks the fields of events, items and responses against the tables in `api_fields` (rule R14)."""
+"""Checks the fields of events, items and responses against the tables in `api_fields` (rule R14 of docs/rules.md)."""
 
 from __future__ import annotations
 

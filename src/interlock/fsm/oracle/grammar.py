@@ -1,4 +1,4 @@
-"""The order of an item's events, as regular expressions over their names (R8, R10).
+"""The order of an item's events, as regular expressions over their names (rules R8 and R10 of docs/rules.md).
 
 An expression has event names without the leading `response.`; `added` and `done` stand for `response.output_item.added` and
 `.done`. Compilation maps each name to a letter, so an item's events form a word.

@@ -1,4 +1,4 @@
-"""The rules of a stream, as functions that yield its violations.
+"""The rules of docs/rules.md, as functions that yield the violations of a stream.
 
 The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `field_types` checks.
 """
@@ -63,7 +63,7 @@ def r3_status(stream: Stream) -> Iterator[Violation]:
     """R1, R3: the name of the event agrees with the status of the response."""
     for place, name in enumerate(stream.names):
         if name in _STATUSES and (status := stream.events[place]["response"].get("status")) not in _STATUSES[name]:
-            yield Violation("R1" if name in _OPENING else "R3", place, f"{name} carries the status {status}")
+            yield Violation("R1" if name in _OPENING else "R3", place, f"the response of {name} has the status {status}")
 
 
 def r4_failure(stream: Stream) -> Iterator[Violation]:
@@ -73,13 +73,13 @@ def r4_failure(stream: Stream) -> Iterator[Violation]:
         return
     failed, error = response.get("status") == "failed", response.get("error")
     if failed and not (error and _is_nonblank(error.get("code")) and _is_nonblank(error.get("message"))):
-        yield Violation("R4", last, "a failed response without error.code and error.message")
+        yield Violation("R4", last, "the failed response lacks error.code or error.message")
     if not failed and error is not None:
         yield Violation("R4", last, f"a response with an error has the status {response.get('status')}")
     if "error" in stream.names:
         place = stream.names.index("error")
         if not failed:
-            yield Violation("R4", place, f"an error event in a response that ends {response.get('status')}")
+            yield Violation("R4", place, f"there is an error event, but the response ends {response.get('status')}")
         if any(item.at > place for item in stream.items):
             yield Violation("R4", place, "an item begins after an error event")
     if response.get("status") != "completed":
@@ -117,9 +117,9 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
                 if body.get("item_id", item.added["id"]) != item.added["id"] or body.get(
                     "name", item.added.get("name")
                 ) != item.added.get("name"):
-                    yield Violation("R7", place, f"{body['type']} is about {body['item_id']}, not {item.added['id']}")
+                    yield Violation("R7", place, f"{body['type']} has another id or name than item {item.index}")
             elif any(about.get(field) != item.added.get(field) for field in _STABLE):
-                yield Violation("R7", place, f"item {item.index} is no longer what was added")
+                yield Violation("R7", place, f"item {item.index} has another id, type, name or role than in its added event")
     responses = [(place, body["response"]["id"]) for place, body in enumerate(stream.events) if "response" in body]
     for place, response_id in responses:
         if response_id != responses[0][1]:
@@ -135,7 +135,7 @@ def r7_ids(stream: Stream) -> Iterator[Violation]:
             if identity is None:
                 continue
             if not identity.startswith(prefix):
-                yield Violation("R7", item.at, f"the {name} {identity!r} of a {item.kind} does not begin with {prefix}")
+                yield Violation("R7", item.at, f"the {name} {identity!r} of the {item.kind} does not begin with {prefix}")
             shared = name == "call_id" and item.kind.endswith("_output")  # an output has the id of its call
             if identity in ids and not shared:
                 yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
@@ -147,7 +147,7 @@ def r8_parts(stream: Stream) -> Iterator[Violation]:
     for item in stream.items:
         in_parts = item.word.translate(IN_PARTS)
         if item.done is not None and not PARTS.fullmatch(in_parts):
-            yield Violation("R8", item.at, f"the parts of item {item.index} go {spelled(in_parts)}")
+            yield Violation("R8", item.at, f"the parts of item {item.index} have the events {spelled(in_parts)}")
 
 
 def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
@@ -160,9 +160,9 @@ def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
         status = item.done.get("status")
         order = ORDERS[item.kind].get(status) if isinstance(status, str | None) else None
         if order is None:
-            yield Violation("R10", item.end, f"a {item.kind} cannot end with the status {status}")
+            yield Violation("R10", item.end, f"{item.kind} cannot end with the status {status}")
         elif not order.fullmatch(item.word):
-            yield Violation("R10", item.end, f"a {item.kind} that is {status} cannot go {spelled(item.word)}")
+            yield Violation("R10", item.end, f"{item.kind} with the status {status} cannot have the events {spelled(item.word)}")
         if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
             yield Violation("R10", item.end, f"item {item.index} is in progress again")
 
@@ -184,7 +184,7 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
             if completed in item.word and running not in item.word.split(completed)[0]:
                 yield Violation("R11", item.end, f"item {item.index} completes without {spelled(running)}")
         if item.done is not None and not _has_its_result(item.done, item.word):
-            yield Violation("R11", item.end, f"item {item.index} does not carry what its tool gave")
+            yield Violation("R11", item.end, f"the result of item {item.index} does not fit its status or its events")
         results = ("output", "outputs", "results", "result", "error", "tools")
         if item.kind not in WHOLE and any(item.added.get(field) for field in results):
             yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
@@ -217,7 +217,7 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
             last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
         )
         if not ends_in_call and as_object(details).get("reason") not in _REASONS:
-            yield Violation("R12", last, "an incomplete response without the reason")
+            yield Violation("R12", last, "the incomplete response lacks its reason")
     elif details is not None:
         yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")
     for item in stream.items:
@@ -246,7 +246,7 @@ def r13_final(stream: Stream) -> Iterator[Violation]:
         yield Violation("R13", last, "usage does not add up")
     for place, name in enumerate(stream.names):
         if name in _OPENING and stream.events[place]["response"]["output"]:
-            yield Violation("R13", place, "a response has output before it has items")
+            yield Violation("R13", place, "the response has output before the first item")
 
 
 def _final(stream: Stream) -> Json | None:

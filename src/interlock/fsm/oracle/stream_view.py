@@ -147,7 +147,7 @@ def _foreign(body: Json) -> Iterator[str]:
     for value in (body, as_object(body.get("item")), as_object(body.get("part")), as_object(body.get("response"))):
         for field in _NEVER_NULL & value.keys():
             if value[field] is None:
-                yield f"Open Responses allows no null in {field}"
+                yield f"{field} must not be null in Open Responses"
 
 
 def as_object(value: object) -> Json:

@@ -1,4 +1,4 @@
-"""The rules about text: parts and their indices, deltas and full texts, log probabilities, blanks (R8, R9, R15, R18).
+"""The rules about text: parts and indices, full texts, log probabilities, blank items (R8, R9, R15 and R18 of docs/rules.md).
 
 If the parts of an item are out of order, these rules treat it as an item without parts; `rules.r8_parts` reports the order.
 """
@@ -112,7 +112,7 @@ def r9_text(stream: Stream) -> Iterator[Violation]:
         for name, event in (("content", "content_part"), ("summary", "reasoning_summary_part")):
             done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
             if item.added.get(name):
-                yield Violation("R9", item.at, f"item {item.index} has {name} before it is written")
+                yield Violation("R9", item.at, f"item {item.index} has {name} before its first part")
             if item.done is not None and (item.done.get(name) or []) != done:
                 yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
         yield from _commands(item)
@@ -124,14 +124,14 @@ def _commands(item: Item) -> Iterator[Violation]:
     if item.kind != "shell_call":
         return
     if as_object(item.added.get("action")).get("commands"):
-        yield Violation("R9", item.at, f"item {item.index} has commands before they are written")
+        yield Violation("R9", item.at, f"item {item.index} has commands before its first part")
     commands: list[str] = []
     for place, body in item.events:
         match body["type"].rpartition(".")[2] if "command_index" in body else "":
             case "added":
                 commands.append(body["command"])
                 if body["command"]:
-                    yield Violation("R9", place, "a command has text before it is written")
+                    yield Violation("R9", place, "a command is added with text")
             case "delta" if commands:
                 commands[-1] += body["delta"]
             case "done" if commands and body["command"] != commands[-1]:
@@ -187,7 +187,7 @@ def _part_text(part: _Part) -> Iterator[Violation]:
         yield Violation("R9", part.end, f"a part begins as {first['type']} and ends as {done['type']}")
         return
     if _text_of(first) or first.get("annotations") or first.get("logprobs"):
-        yield Violation("R9", part.events[0][0], "a part has text before it is written")
+        yield Violation("R9", part.events[0][0], "a part is not empty when it is added")
     if _text_of(part.text_done) != text:
         yield Violation("R9", part.end - 1, f"{part.text_done['type']} differs from the deltas")
     if _text_of(done) != text:
@@ -208,7 +208,7 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
             if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
                 logprobs = body.get("logprobs")
                 if logprobs is None or not all(_is_logprob(entry) for entry in logprobs):
-                    yield Violation("R15", place, f"{body['type']} without sound logprobs")
+                    yield Violation("R15", place, f"{body['type']} has no valid logprobs")
                     return
         for part in _parts(item):
             if part.text_done["type"] == "response.output_text.done":
@@ -243,7 +243,7 @@ def _part_logprobs(part: _Part) -> Iterator[Violation]:
     if any(_tokens(whole) != _tokens(entries) for whole in wholes):
         yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
     if entries and not _rebuilds(entries, _text_of(part.text_done)):
-        yield Violation("R15", part.end, "the tokens of the logprobs are not the text")
+        yield Violation("R15", part.end, "the tokens of the logprobs do not make up the text")
 
 
 def _rebuilds(entries: list[Json], text: str) -> bool:
