@@ -40,7 +40,7 @@ from interlock.fsm.acceptor.json_digest import (
     value_at,
 )
 from interlock.fsm.acceptor.text_digest import are_malformed
-from interlock.fsm.acceptor.tracked_item import Part, TrackedItem, is_own_text
+from interlock.fsm.acceptor.tracked_item import FINAL, Part, TrackedItem, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]
@@ -50,7 +50,6 @@ _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", 
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
 """The fields, with the kinds of their items, that every client reads only from `done`."""
-_FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _TEXT_KINDS: Final = frozenset({"message", "reasoning"})
 """The kinds of items that must not be blank; reasoning may have no parts."""
 
@@ -120,7 +119,7 @@ def _status_deviation(state: TrackedItem) -> str:
     """Return the deviation of a status that the item's events do not allow; empty for an error."""
     if state.status not in state.statuses:
         return ""
-    if state.status not in _FINAL:
+    if state.status not in FINAL:
         return "status-behind"
     ended = state.automaton and state.automaton.completions and state.node.ends == frozenset({"completed"})
     return "status-of-tool" if ended else ""

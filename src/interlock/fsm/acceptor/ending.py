@@ -10,7 +10,7 @@ from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.json_digest import as_list, as_object, as_text, digests, loose_digests, quoted
-from interlock.fsm.acceptor.tracked_item import TrackedItem
+from interlock.fsm.acceptor.tracked_item import FINAL, TrackedItem
 
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     Created: {"queued", "in_progress"},
@@ -21,7 +21,6 @@ _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     Failed: {"failed"},
 }
 """The statuses that a response may have in each of its events."""
-_FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _ABORTED: Final = frozenset({"failed", "cancelled"})
 _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
 _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
@@ -119,7 +118,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
 def _deviation(item: TrackedItem, final_item: Mapping[str, object], differing: Sequence[str]) -> str:
     """Return the deviation of an item that differs between the response and `done`; empty for an error."""
     final_digests = loose_digests(final_item)
-    behind = item.status not in _FINAL or as_text(final_item.get("status")) not in _FINAL
+    behind = item.status not in FINAL or as_text(final_item.get("status")) not in FINAL
     serious = {name for name in {**item.loose, **final_digests} if item.loose.get(name) != final_digests.get(name)}
     serious -= {"status"} if behind else set()
     serious -= _ENCRYPTED

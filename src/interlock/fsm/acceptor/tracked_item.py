@@ -23,6 +23,8 @@ AUTOMATA: Final[Mapping[str, Automaton[ItemState[Any]]]] = {kind: Automaton(life
 
 ADDED: Final = wire_name(ItemAdded)
 DONE: Final = wire_name(ItemDone)
+FINAL: Final = frozenset({"completed", "incomplete", "failed"})
+"""The statuses of an item that has ended."""
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
 """The kinds of item that services end without any event but `added` (True) or without the `.done` of their text (False)."""

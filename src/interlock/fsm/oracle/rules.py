@@ -67,7 +67,7 @@ def r3_status(stream: Stream) -> Iterator[Violation]:
 
 
 def r4_failure(stream: Stream) -> Iterator[Violation]:
-    """R4: only a failed response has an error; one that does not complete leaves no item open; no item follows an error event."""
+    """R4: only a failed response has an error; an incomplete or failed one has no open item; no item follows an error event."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
