@@ -1,4 +1,4 @@
-"""Readers, quotes and digests of untrusted JSON values.
+"""Reads, quotes and hashes untrusted JSON values.
 
 A digest stands for a value that is compared later, because the value may be long.
 """

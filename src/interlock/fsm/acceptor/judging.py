@@ -249,7 +249,7 @@ class Judge:
         )
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
-        """Validate a last message without its empty line, which recorders may drop; clients drop the whole message."""
+        """Validate a last message without its empty line, which recorders may drop; over HTTP, clients drop the message."""
         whole = not self._over_http and (message.data == DONE or _body(message) is not None)
         problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None

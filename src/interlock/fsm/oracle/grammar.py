@@ -56,7 +56,7 @@ WHOLE: Final = frozenset(
 
 _CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
 _MCP: Final = "added mcp_call.in_progress (mcp_call_arguments.delta | mcp_call.in_progress)* mcp_call_arguments.done"
-"""An approved call may be in progress twice; `rules.r10_lifecycle` counts."""
+"""An approved call may be in progress twice; `rules.r10_lifecycle` counts these events."""
 _ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
 _INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
 _LIST: Final = "added mcp_list_tools.in_progress"
