@@ -84,8 +84,8 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "framing",
             "R5",
-            "lines end with CR LF, or messages have ids or several lines of data",
-            "the standard for server-sent events allows it, and decoders read it",
+            "lines end with CR LF, messages have ids or several lines of data, or a file lacks its last empty line",
+            "decoders of server-sent events read it; only recorders drop the last line",
             "—",
         ),
         Deviation(
@@ -210,7 +210,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "usage",
             "R13",
-            "`usage` is missing in a response that did not complete, lacks its details, or does not add up",
+            "`usage` is missing in a response that did not complete, lacks a details object, or does not add up",
             "clients only display it",
             "older services",
         ),
@@ -231,7 +231,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "field-of-newer",
             "R14",
-            "a response lacks `parallel_tool_calls`, `tool_choice` or `tools`, or its usage lacks details",
+            "a response lacks `parallel_tool_calls`, `tool_choice` or `tools`, or its usage lacks a details object",
             "clients read these fields only where they are present",
             "older services",
         ),
@@ -245,7 +245,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "no-logprobs",
             "R15",
-            "text events have no `logprobs`, or null",
+            "text deltas, or their `done` events, have no `logprobs`",
             "clients treat that as an empty list",
             "older services, xAI (`output_text.done`)",
         ),
