@@ -34,21 +34,25 @@ WRONG = {
         Edge("begun", "succeed", "ended", [done]),
         Edge("begun", "fail", "begun"),
     ],
-    "'open' in state 'absent' emits response.output_item.done outside, not item": [
+    "'open' in state 'absent' emits response.output_item.done in place 'outside', not 'item'": [
         Edge("absent", "open", "begun", [done]),
         CUT,
     ],
-    "'append' in state 'begun' emits response.output_text.delta item, not part": [
+    "'append' in state 'begun' emits response.output_text.delta in place 'item', not 'part'": [
         OPEN,
         CUT,
         Edge("begun", "append", "begun", [text_delta]),
     ],
-    "state 'begun' is entered both item and part": [OPEN, CUT, Edge("begun", "append", "begun", [text_part_added])],
-    "state 'ended' is final but leaves the part_done open": [
+    "state 'begun' is entered in place 'item' and in place 'part'": [
+        OPEN,
+        CUT,
+        Edge("begun", "append", "begun", [text_part_added]),
+    ],
+    "state 'ended' is final in place 'part_done'": [
         OPEN,
         Edge("begun", "cut", "ended", [text_part_added, text_done]),
     ],
-    "state 'after' goes on after the end": [
+    "state 'after' is not final, but the item has ended": [
         OPEN,
         CUT,
         Edge("begun", "close", "after", [done]),

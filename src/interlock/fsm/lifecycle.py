@@ -101,19 +101,19 @@ class Lifecycle(Table[str, Emission[S]]):
                     waiting.append(edge.dest)
                 elif places[edge.dest] is not place:
                     other = places[edge.dest].value
-                    raise self.refusal(f"state {edge.dest!r} is entered both {other} and {place.value}")
+                    raise self.refusal(f"state {edge.dest!r} is entered in place {other!r} and in place {place.value!r}")
         for name, place in places.items():
             if name in self.final and place not in {Place.OUTSIDE, Place.AFTER}:
-                raise self.refusal(f"state {name!r} is final but leaves the {place.value} open")
+                raise self.refusal(f"state {name!r} is final in place {place.value!r}")
             if name not in self.final and place is Place.AFTER:
-                raise self.refusal(f"state {name!r} goes on after the end")
+                raise self.refusal(f"state {name!r} is not final, but the item has ended")
 
     def _walk(self, edge: Edge[str, Emission[S]], place: Place) -> Place:
         for emission in edge.effects:
             event = emission.event
             if event.before is not place:
                 at = f"{edge.trigger!r} in state {edge.source!r}"
-                raise self.refusal(f"{at} emits {wire_name(event)} {place.value}, not {event.before.value}")
+                raise self.refusal(f"{at} emits {wire_name(event)} in place {place.value!r}, not {event.before.value!r}")
             place = event.after
         return place
 
