@@ -21,19 +21,19 @@ def assert_legal(
     """Assert that a stream has no error by the rules of `interlock check`.
 
     Args:
-        stream: The bodies of its events, or its bytes, whole or in chunks, to check the framing too.
+        stream: The bodies of its events; or its bytes, whole or in chunks, to check the framing of the events too.
         dialect: The dialect of the stream.
-        strict: Also fail on deviations, which every tested client accepts, and on events and items that are not judged.
+        strict: Also fail on deviations, which every tested client accepts, and on what is not judged: unknown events and items.
 
     Raises:
         AssertionError: The stream is not legal; the message lists what is wrong.
     """
     chunks = [stream] if isinstance(stream, bytes) else list(stream)
     if chunks and all(isinstance(chunk, bytes) for chunk in chunks):
-        found = [reported.finding for reported in judge(cast("list[bytes]", chunks), dialect=dialect).reported]
+        results = [reported.finding for reported in judge(cast("list[bytes]", chunks), dialect=dialect).reported]
     else:
-        found = findings(cast("list[Mapping[str, object]]", chunks), dialect=dialect)
-    wrong = [finding for finding in found if strict or finding.severity == "error"]
+        results = findings(cast("list[Mapping[str, object]]", chunks), dialect=dialect)
+    wrong = [finding for finding in results if strict or finding.severity == "error"]
     if wrong:
         raise AssertionError("\n".join(["the stream is not legal:", *map(_line, wrong)]))
 

@@ -212,6 +212,12 @@ def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> Non
     )
 
 
+def test_serve_refuses_a_family_beside_a_script() -> None:
+    result = run("serve", "--script", TEXT, "--family", "hermes")
+    message = "interlock: --family does not apply to --script: the recording names its format\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+
+
 def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
     path = tmp_path / "empty.jsonl"
     path.touch()

@@ -456,14 +456,32 @@ def test_a_script_without_such_a_turn_is_an_engine_error():
         outputs(turn_for(index=3), ScriptedEngine(SCRIPT))
 
 
-def test_a_script_is_cut_to_its_budget_and_keeps_its_rate(monkeypatch):
+def test_a_script_is_truncated_to_its_budget_and_keeps_its_rate(monkeypatch):
     slept = []
 
     async def note(seconds):
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", note)
-    cut = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
-    assert outputs(turn_for(budget=1), ScriptedEngine(SCRIPT)) == cut
+    truncated = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
+    assert outputs(turn_for(budget=1), ScriptedEngine(SCRIPT)) == truncated
     assert outputs(turn_for(budget=3), ScriptedEngine(SCRIPT, rate=10)) == SCRIPT[0]
     assert slept == [0, 0.2, 0.1]
+
+
+LOGPROBS = [{"token": "Hello"}, {"token": "!"}]
+DELTA = {"content": "Hello!"}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "one", "none"),
+    [
+        (Chunk([1, 2], "Hello!", LOGPROBS), Chunk([1], "Hello", LOGPROBS[:1]), Chunk([], "", [])),
+        (Chunk([1, 2], "Hello!"), Chunk([1], "Hel"), Chunk([])),
+        (Chunk([1, 2], delta=DELTA), Chunk([1], delta=DELTA), Chunk([])),
+    ],
+)
+def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, none):
+    engine = ScriptedEngine([[EngineOutput(Chunk([0])), EngineOutput(chunk)]])
+    assert outputs(turn_for(budget=2), engine) == [EngineOutput(Chunk([0])), EngineOutput(one, "length")]
+    assert outputs(turn_for(budget=1), engine) == [EngineOutput(Chunk([0])), EngineOutput(none, "length")]

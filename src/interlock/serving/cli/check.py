@@ -49,7 +49,10 @@ _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
 @frozen
 class Result:
-    """The verdict on one source with the reported findings, or the error in reading it; `strict` is the option `--strict`."""
+    """The verdict on one source with its findings, except the ignored ones; or why it cannot be read, in `error`.
+
+    With `strict`, any finding makes a stream illegal.
+    """
 
     source: str
     verdict: Verdict | None
@@ -62,7 +65,7 @@ class Result:
         """The verdict in one word."""
         if self.verdict is None:
             return "unreadable"
-        return "illegal" if self.count("error") or (self.strict and self.count("deviation")) else "legal"
+        return "illegal" if self.count("error") or (self.strict and self.reported) else "legal"
 
     def count(self, severity: str) -> int:
         """Return how many different findings have a severity."""
@@ -84,7 +87,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     first: Annotated[
         int, typer.Option("--from", min=0, metavar="N", help="The stream was resumed: its first event has number N.")
     ] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Count deviations as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Also fail on deviations and on what is not judged.")] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="Ignore a rule (R7) or a deviation (foreign-id); can be repeated."),
@@ -127,7 +130,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 
 
 def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Iterator[Result]:
-    """Judge every source, write its findings at once, and yield the result."""
+    """Judge each source, and yield its result; findings are written as they come, but JSON at the end."""
     results: list[Result] = []
     for name in names:
         result = judge(name)
@@ -220,7 +223,7 @@ def _escaped(text: str, specials: str = "") -> str:
 
 
 def as_text(result: Result, width: int) -> Iterator[str]:
-    """Yield the findings as lines of text: errors first, wrong order before wrong content."""
+    """Yield the verdict and the findings as lines of text: errors first, wrong order before wrong content."""
     yield f"{typer.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
     for heading, group in _groups(result.reported):
         if group:
@@ -249,7 +252,7 @@ def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
         yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
     deviations = "Deviations: unusual, but every tested client accepts them (--strict: errors)"
-    for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock")):
+    for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
         yield heading, [each for each in reported if each.finding.severity == severity]
 
 
@@ -282,7 +285,7 @@ def _place(finding: Finding) -> str:
 
 
 def _short(name: str) -> str:
-    """Drop the prefix of an event's name."""
+    """Return an event's name without its prefix."""
     return name.removeprefix("response.")
 
 

@@ -199,6 +199,8 @@ def _engine(
     if script is None:
         output_format = None if family is None else Tagged(family, DEFAULT_REASONING[family])
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
+    if family is not None:
+        fail("--family does not apply to --script: the recording names its format")
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)

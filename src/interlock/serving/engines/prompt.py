@@ -1,4 +1,4 @@
-"""Renders conversations for stand-in models: items as text, and harmony prompts with their token counts.
+"""Renders conversations as gpt-oss prompts for the engines without a model, and counts the tokens.
 
 A part without text counts as its type; an item of a hosted tool counts as its JSON.
 """
@@ -106,7 +106,7 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
         case "function_call" | "custom_tool_call":
             recipient = f"to=functions.{item.get('name')}"
             yield from _message("assistant<|channel|>commentary", recipient, call_text(item), end="<|call|>")
-        case _ if is_answered(item):
+        case _ if is_client_output(item):
             yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
         case _:
             yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
@@ -117,7 +117,7 @@ def call_text(item: Item) -> str:
     return text_of(item.get("arguments", item.get("input")))
 
 
-def is_answered(item: Item) -> bool:
+def is_client_output(item: Item) -> bool:
     """Return whether an item is the output of a call that the client ran."""
     return item.get("type") in ("function_call_output", "custom_tool_call_output")
 

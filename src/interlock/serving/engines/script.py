@@ -12,7 +12,7 @@ from attrs.validators import ge
 
 from interlock.parsers import Chunk, Format
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.prompt import count_prompt, is_answered, is_from_user
+from interlock.serving.engines.prompt import count_prompt, is_client_output, is_from_user
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.input_items import Item
 
@@ -23,8 +23,8 @@ SCRIPTED: Final = "interlock-script"
 class ScriptedEngine:
     """An engine with fixed turns: the first answers a user's message, and each later one the results of tools.
 
-    A budget truncates turns that are recorded as tokens. A turn without a finish reason ends with `stop`. The rate is in tokens
-    per second and turn, where an output without tokens counts as one; 0 for no limit.
+    A budget truncates turns that are recorded with token ids. A turn without a finish reason ends with `stop`. The rate is in
+    tokens per second and turn, where an output without tokens counts as one; 0 for no limit.
     """
 
     turns: Sequence[Sequence[EngineOutput]]
@@ -36,7 +36,7 @@ class ScriptedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the next turn; its number adds the client's tool rounds after the user's last message to the index."""
+        """Replay the turn whose number is the index plus the client's tool rounds since the user's last message."""
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")
@@ -46,22 +46,29 @@ class ScriptedEngine:
 
 
 def rounds(items: Sequence[Item]) -> int:
-    """Count how many times the client answered calls after the user's last message; answers in a row count once."""
-    answers = [False]
+    """Count how many times the client sent tool outputs after the user's last message; outputs in a row count once."""
+    outputs = [False]
     for item in items:
-        answers = [False] if is_from_user(item) else [*answers, is_answered(item)]
-    return sum(after and not before for before, after in pairwise(answers))
+        outputs = [False] if is_from_user(item) else [*outputs, is_client_output(item)]
+    return sum(after and not before for before, after in pairwise(outputs))
 
 
 def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
     turn: list[EngineOutput] = []
     for output in outputs:
-        tokens, entries = output.chunk.token_ids, output.chunk.logprobs
         if budget is not None:
-            if len(tokens) > budget:
-                chunk = evolve(output.chunk, token_ids=tokens[:budget], logprobs=entries and entries[:budget])
-                return [*turn, evolve(output, chunk=chunk, finish_reason="length")]
-            budget -= len(tokens)
+            if len(output.chunk.token_ids) > budget:
+                return [*turn, evolve(output, chunk=_truncated(output.chunk, budget), finish_reason="length")]
+            budget -= len(output.chunk.token_ids)
         turn.append(output)
     last = turn.pop() if turn else EngineOutput(Chunk())
     return [*turn, evolve(last, finish_reason=last.finish_reason or "stop")]
+
+
+def _truncated(chunk: Chunk, count: int) -> Chunk:
+    """Return the first tokens of a chunk with their text, which is estimated without log probabilities; a delta stays whole."""
+    entries = chunk.logprobs
+    texts = [str(entry.get("token", "")) for entry in entries or ()]
+    is_exact = "".join(texts) == chunk.text
+    text = "".join(texts[:count]) if is_exact else chunk.text[: len(chunk.text) * count // len(chunk.token_ids)]
+    return Chunk(chunk.token_ids[:count], text, entries and entries[:count], chunk.delta if count else None)

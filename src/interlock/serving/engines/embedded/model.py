@@ -15,7 +15,7 @@ from attrs import frozen
 from interlock.serving.engines.embedded.example_values import arguments_for, value_for
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.harmony_tokens import SERVER_CALLS
-from interlock.serving.engines.prompt import call_text, is_answered, is_from_user, output_text, tool_name, tool_names
+from interlock.serving.engines.prompt import call_text, is_client_output, is_from_user, output_text, tool_name, tool_names
 from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
@@ -133,7 +133,7 @@ def _prose(turn: Turn) -> str:
 
 
 def _cited(name: str, output: str) -> str:
-    """Return a tool's output for the answer; of a browser's pages, each title and first line with a citation mark."""
+    """Return a tool's output for the answer; if it has pages of a browser, only their titles and cited first lines."""
     pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_PAGES_READ])]
     return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
 
@@ -153,7 +153,7 @@ def _outputs(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _has_output(item: Item) -> bool:
-    return is_answered(item) or (item.get("type") in SERVER_CALLS and bool(output_text(item)))
+    return is_client_output(item) or (item.get("type") in SERVER_CALLS and bool(output_text(item)))
 
 
 def turn_calls(turn: Turn) -> Sequence[Message]:
@@ -165,7 +165,7 @@ def turn_calls(turn: Turn) -> Sequence[Message]:
     rules = members(choice)
     is_forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
     last = _last_item(turn.items)
-    if choice == "none" or not (_is_waiting(last) or (is_forced and is_answered(last))):
+    if choice == "none" or not (_is_waiting(last) or (is_forced and is_client_output(last))):
         return ()
     text = user_text(turn)
     tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]
