@@ -14,10 +14,10 @@ from interlock.testing.scripts import ENDINGS, KINDS, Body, Chance, Ending
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 """Changes the events of a stream in place; returns False if the fault does not apply to them."""
 
-# Items with output text, calls whose input the model writes, calls that the server runs, and the events that start those.
+# Items with output text, calls whose input the model writes, calls that the server runs, and the events that start the latter.
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
 _WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
-_RUN: Final[tuple[ItemKind, ...]] = (*("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call"),)
+_RUN: Final[tuple[ItemKind, ...]] = ("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call")
 _STARTED: Final = (".searching", ".interpreting", ".generating")
 
 
@@ -133,8 +133,7 @@ def _parts_of(body: Body, output_index: object, content_index: object) -> Iterat
 
 
 _END: Final = tuple(sorted(TERMINAL))
-_NO_ITEM: Final[Body] = {}
-_INCOMPLETE: Final = ("response.incomplete",)
+
 
 FAULTS: Final = (
     Fault("R1", "response.created is missing", _drop("response.created")),
@@ -162,11 +161,11 @@ FAULTS: Final = (
     Fault(
         "R12",
         "the response does not say why it is incomplete",
-        _set("response.incomplete_details", {}, *_INCOMPLETE),
+        _set("response.incomplete_details", {}, "response.incomplete"),
         endings=("incomplete",),
     ),
     Fault("R13", "there is no usage", _set("response.usage", None, *_END)),
-    Fault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
+    Fault("R13", "the final response has a different output", _set("response.output", [{}], *_END)),
     Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
     Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
     Fault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),

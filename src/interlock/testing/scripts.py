@@ -1,4 +1,4 @@
-"""Random legal streams: the events that a driver makes from random deltas of a model, its tools and a server."""
+"""Generates legal streams: the driver, which writes real streams, gets random deltas of a model, its tools and a server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
     "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
 }
-"""The fields to open an item with, by kind; for other kinds, `example` has them."""
+"""The alternative fields to open an item with, by kind; the other kinds use `example`."""
 _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "mcp_call": ({"output": "rain"}, {"output": ""}),
     "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
@@ -63,6 +63,7 @@ _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
     "compaction": ({"encrypted_content": "c2VhbGVk"},),
 }
+"""The alternative results of a call, by kind; the other kinds use `result_fields`."""
 _CLOSINGS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "reasoning": {"encrypted_content": "c2VhbGVk"},
     "local_shell_call": {"action": {"type": "exec", "command": ["ls"], "env": {}}},
@@ -126,7 +127,7 @@ def stream(
         for delta in _item(chance, kind):
             feed(delta)
         counts[kind] += 1
-        _serve(chance, kind, f"{ITEMS[kind].prefix}_{counts[kind]}", feed)  # the id that `SequentialIds` gave it
+        _serve(chance, kind, f"{ITEMS[kind].prefix}_{counts[kind]}", feed)  # its id from `SequentialIds`
         _work(chance, lambda: driver.ready, feed)
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))

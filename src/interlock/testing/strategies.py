@@ -35,7 +35,7 @@ _TEXTS: Final = st.one_of(
 
 @frozen
 class Broken:
-    """A stream that breaks `rule`, and perhaps other rules as a consequence. `what` describes the change that breaks it."""
+    """A stream that breaks `rule`, and perhaps other rules as a consequence; `what` describes the change to a legal stream."""
 
     events: list[Body]
     rule: str

@@ -122,6 +122,7 @@ def test_optional_members_deep_down_are_left_out():
     assert value_for(tree) == {"v": 1, "child": {"v": 1, "child": {"v": 1, "child": {}}}}
 
 
+NO_SCHEMA = "a subschema that is neither an object nor `true`"
 BESIDE = {"$ref": "#/$defs/a", "minLength": 9, "$defs": {"a": {"type": "string"}}}
 
 
@@ -134,8 +135,8 @@ BESIDE = {"$ref": "#/$defs/a", "minLength": 9, "$defs": {"a": {"type": "string"}
         ({"type": "object", "patternProperties": {"a": {}}}, "`patternProperties`"),
         ({"properties": {"a": {"contains": {}, "type": "array"}}}, "`contains`"),
         ({"type": "array", "items": {}, "minItems": 2, "uniqueItems": True}, "`uniqueItems`"),
-        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "such an `oneOf`"),
-        ({"allOf": [{"type": "number"}, {"type": "integer"}]}, "such an `allOf`"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "several schemas in `oneOf`"),
+        ({"allOf": [{"type": "number"}, {"type": "integer"}]}, "several schemas in `allOf`"),
         ({"enum": ["a"], "minLength": 2}, "`minLength` beside `enum`"),
         (BESIDE, "`minLength` beside `$ref`"),
         ({"type": "string", "anyOf": [{"type": ["integer", "string"]}]}, "`type` beside `anyOf`"),
@@ -159,17 +160,17 @@ def test_a_keyword_that_cannot_be_followed_is_named_if_strict_and_else_ignored(s
         ({"type": "integer", "minimum": "x"}, "this `minimum`"),
         ({"type": "number", "exclusiveMinimum": True}, "this `exclusiveMinimum`"),
         ({"type": "number", "multipleOf": 5e-324, "minimum": 2}, "these limits of a number"),
-        ({"type": "object", "required": ["a"], "properties": {"a": False}}, "a part that is `false`, or no schema"),
-        ({"type": "object", "required": ["a"], "additionalProperties": False}, "a part that is `false`, or no schema"),
-        ({"type": "array", "minItems": 1, "items": [{}]}, "a part that is `false`, or no schema"),
+        ({"type": "object", "required": ["a"], "properties": {"a": False}}, NO_SCHEMA),
+        ({"type": "object", "required": ["a"], "additionalProperties": False}, NO_SCHEMA),
+        ({"type": "array", "minItems": 1, "items": [{}]}, NO_SCHEMA),
         ({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}, "so many levels"),
         ({"$ref": "#"}, "so many levels"),
         ({"$ref": "#/nowhere"}, "a `$ref` that leads nowhere"),
         ({"$ref": "http://127.0.0.1:9/schema"}, "a `$ref` that leads nowhere"),
         ({"enum": []}, "an empty `enum`"),
-        ({"anyOf": []}, "such an `anyOf`"),
-        ({"anyOf": [False]}, "such an `anyOf`"),
-        ({"type": "thing"}, "this `type`"),
+        ({"anyOf": []}, "an `anyOf` that lists no object"),
+        ({"anyOf": [False]}, "an `anyOf` that lists no object"),
+        ({"type": "thing"}, "an unknown `type`"),
         ({"type": "string", "format": "date", "maxLength": 3}, "this `minLength` or `maxLength`"),
         ({"type": "string", "minLength": 10**12}, "this `minLength` or `maxLength`"),
         ({"type": "array", "minItems": 10**12}, "so many values"),

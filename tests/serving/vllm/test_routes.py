@@ -308,7 +308,11 @@ def test_a_template_that_cannot_be_compiled_leaves_the_model_to_vllms_parser_wit
 
 @pytest.mark.parametrize(
     ("version", "obstacle"),
-    [("0.25.1", "it knows vLLM 0.26 to 0.33"), ("0.34.0", "it knows vLLM 0.26 to 0.33"), ("dev", "it knows vLLM 0.26 to 0.33")],
+    [
+        ("0.25.1", "it supports vLLM 0.26 to 0.33"),
+        ("0.34.0", "it supports vLLM 0.26 to 0.33"),
+        ("dev", "it supports vLLM 0.26 to 0.33"),
+    ],
 )
 def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, obstacle):
     fake.install(monkeypatch, version)

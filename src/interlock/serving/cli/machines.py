@@ -24,12 +24,14 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Write the figures as JSON.")] = False,
     open_items: Annotated[
         int | None,
-        typer.Option("--open", min=1, metavar="N", help="Explore up to N items open at once; by default, as many as are needed."),
+        typer.Option(
+            "--open", min=1, metavar="N", help="Explore up to N items open at once; by default, all that the proof needs."
+        ),
     ] = None,
 ) -> None:
     """Prove that no illegal order of events is possible.
 
-    Feeds the driver every input in every state that it can reach, and walks through the server's processes.
+    Feeds the driver, which emits the events, every input in every state that it can reach, and explores the server's processes.
     The exit status is 1 if the proof fails.
     """
     from rich.console import Console

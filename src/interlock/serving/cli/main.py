@@ -93,7 +93,7 @@ def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:
 
 
 def plugins(environment: Mapping[str, str]) -> str:
-    """Return the value of `VLLM_PLUGINS` that loads Interlock and the plugins that it already names."""
+    """Return `VLLM_PLUGINS`, the names of the plugins that vLLM loads, with Interlock among them."""
     names = [name for name in environment.get("VLLM_PLUGINS", "").split(",") if name]
     return ",".join(names if "interlock" in names else [*names, "interlock"])
 

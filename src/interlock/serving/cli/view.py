@@ -85,7 +85,7 @@ def view(  # noqa: PLR0913 - a command has an argument for each of its options
 
 @frozen
 class StreamSource:
-    """A stream, with its first chunk in `beginning` if that is read, and the rest in `source`; or a complete `recording`."""
+    """A stream: its first chunk, empty if not read yet, and the source of the rest; or a complete `recording`."""
 
     name: str
     source: Source
@@ -195,7 +195,7 @@ def _show(
     browser: bool,
     pages: Sequence[Callable[[], Batches]] = (),
 ) -> None:
-    """Write a page to a file, or serve it with the pages that it links to until Ctrl-C."""
+    """Write a page to a file, or serve it until Ctrl-C, with the pages that it links to."""
     if html is not None:
         from interlock.serving.view.page import standalone
 

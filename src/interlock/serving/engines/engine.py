@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # the command line reads recordings without importing request
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may count the prompt's tokens (all, read from a prefix cache, and written to it) and, if the chunks have no token
-    ids, those of the whole output (all, and reasoning); 0 means unknown.
+    Any step may have the token counts of the prompt (all, read from a prefix cache, written to it) and, if chunks have no token
+    ids, of the whole output (all, reasoning); 0 means unknown.
     """
 
     chunk: Chunk
@@ -36,7 +36,7 @@ class EngineOutput:
 
 @frozen
 class Turn:
-    """The next turn of a response, for an engine to generate; `index` is the number of the response's earlier turns.
+    """The next turn of a response for an engine to generate; `index` counts the turns of the response from 0.
 
     `items` are the history, the request's input, and the response's earlier items with the results of their tools. `budget` is
     the turn's token limit, at least 1, or None for no limit.

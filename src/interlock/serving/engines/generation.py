@@ -38,7 +38,7 @@ class Generation(Protocol):
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Validate and render the first turn, and return the resolved settings, which the response echoes.
 
-        The run may still list tools or compact the conversation before that turn.
+        The server may still list tools or compact the conversation before that turn.
 
         Raises:
             ApiError: The engine refuses the request; no response begins.

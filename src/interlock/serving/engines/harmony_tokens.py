@@ -1,4 +1,4 @@
-"""Encodes text and messages as tokens of gpt-oss, and reads tokens as messages and log probabilities.
+"""Encodes text and framing as tokens of gpt-oss, and returns the messages and log probabilities of tokens.
 
 The tokenizer's time grows with the square of a word's length, so text is encoded in slices, which may split a word.
 """
@@ -24,7 +24,7 @@ SLICE: Final = 1_024
 """The most characters that are encoded at once; the slowest slices take three milliseconds."""
 
 SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
-"""The calls that a server runs, whose items contain the tool's output."""
+"""The calls that the server runs for gpt-oss; their items contain the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
 
@@ -59,7 +59,7 @@ def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:
 
 
 def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[object]:
-    """Return the messages of the tools that a turn with these tokens and items called.
+    """Return a message with the output of each tool that a turn called, given the turn's tokens and items.
 
     Each message has the name and channel of its call, or the usual ones if tokens and items have different numbers of calls.
     """

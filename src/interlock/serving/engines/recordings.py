@@ -1,4 +1,4 @@
-"""Reads, writes, rechunks and replays recordings: an engine's outputs for one request, turn by turn, as JSON lines.
+"""Reads, writes, rechunks and replays recordings: JSON lines of an engine's outputs for one request, turn by turn.
 
 ```json
 {"interlock_recording": 1, "format": "harmony", "request": {"model": "gpt-oss-20b", "input": "What is 2 + 2?"}}
@@ -43,7 +43,7 @@ T = TypeVar("T")
 VERSION: Final = 1
 
 _DEEPEST: Final = 200
-"""The most levels of nested values, so that a response can repeat them."""
+"""The most levels of nested values; more could not be encoded again in a response."""
 
 EPOCH: Final = 1_735_689_600
 """The time of every replay: the beginning of 2025."""
@@ -91,7 +91,7 @@ class Recording:
 
 
 class _Fields(Struct, forbid_unknown_fields=True):
-    """A JSON object of the file; null means that a member is missing."""
+    """A JSON object of the file; a member that is null counts as missing."""
 
 
 class _Header(_Fields):
@@ -132,7 +132,7 @@ class _Delta(_Fields):
 
 class _Chunk(_Fields):
     token_ids: tuple[int, ...] | None = None
-    """Any integers: an engine may yield an id that no vocabulary has, from which the parser recovers."""
+    """Any integers: an engine may yield an id that the vocabulary lacks, and the parser recovers from it."""
     text: str | None = None
     logprobs: tuple[dict[str, object], ...] | None = None
     delta: _Delta | None = None
@@ -275,7 +275,7 @@ def _json(fields: Mapping[str, object]) -> str:
 
 
 def rechunk(recording: Recording, size: int) -> Recording:
-    """Return the same recording in chunks of `size` tokens, or characters where there are no tokens (rule R16).
+    """Return the same recording in chunks of `size` tokens, or characters where there are no tokens.
 
     A turn's chunks are merged and divided, by token if it has tokens or log probabilities. Parsed deltas are never merged,
     because only their parser knows how; a delta with one string and without log probabilities is divided.
@@ -373,7 +373,7 @@ def replay_events(recording: Recording) -> Iterator[StreamEvent]:
 
 
 def replay_response(recording: Recording) -> Mapping[str, object]:
-    """Return the response that a client would receive without streaming (rule R19)."""
+    """Return the response that a client would receive without streaming."""
     driver = _driver(recording, EventWriter())
     deque(_replay(recording, driver), maxlen=0)
     return driver.response
@@ -403,7 +403,7 @@ def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplaySt
 
 
 def _usage(turn: RecordedTurn) -> Usage:
-    """Return the token counts of a turn's prompt: the largest of any of its outputs."""
+    """Return the token counts of a turn's prompt: the largest in any of its outputs."""
     return Usage(
         input_tokens=max((output.input_tokens for output in turn.outputs), default=0),
         cached_tokens=max((output.cached_tokens for output in turn.outputs), default=0),

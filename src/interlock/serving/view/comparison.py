@@ -1,7 +1,7 @@
-"""Lines about several streams: the alignment of two, and how often the streams of a set fire each edge.
+"""Compares two streams for the viewer, and counts how often a set of streams fires each edge of the state machines.
 
-Items are aligned by kind and name, then their events by name. Consecutive deltas count as one event. Volatile fields do not
-count.
+Items are aligned by kind and name, then their events by name. Consecutive deltas are compared as one event. Fields that differ
+from run to run are ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATHS: Final = 50
 
 @define(eq=False)
 class _Run:
-    """An event, or consecutive deltas of one name and lane; their numbers begin at `start` and end before `end`."""
+    """One event, or consecutive deltas with one name in one item (`lane`): the events from `start` to before `end`."""
 
     lane: int
     name: str

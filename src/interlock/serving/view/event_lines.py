@@ -1,12 +1,14 @@
-"""The lines of JSON that a page receives: the events of a stream, the steps of its machines, and the findings of the judge.
+"""The lines of JSON that a page of the viewer receives: a stream's events, the findings of the judge, and the machines' steps.
+
+A step is what an event does to the state machine of an item or of the response.
 
 A line is an array whose first entry names it:
 
 | line | further entries |
 |---|---|
-| `head` | an object: the mode, the diagrams of the machines, the rules, what events write, the names of the streams |
+| `head` | an object: the mode, the diagrams of the machines, the rules, what each event writes into its item, and the streams |
 | `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
-| `step` | the number of a step, and an object: machine, edges that may have fired, states |
+| `step` | the number of a step, and an object: the machine, the edges that may have fired, and the states |
 | `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
 | `f` | stream, event, and an object: a finding. Events are counted from 0; a finding at the end has the number of events |
 | `fix` | stream, and a list that alternates events and the numbers of their steps, which later events determined |
@@ -44,7 +46,7 @@ Line: TypeAlias = Sequence[object]
 
 @define(eq=False)
 class Steps:
-    """The distinct steps of all streams of a page, by number."""
+    """The distinct steps of all streams of a page, with their numbers."""
 
     numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
 
@@ -181,7 +183,7 @@ class Trace:
 
 
 def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
-    """Yield the lines of each step of the replay."""
+    """Yield the lines of a replayed recording, one list for each `ReplayStep`."""
     origin = _Origin(HarmonyParser(Routing.from_request(recording.request)) if recording.format == "harmony" else None)
     for step, frames in replay_steps(recording, dialect):
         origin.take(step)
@@ -197,7 +199,7 @@ def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENA
 @define(eq=False)
 class _Origin:
     parser: HarmonyParser | None
-    """A second parser, fed token by token to see how each moves the framing; None for other formats."""
+    """A second parser, fed token by token to see how each moves harmony's framing; None for other formats."""
     tokens: list[tuple[int, str]] = field(factory=list[tuple[int, str]], init=False)
     framing: list[tuple[str, str, str]] = field(factory=list[tuple[str, str, str]], init=False)
     """The edges of the framing that fired: source, trigger, dest."""
@@ -254,7 +256,7 @@ def _token_text(token: int, meaning: str | bytes | Trigger) -> str:
 
 
 def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
-    """Return the trigger of a token. Text outside of content is a word of a header, or prose that ends the header."""
+    """Return the trigger of a token. Text outside of content is a word of a header, or prose that begins content."""
     if isinstance(meaning, Trigger):
         return meaning.value
     if before == "content":

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias, cast
 class Leaf(Enum):
     """What to show of a field."""
 
-    WORD = "strings too: ids, kinds and states"
-    NUMBER = "anything but strings"
-    TEXT = "only its length"
+    WORD = "the value, even a string: an id, kind or state"
+    NUMBER = "the value of a number or boolean, but only the length of a string"
+    TEXT = "only the length of a string"
 
 
 Place: TypeAlias = "Leaf | Mapping[str, Place]"

@@ -41,7 +41,7 @@ _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
 
 Batches: TypeAlias = Iterable[Iterable[Line]]
-"""The lines of a page, in batches that are each sent at once. Taking a batch may block."""
+"""The lines of a page, in batches that are sent as they arrive. Taking a batch may block."""
 
 
 @define(eq=False)

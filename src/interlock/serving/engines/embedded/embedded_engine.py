@@ -1,4 +1,4 @@
-"""The embedded engine, which encodes a stand-in model's messages as a real model would: in harmony or a family's format."""
+"""The embedded engine, which writes a stand-in model's messages as a real model would: in harmony or a model family's format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIKELY: Final = 0.7
 
 @frozen
 class EmbeddedEngine:
-    """An engine without a model, for harmony or a family's format; `rate` is in tokens per second and turn, 0 for no limit."""
+    """An engine without a model, which writes harmony or the format of a `family`, `rate` tokens per second (0 for no limit)."""
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))

@@ -27,6 +27,7 @@ SHALLOW: Final = 4
 """The deepest level whose optional values are filled."""
 
 LONGEST: Final = 2_000
+"""The largest `minLength` that is supported."""
 
 LARGEST: Final = 2.0**53
 
@@ -52,7 +53,7 @@ TYPES: Final[Mapping[str, str]] = {
 """The supported keywords of one type, each with that type."""
 
 ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
-"""The supported keywords that exclude all others."""
+"""The supported keywords that a strict schema may not combine with each other, or with those of `TYPES` and `UNSUPPORTED`."""
 
 UNSUPPORTED: Final = frozenset(
     {
@@ -103,7 +104,7 @@ class _Filler:
         if depth > DEEPEST:
             raise _unfillable("so many levels")
         if schema is not True and not is_object(schema):
-            raise _unfillable("a part that is `false`, or no schema")
+            raise _unfillable("a subschema that is neither an object nor `true`")
         schema = members(schema)
         alone = next((keyword for keyword in ALONE if keyword in schema), None)
         ignored = schema.keys() & (UNSUPPORTED.union(TYPES, ALONE) - {alone} if alone else UNSUPPORTED)
@@ -142,8 +143,10 @@ class _Filler:
         """Return the first alternative; prefer any to null, and at deep levels any to a reference."""
         schemas = [each for each in elements(alternatives) if is_object(each)]
         self.spend(len(schemas))
-        if not schemas or (self.strict and len(schemas) > 1 and keyword != "anyOf"):
-            raise _unfillable(f"such an `{keyword}`")
+        if not schemas:
+            raise _unfillable(f"an `{keyword}` that lists no object")
+        if self.strict and len(schemas) > 1 and keyword != "anyOf":
+            raise _unfillable(f"several schemas in `{keyword}`")
         return min(schemas, key=lambda schema: (depth > SHALLOW and "$ref" in schema, schema.get("type") == "null"))
 
     def fill_type(self, schema: Schema, depth: int) -> object:
@@ -171,7 +174,7 @@ class _Filler:
             case "null":
                 return None
             case _:
-                raise _unfillable("this `type`")
+                raise _unfillable("an unknown `type`")
 
     def fill_string(self, schema: Schema) -> str:
         least, most = _limits(schema, "minLength", "maxLength", 0)

@@ -1,6 +1,6 @@
-"""The parts of vLLM that the plugin uses: the required names, the classes as protocols, and all imports of vLLM.
+"""The parts of vLLM that the plugin uses: the required names, its classes as protocols, and all imports.
 
-On an unknown release, or on a build that lacks a required name or parameter, vLLM's own route stays in place.
+On an unsupported release, or a build that lacks a required name or parameter, vLLM's own route stays in place.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
 
 MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
 OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
-"""The fields of plain function outputs; `MESSAGE` has those of plain messages."""
+"""The fields that a plain message and a plain function output may have; `valid_request` does not validate plain items."""
 
 STATUSES: Final = ("in_progress", "completed", "incomplete")
 
@@ -282,12 +282,12 @@ async def begin_call(serving: Serving, request: Request, connection: object) -> 
     return call
 
 
-def generate(serving: Serving, call: Call, request_id: str, later: int) -> Steps:
-    """Generate one turn and return its outputs; `later` is 0 for the first turn. As in vLLM, later turns precede new requests."""
+def generate(serving: Serving, call: Call, request_id: str, index: int) -> Steps:
+    """Generate one turn, with its number from 0, and return its outputs. As in vLLM, later turns precede new requests."""
     options = {
         "request_id": request_id,
         "context": OneTurn(),
-        "priority": call.arguments.get("priority", 0) - (later > 0),
+        "priority": call.arguments.get("priority", 0) - (index > 0),
         "sampling_params": call.sampling,
     }
     steps: Steps = getattr(serving, GENERATE)(**{**call.arguments, **options})
@@ -302,7 +302,7 @@ def validation_error(error: ValidationError, body: object) -> Exception:
 
 
 def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
-    """Return how many tokens a turn may have, from the request's limit and the context that `prompt` tokens leave."""
+    """Return how many tokens a turn may have, from its own limit and from the context that a prompt of `prompt` tokens leaves."""
     limited: Callable[..., int] = import_module(SERVING).get_max_tokens
     model = serving.model_config.max_model_len
     return limited(model, limit, prompt, serving.default_sampling_params, getattr(serving, "override_max_tokens", None))
@@ -385,11 +385,11 @@ def reads_end_as_text() -> bool:
 
 
 def obstacle(installed: str) -> str | None:
-    """Return why the plugin cannot work with the installed vLLM, as a clause; None if it can."""
+    """Return why the plugin does not work with the installed vLLM, as a clause; None if it works."""
     release = _release(installed)
     if release is None or not SUPPORTED[0] <= release <= SUPPORTED[1]:
         first, last = (".".join(map(str, each)) for each in SUPPORTED)
-        return f"it knows vLLM {first} to {last}"
+        return f"it supports vLLM {first} to {last}"
     missing = list(_missing())
     return f"this build lacks {', '.join(missing)}" if missing else None
 

@@ -2,7 +2,7 @@
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
 With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens or is truncated. Where that matters,
-each token is paired with its own text, so that the chunking does not change what the parsers read (rule R16).
+each token is paired with its own text, so that parsers read the same whatever the chunks (rule R16 in docs/rules.md).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def reader(
 ) -> Reader:
     """Return the parser of a response: the family's if possible, else vLLM's.
 
-    vLLM's parser also reads a known family if the vocabulary lacks a marker that the family's format needs, and if vLLM has the
-    model write a required or named call (`forced`) as JSON without the family's markers.
+    Even for a known family, vLLM's parser is used if the vocabulary lacks a marker that the family's format needs, or if vLLM
+    makes the model write a required or named call (`forced`) as JSON without the family's markers.
 
     Args:
         family: The family of the server's flags, if any.
@@ -100,7 +100,7 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
 
 
 def _writes_json(vllm_parser: object) -> bool:
-    """Return whether vLLM has a model write a required or named call as JSON without markers; True if that is unknown."""
+    """Return whether vLLM makes a model write a required or named call as JSON without markers; True if that is unknown."""
     tool_parser = getattr(vllm_parser, "tool_parser", None) or getattr(vllm_parser, "_tool_parser", None)
     return getattr(tool_parser, "supports_required_and_named", True) is not False
 
@@ -120,7 +120,7 @@ class FamilyReader:
     _prompt_length: int = field(default=0, init=False)
     _start: Start | None = field(default=None, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
-    """Pairs tokens with text that lags behind them because a stop sequence may truncate it; None if the text does not lag."""
+    """Pairs tokens with their text, which lags behind if a stop sequence may truncate it; None if it does not lag."""
 
     def begin(self, call: Call) -> None:
         self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
@@ -238,7 +238,7 @@ def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
 
 @define(eq=False)
 class Pairing:
-    """Pairs the tokens of one turn with their text, and drops the text of `controls`, the tokens that end a turn (rule R17).
+    """Pairs the tokens of one turn with their text, and drops the text of `controls`, the tokens that end a turn.
 
     `decode` returns the text that a token adds to the earlier tokens; "" while a character is incomplete.
     """

@@ -1,4 +1,4 @@
-"""vLLM as an engine: each turn is a request that every release can render, from which vLLM generates exactly one turn.
+"""vLLM as an engine: each turn becomes a request that every supported release can render, and vLLM generates only that turn.
 
 A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache has them. For other models,
 the chat template renders the whole conversation again.
@@ -120,7 +120,7 @@ def _refusals() -> Generator[None]:
 
 @define(eq=False)
 class Admissions:
-    """Watches the engine's client to tell when the engine has taken a request, long before its first token."""
+    """Watches the engine's client, which shows that the engine has taken a request long before its first token."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
 
@@ -140,7 +140,7 @@ class Admissions:
 
 @define(eq=False)
 class GenerationCall:
-    """A turn that vLLM generates in a task, so that its admission does not wait for its first token.
+    """A turn whose first step vLLM generates in a task, so that its admission does not wait for its first token.
 
     With a grammar, which vLLM compiles after the engine has taken the request, the admission waits for the first output.
     """
@@ -406,7 +406,7 @@ class VllmGeneration:
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
 
     def additions(self) -> Mapping[str, object]:
-        """Return vLLM's own response fields that have a value; none if reading them fails: the response must end (rule R4)."""
+        """Return vLLM's own response fields that have a value; none if reading them fails, because the response must end."""
         try:
             fields = {name: getattr(self._output, name, None) for name in ("kv_transfer_params", "ec_transfer_params")}
             if self._wants_messages:
@@ -418,7 +418,7 @@ class VllmGeneration:
         except BaseException as error:
             if not is_fault(error):
                 raise
-            logger.exception("%s: the response goes without vLLM's own fields", self.response_id)
+            logger.exception("%s: the response is sent without vLLM's own fields", self.response_id)
             return {}
 
     def log(self, response: Mapping[str, object]) -> None:
@@ -433,7 +433,7 @@ class VllmGeneration:
             await generating.close()
 
     async def _begin(self, call: Call) -> GenerationCall:
-        """Start to generate a call unless it is generating already; close the generation of any other call."""
+        """Start to generate a call unless vLLM generates it already; close the generation of any other call."""
         if self._generating is None or self._generating.call is not call:
             await self.close()
             request_id = f"{self.response_id}_{self._turns}" if self._turns else self.response_id
@@ -466,7 +466,7 @@ class VllmGeneration:
         return call
 
     def _body(self, turn: Turn) -> dict[str, object]:
-        """Return a body that every release can render, whose items are messages, reasoning, function calls and outputs."""
+        """Return a body of messages, reasoning, function calls and outputs, which every supported release can render."""
         engine, raw = self._engine, self._request.raw
         harmony = engine.serving.use_harmony
         tool_offer = offer(self._request.tools, raw.get("tool_choice"), turn.items, engine.tools)
