@@ -1,6 +1,6 @@
-"""Strategies for requests: every parameter of `POST /v1/responses`, as it should be, as it should not be, as it hurts.
+"""Strategies for requests: every parameter of `POST /v1/responses`, with valid, invalid and costly values.
 
-A request with a `type` is a frame of a WebSocket.
+A request with a `type` is a frame for a WebSocket.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ WRONG = st.one_of(GARBAGE, GARBAGE, MANY, st.builds(deep, st.sampled_from([5, 98
 
 
 def mostly(good: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    """Return values that are as they should be, but for some."""
+    """Return a strategy for good values, and one in forty that is wrong."""
     return st.integers(0, 39).flatmap(lambda drawn: WRONG if drawn == 39 else good)
 
 
 def record(required: dict[str, object], optional: dict[str, object] | None = None) -> st.SearchStrategy[object]:
-    """Return objects with members, each of which may be wrong."""
+    """Return a strategy for objects with these members, of which any may be wrong."""
     return st.fixed_dictionaries(
         {name: mostly(_strategy(value)) for name, value in required.items()},
         optional={name: mostly(_strategy(value)) for name, value in (optional or {}).items()},
@@ -253,7 +253,7 @@ CALLS = st.builds(
 
 
 def repeated(item: object) -> list[object]:
-    """Return an item many times, as often as a body has room for it."""
+    """Return an item many times, in at most five million characters."""
     return [item] * min(4_000, 5_000_000 // len(str(item)))
 
 
@@ -310,16 +310,16 @@ PARAMETERS: dict[str, st.SearchStrategy[object]] = {
     "truncation": st.sampled_from(["auto", "disabled", "x"]),
     "user": TEXTS,
 }
-"""Each parameter of a request."""
+"""A strategy for each parameter of a request."""
 
-TELLING = ("stream", "tools", "tool_choice", "text", "background")
-"""The parameters that most of what a server does hangs on."""
+FREQUENT = ("stream", "tools", "tool_choice", "text", "background")
+"""The parameters that change most of a server's work, and are drawn more often."""
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> dict[str, object]:
-    """Draw the body of a request: a model, an input, and some of the other parameters, most of them as they should be."""
-    others = draw(st.lists(st.one_of(st.sampled_from(TELLING), st.sampled_from(sorted(PARAMETERS))), max_size=6, unique=True))
+    """Draw the body of a request: a model, an input and some of the other parameters, most of them valid."""
+    others = draw(st.lists(st.one_of(st.sampled_from(FREQUENT), st.sampled_from(sorted(PARAMETERS))), max_size=6, unique=True))
     names = ["model", "input", *(name for name in others if name not in ("model", "input"))]
     body = {name: draw(mostly(PARAMETERS[name]) if name != "model" else PARAMETERS[name]) for name in names}
     body.setdefault("store", False)
@@ -332,7 +332,7 @@ STREAM_IDS = st.sampled_from(["a", "lane-1.x_Y", "", "a b", "x" * 257])
 
 @st.composite
 def frames(draw: st.DrawFn) -> dict[str, object]:
-    """Draw a frame that gets an answer, most often the same request over a WebSocket."""
+    """Draw a frame for a WebSocket that gets an answer, most often a request."""
     body = draw(requests())
     body["type"] = draw(FRAME_TYPES)
     optional = {"stream_id": STREAM_IDS, "generate": st.booleans(), "previous_response_id": IDS}

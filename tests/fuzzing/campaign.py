@@ -1,7 +1,7 @@
 """A long run of the properties over random scenarios: `python -m fuzzing.campaign MINUTES` in the folder tests/.
 
-Each round draws some hundred scenarios for each property. The scenario that breaks one is shrunk, kept under
-`counterexamples/`, where the ordinary tests replay it, and printed; the exit status is then 1.
+A scenario is a random list of deltas. Each round draws 250 for each property. A scenario that breaks one is shrunk, printed and
+written to `counterexamples/`, where the ordinary tests replay it; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from hypothesis import HealthCheck, given, settings
 
 from interlock.fsm.deltas import Delta
 
-KEPT = Path(__file__).parents[1] / "counterexamples"
+FOUND = Path(__file__).parents[1] / "counterexamples"
 ROUND = 250
-"""How many scenarios each property gets in a round."""
+"""The scenarios for each property in a round."""
 
 
 def broken_by(holds: Callable[[Sequence[Delta]], None]) -> tuple[Sequence[Delta], BaseException] | None:
-    """Try a property on new scenarios; give the shortest that breaks it, and how."""
-    scenarios_tried: list[Sequence[Delta]] = []
+    """Test a property with new scenarios; return the shortest one that breaks it, with the error."""
+    last_scenario: list[Sequence[Delta]] = []
 
     @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(SCENARIOS)
     def attempt(scenario: Sequence[Delta]) -> None:
-        scenarios_tried[:] = [scenario]
+        last_scenario[:] = [scenario]
         holds(scenario)
 
     try:
@@ -38,37 +38,31 @@ def broken_by(holds: Callable[[Sequence[Delta]], None]) -> tuple[Sequence[Delta]
     except BaseException as error:  # an assertion, an exception of the driver, or several of them at once
         if isinstance(error, KeyboardInterrupt):
             raise
-        return scenarios_tried[0], error  # Hypothesis comes back to the shortest last
+        return last_scenario[0], error  # Hypothesis repeats the shortest example last
     return None
 
 
-def keep(scenario: Sequence[Delta], name: str) -> Path:
-    """Write a scenario where the ordinary tests find it."""
-    path = KEPT / f"{name}.json"
-    path.write_text(json.dumps(to_json(scenario), indent=1) + "\n")
-    return path
-
-
-def tell(progress: str) -> None:
-    """Write over what was told before."""
+def show(progress: str) -> None:
+    """Write the progress over the line before it."""
     sys.stdout.write(f"\r{progress}")
     sys.stdout.flush()
 
 
 def main(minutes: float) -> int:
-    """Run for some minutes; give the exit status."""
+    """Run for some minutes, and return the exit status."""
     start, scenarios = time.monotonic(), 0
-    while (spent := time.monotonic() - start) < minutes * 60:
+    while (seconds := time.monotonic() - start) < minutes * 60:
         for holds in PROPERTIES:
             broken = broken_by(holds)
             if broken is not None:
                 scenario, error = broken
-                path = keep(scenario, time.strftime(f"{holds.__name__}-%Y%m%d-%H%M%S"))
-                tell(f"{holds.__name__} does not hold: {error!r}\n{scenario!r}\nkept as {path}\n")
+                path = FOUND / time.strftime(f"{holds.__name__}-%Y%m%d-%H%M%S.json")
+                path.write_text(json.dumps(to_json(scenario), indent=1) + "\n")
+                show(f"{holds.__name__} does not hold: {error!r}\n{scenario!r}\nwritten to {path}\n")
                 return 1
             scenarios += ROUND
-        tell(f"{scenarios:,} scenarios, {spent / 60:.1f} of {minutes:g} minutes")
-    tell(f"{scenarios:,} scenarios in {minutes:g} minutes, and every property holds\n")
+        show(f"{scenarios:,} scenarios, {seconds / 60:.1f} of {minutes:g} minutes")
+    show(f"{scenarios:,} scenarios in {minutes:g} minutes, and every property holds\n")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""Send hostile requests to a real server, and write their cost into docs/performance/hostile.md: `make hostile`.
+"""Sends hostile requests to a real server, and writes their cost into docs/performance/hostile.md: `make hostile`.
 
-The server is `interlock serve`, in a process of its own. While a request is answered, another client asks for `/health` every
-few milliseconds; the longest of those answers is what anybody else would notice of the request.
+The server is `interlock serve` in its own process. During each request, another client fetches `/health` every few milliseconds;
+its longest wait is the delay that the request causes for others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from live.watched import PATIENCE, Watch, serving
 from websockets.frames import Opcode
 
 ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
-"""Options of the server that the requests are for."""
+"""The options of the server."""
 MCP_SERVERS: Final = ExitStack()
 JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
@@ -44,25 +44,25 @@ def answer_by(schema: Mapping[str, object]) -> bytes:
 
 
 def tool(number: int, **fields: object) -> dict[str, object]:
-    """Return a function."""
+    """Return the declaration of a function."""
     about = {"description": "Does something", "parameters": {"type": "object"}}
     return {"type": "function", "name": f"tool_{number}", **about, **fields}
 
 
 @cache
 def mcp_url(count: int) -> str:
-    """Start an MCP server that lists so many tools, and return its URL."""
+    """Start an MCP server with `count` tools, and return its URL."""
     tools = [{"name": f"tool_{n}", "inputSchema": {"type": "object"}} for n in range(count)]
     return MCP_SERVERS.enter_context(running(plain(tools=tools)))
 
 
 def mcp_server(count: int, **members: object) -> dict[str, object]:
-    """Return the tool that is such a server."""
+    """Return the declaration of an MCP server with `count` tools."""
     return {"type": "mcp", "server_label": "many", "server_url": f"{mcp_url(count)}/mcp", **members}
 
 
 def texts(schema: Mapping[str, object]) -> dict[str, object]:
-    """Return the schema of an object with one member."""
+    """Return the schema of an object with one member, which has the given schema."""
     return {"type": "object", "properties": {"a": schema}, "required": ["a"]}
 
 
@@ -129,7 +129,7 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
 
 
 def created(**settings: object) -> bytes:
-    """Return a request over a WebSocket, which makes no output."""
+    """Return a request for a WebSocket, which generates no output."""
     return body(type="response.create", store=False, generate=False, **settings)
 
 
@@ -139,7 +139,7 @@ def file_of(size: int) -> list[object]:
 
 
 def text(data: bytes, *, rsv1: bool = False) -> bytes:
-    """Return a frame of text."""
+    """Return a text frame; `rsv1` marks it as compressed."""
     return framed(Opcode.TEXT, data, rsv1=rsv1)
 
 
@@ -161,20 +161,20 @@ FRAMES: Final[Mapping[str, Callable[[], Iterable[tuple[bytes, int]]]]] = {
     "a million pings, and nothing is read": lambda: [(framed(Opcode.PING, b"a" * 100) * 1_000_000, 1)],
     "32 lanes that keep 30 MB each": lambda: ((text(created(stream_id=str(n), input=file_of(30_000_000))), 1) for n in range(32)),
 }
-"""What is sent over one WebSocket, and how many answers are then waited for; several times, if need be."""
+"""For each name, the data to send over one WebSocket in turn, each with the number of answers to wait for."""
 
 
 @frozen
 class Outcome:
-    """What became of a request.
+    """The answer to a request, and its cost.
 
     Args:
-        status: Of the answer, or what went wrong.
-        summary: What the answer says.
-        seconds: How long it took.
+        status: The status of the answer, or the name of the client's error.
+        summary: The answer in a few words.
+        seconds: The time until the answer.
         health: The longest wait for `/health` meanwhile, in seconds.
         busy: The longest part of such a wait in which the server computed something else, in seconds.
-        memory: By how many bytes the server's memory was larger at its height than before.
+        memory: The largest growth of the server's memory meanwhile, in bytes.
     """
 
     status: str
@@ -185,33 +185,33 @@ class Outcome:
     memory: int
 
 
-def ask(url: str, pid: int, sent: bytes) -> Outcome:
-    """Send a request, and watch the server meanwhile."""
+def post(url: str, pid: int, content: bytes) -> Outcome:
+    """Send a request over HTTP, and watch the server meanwhile."""
 
-    def answer() -> tuple[str, str]:
-        answer = httpx.post(f"{url}/v1/responses", content=sent, headers=JSON, timeout=PATIENCE)
+    def send() -> tuple[str, str]:
+        answer = httpx.post(f"{url}/v1/responses", content=content, headers=JSON, timeout=PATIENCE)
         return str(answer.status_code), summarize(answer.json())
 
-    return watched(url, pid, answer)
+    return watched(url, pid, send)
 
 
-def ask_over_socket(url: str, pid: int, sent: Iterable[tuple[bytes, int]]) -> tuple[Outcome, int]:
-    """Send frames over one WebSocket, and watch the server meanwhile; return the bytes that were sent, too."""
+def watched_socket(url: str, pid: int, frames: Iterable[tuple[bytes, int]]) -> tuple[Outcome, int]:
+    """Send frames over one WebSocket, and watch the server meanwhile; also return the number of sent bytes."""
     size = 0
 
-    def answer() -> tuple[str, str]:
+    def send() -> tuple[str, str]:
         nonlocal size
-        status, summary, size = over_socket(url, sent)
+        status, summary, size = over_socket(url, frames)
         return status, summary
 
-    return watched(url, pid, answer), size
+    return watched(url, pid, send), size
 
 
-def over_socket(url: str, sent: Iterable[tuple[bytes, int]]) -> tuple[str, str, int]:
-    """Send frames over one WebSocket; return what the last answer is and says, and the bytes that were sent."""
+def over_socket(url: str, frames: Iterable[tuple[bytes, int]]) -> tuple[str, str, int]:
+    """Send frames over one WebSocket; return the status and summary of the last answer, and the number of sent bytes."""
     size, answer = 0, dict[str, object]()
     with raw_socket(url, DEFLATE) as client:
-        for data, answers in sent:
+        for data, answers in frames:
             size += len(data)
             client.send_all(data)
             for _ in range(answers):
@@ -220,20 +220,20 @@ def over_socket(url: str, sent: Iterable[tuple[bytes, int]]) -> tuple[str, str, 
     return str(answer.get("status") or answer["type"]), summarize(response if isinstance(response, Mapping) else answer), size
 
 
-def watched(url: str, pid: int, answer: Callable[[], tuple[str, str]]) -> Outcome:
-    """Have something answered, and watch the server meanwhile."""
+def watched(url: str, pid: int, send: Callable[[], tuple[str, str]]) -> Outcome:
+    """Call `send`, which returns a status and a summary, and watch the server meanwhile."""
     with Watch(url, pid) as watch:
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
-            status, summary = answer()
+            status, summary = send()
         except (httpx.HTTPError, OSError) as error:
             status, summary = type(error).__name__, ""
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
     return Outcome(status, summary, seconds, watch.longest, watch.busy, watch.memory - watch.before)
 
 
 def summarize(answer: Mapping[str, object]) -> str:
-    """Return what an answer says, in few words."""
+    """Return an answer in a few words."""
     error = answer.get("error")
     if isinstance(error, Mapping):
         where = f" ({error['param']})" if error.get("param") else ""
@@ -249,29 +249,29 @@ def row(name: str, size: int, outcome: Outcome) -> str:
     )
 
 
-def tell(line: str) -> None:
+def show(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Send every request, or those whose names have a word of the command line; a whole table is written into the page."""
+    """Send the requests whose names have a word of the command line; without words, send all and write the page's table."""
     rows, worst = [], 0.0
     chosen = [name for name in (*REQUESTS, *FRAMES) if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
     with serving(*ALLOWED) as (url, pid), MCP_SERVERS:
         for name in chosen:
             if name in FRAMES:
-                outcome, size = ask_over_socket(url, pid, FRAMES[name]())
+                outcome, size = watched_socket(url, pid, FRAMES[name]())
             else:
-                sent = REQUESTS[name]()
-                outcome, size = ask(url, pid, sent), len(sent)
+                content = REQUESTS[name]()
+                outcome, size = post(url, pid, content), len(content)
             worst = max(worst, outcome.busy)
             rows.append(row(name, size, outcome))
-            tell(rows[-1])
+            show(rows[-1])
     if not sys.argv[1:]:
         write(rows)
-    tell(f"The longest that a request held up /health was {worst * 1000:.0f} ms.")
+    show(f"The longest delay of /health was {worst * 1000:.0f} ms.")
     return 0
 
 

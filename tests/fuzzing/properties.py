@@ -1,4 +1,4 @@
-"""What is true of every scenario, as functions of the scenario; the fuzz campaign uses them too."""
+"""Properties of every scenario, as functions that assert them; for the tests and for the campaign."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def _as_written(delta: Delta) -> Delta:
 
 
 TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in get_args(model.model_fields["type"].annotation)}
-"""The kinds of item that the installed package types; its beta types more."""
+"""The kinds of item for which the installed `openai` package has a type; its beta has more."""
 
 
 def is_typed(scenario: Sequence[Delta]) -> None:
-    """Every event is one of the SDK's, and the response of the end is the response (rules R14 and R19)."""
+    """The `openai` package has a type for every event, and the terminal event has the driver's response."""
     run = driver(EventWriter())
     events = events_of(run, scenario)
     if any(item["type"] not in TYPED for item in run.response["output"]):
         return
     for event in events:
-        if event.type in EVENT_MODELS:  # no release types the two events about a patch
+        if event.type in EVENT_MODELS:  # no release has the two events of a patch
             assert to_openai(as_json(event)).type == event.type
             assert stray_fields(as_json(event)) == []
     assert as_json(events[-1])["response"] == run.response
@@ -79,7 +79,7 @@ def is_typed(scenario: Sequence[Delta]) -> None:
 
 
 def is_the_same_in_any_chunks(scenario: Sequence[Delta]) -> None:
-    """Frames and objects agree, and so do deltas that come one by one and all at once."""
+    """Frames and event objects agree, whether the deltas are fed one by one or all at once."""
     objects, one_by_one, at_once = driver(EventWriter()), driver(SseWriter()), driver(SseWriter())
     events = events_of(objects, scenario)
     deltas, frames = [], []
@@ -91,7 +91,7 @@ def is_the_same_in_any_chunks(scenario: Sequence[Delta]) -> None:
 
 
 def is_legal_in_the_other_dialect(scenario: Sequence[Delta]) -> None:
-    """What is said to a client of Open Responses is legal there."""
+    """The stream in the dialect of Open Responses is legal in that dialect."""
     frames = events_of(driver(SseWriter(OPEN_RESPONSES)), scenario)
     assert oracle.check(bodies(frames), dialect="open_responses") == []
 

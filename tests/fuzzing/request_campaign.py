@@ -1,10 +1,8 @@
 """A long run of hostile requests against a real server: `python -m fuzzing.request_campaign MINUTES` in the folder tests/.
 
-Half of them are sent over HTTP, half over WebSockets.
-
-Every answer is judged, every stream too, and `/health` is asked for meanwhile. What breaks something is shrunk, kept under
-`counterexamples/requests/`, where the ordinary tests replay it, and printed; the exit status is then 1. Memory is looked at
-after a first round, in which caches fill, and at the end.
+Half of them are sent over HTTP, half over WebSockets. Every answer and every stream is judged, while another client fetches
+`/health`. A request that breaks something is shrunk, printed and written to `counterexamples/requests/`, where the ordinary tests
+replay it; the exit status is then 1. Memory is compared between the end and the first round, in which caches fill.
 """
 
 from __future__ import annotations
@@ -15,62 +13,62 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from fuzzing.asking import Asker
 from fuzzing.bodies import frames, requests
-from fuzzing.campaign import tell
+from fuzzing.campaign import show
+from fuzzing.prober import Prober
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
 
-KEPT = Path(__file__).parents[1] / "counterexamples" / "requests"
+FOUND = Path(__file__).parents[1] / "counterexamples" / "requests"
 ROUND = 25
-"""Requests of a round."""
+"""The requests of a round."""
 
 GROWTH = 100_000_000
-"""Bytes by which the server may have grown since its first round."""
+"""The most bytes by which the server's memory may grow after the first round."""
 
 
-def broken_by(asker: Asker, number: int) -> tuple[Mapping[str, object], BaseException] | None:
-    """Try a round; return the smallest request that breaks something, and how."""
-    bodies_tried: list[Mapping[str, object]] = []
+def broken_by(prober: Prober, number: int) -> tuple[Mapping[str, object], BaseException] | None:
+    """Run a round; return the smallest request that breaks something, with the error."""
+    last_body: list[Mapping[str, object]] = []
 
     @seed(number)
     @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(requests(), frames()))
     def attempt(body: Mapping[str, object]) -> None:
-        bodies_tried[:] = [body]
-        asker.ask_watched(body)
+        last_body[:] = [body]
+        prober.send_watched(body)
 
     try:
         attempt()
     except BaseException as error:  # an assertion, an exception of the client, or several of them at once
         if isinstance(error, KeyboardInterrupt):
             raise
-        return bodies_tried[0], error  # Hypothesis comes back to the smallest last
+        return last_body[0], error  # Hypothesis repeats the smallest example last
     return None
 
 
 def main(minutes: float, number: int) -> int:
-    """Run for some minutes; return the exit status."""
-    began = time.monotonic()
-    with serving() as (url, pid), Asker(url, pid) as asker:
-        grown_from = 0
-        while (spent := time.monotonic() - began) < minutes * 60:
-            broken = broken_by(asker, number)
+    """Run for some minutes, and return the exit status."""
+    start = time.monotonic()
+    with serving() as (url, pid), Prober(url, pid) as prober:
+        first_memory = 0
+        while (seconds := time.monotonic() - start) < minutes * 60:
+            broken = broken_by(prober, number)
             if broken is not None:
                 body, error = broken
-                KEPT.mkdir(exist_ok=True)
-                path = KEPT / time.strftime("%Y%m%d-%H%M%S.json")
+                FOUND.mkdir(exist_ok=True)
+                path = FOUND / time.strftime("%Y%m%d-%H%M%S.json")
                 path.write_text(json.dumps(body, indent=1) + "\n")
-                tell(f"{error!r}\n{str(body)[:2_000]}\nkept as {path}, seed {number}\n")
+                show(f"{error!r}\n{str(body)[:2_000]}\nwritten to {path}, seed {number}\n")
                 return 1
-            grown_from, number = grown_from or asker.memory, number + 1
-            tell(f"{asker.count:,} requests, {spent / 60:.1f} of {minutes:g} minutes, held up {asker.busy * 1000:.0f} ms ")
-        growth = asker.memory - grown_from
-        wait, busy = asker.longest * 1000, asker.busy * 1000
-        tell(f"{asker.count:,} requests in {minutes:g} minutes: {asker.statuses}\n")
-        tell(f"/health waited {wait:.0f} ms at most, {busy:.0f} ms at most for something that the server computed\n")
-        tell(f"memory grew by {growth / 1e6:.0f} MB to {asker.memory / 1e6:.0f} MB\n")
+            first_memory, number = first_memory or prober.memory, number + 1
+            show(f"{prober.count:,} requests, {seconds / 60:.1f} of {minutes:g} minutes, delay {prober.busy * 1000:.0f} ms ")
+        growth = prober.memory - first_memory
+        wait, busy = prober.longest * 1000, prober.busy * 1000
+        show(f"{prober.count:,} requests in {minutes:g} minutes: {prober.statuses}\n")
+        show(f"/health took at most {wait:.0f} ms, of which the server computed something else for at most {busy:.0f} ms\n")
+        show(f"memory grew by {growth / 1e6:.0f} MB to {prober.memory / 1e6:.0f} MB\n")
         return int(growth > GROWTH)
 
 

@@ -1,7 +1,7 @@
 """Scenarios: random lists of deltas for a driver, and their form as JSON.
 
-A delta about an item names it by `#0`, `#1`, … counted back from the item that was added last, because its id is not known
-before; `resolved` puts the id in. So a scenario stays what it is when others of its deltas are left out.
+A delta names its item by `#0`, `#1`, …, counted back from the newest item, because ids are only known when the driver runs;
+`resolved` replaces the reference by the id. So a scenario stays usable when Hypothesis drops some of its deltas.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _OPEN = st.sampled_from(list(ITEMS)).flatmap(lambda kind: st.builds(deltas.Open,
 _PLAIN = _TEXT | st.builds(deltas.Text, _TEXT, st.just(()))
 
 
-def _measured(pieces: list[str]) -> deltas.Text:
-    tokens = [{"token": piece, "bytes": [*piece.encode()], "logprob": -0.5, "top_logprobs": []} for piece in pieces]
-    return deltas.Text("".join(pieces), tokens)
+def _with_logprobs(texts: list[str]) -> deltas.Text:
+    tokens = [{"token": text, "bytes": [*text.encode()], "logprob": -0.5, "top_logprobs": []} for text in texts]
+    return deltas.Text("".join(texts), tokens)
 
 
-_MEASURED = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_measured)
+_WITH_LOGPROBS = st.lists(_TEXT.map(clean), min_size=1, max_size=2).map(_with_logprobs)
 _DELTA = st.one_of(
     _OPEN,
     st.sampled_from([deltas.Close({"encrypted_content": "sealed"}), deltas.Close({"code": "go", "action": {"type": "wait"}})]),
@@ -93,7 +93,7 @@ _END = st.one_of(
 
 
 def _scenarios() -> st.SearchStrategy[list[Delta]]:
-    steps = st.one_of(_PLAIN | _MEASURED, _DELTA, st.builds(deltas.Refusal, _TEXT))
+    steps = st.one_of(_PLAIN | _WITH_LOGPROBS, _DELTA, st.builds(deltas.Refusal, _TEXT))
     before, after = st.lists(steps, max_size=24), st.lists(steps, max_size=2)
     return st.builds(lambda *parts: [delta for part in parts for delta in part], before, st.lists(_END, max_size=2), after)
 
@@ -105,11 +105,11 @@ _ACTIONS: Final[dict[str | None, dict[str, object]]] = {
     "web_search_call": {"type": "search", "query": "noise"},
     "local_shell_call": {"type": "exec", "command": ["ls"], "env": {}},
 }
-"""The actions of kinds that have others than a computer's."""
+"""The actions of the kinds of item whose action is not a computer's."""
 
 
 def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
-    """Put in the id of the item that a delta is about, and a result or an action as that kind of item has it."""
+    """Return a delta with the id of its item, and with a result or an action that fits the item's kind."""
     if isinstance(delta, deltas.Close) and "action" in delta.fields:
         return deltas.Close({**delta.fields, "action": _ACTIONS.get(_kind(driver), delta.fields["action"])})
     if not isinstance(delta, deltas.Run | deltas.Progress | deltas.EndOutput | deltas.Succeed | deltas.Fail):
@@ -131,24 +131,24 @@ def resolved(delta: Delta, driver: ResponseDriver[Any]) -> Delta:
 
 
 def _kind(driver: ResponseDriver[Any]) -> str | None:
-    """Give the kind of the newest item, which is the active one if there is an active one."""
+    """Return the kind of the newest item, which is the active one if any is active."""
     output = driver.response["output"]
     return output[-1]["type"] if output else None
 
 
 def _arguments(delta: Delta) -> dict[str, Any]:
-    """Give the arguments that make a delta."""
+    """Return the arguments that create a delta."""
     names = {attribute.name for attribute in attrs.fields(type(delta)) if attribute.init}
     return attrs.asdict(delta, filter=lambda attribute, _: attribute.name in names)
 
 
 def to_json(scenario: Sequence[Delta]) -> list[Any]:
-    """Give a scenario as JSON values: a text is itself, any other delta its name and its fields."""
+    """Return a scenario as JSON values: a text stays a string; any other delta is its name and its fields."""
     return [delta if isinstance(delta, str) else [type(delta).__name__, _arguments(delta)] for delta in scenario]
 
 
 def from_json(scenario: Sequence[Any]) -> list[Delta]:
-    """Read what `to_json` gave."""
+    """Return the scenario that `to_json` returned as JSON values."""
     return [delta if isinstance(delta, str) else _build(*delta) for delta in scenario]
 
 

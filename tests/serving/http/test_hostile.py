@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fuzzing.asking import Asker
 from fuzzing.bodies import PARAMETERS, frames, requests
 from fuzzing.hostile import ALLOWED, FRAMES, JSON, MCP_SERVERS, REQUESTS, over_socket, summarize
+from fuzzing.prober import Prober
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
@@ -49,14 +49,14 @@ ANSWERS = {
 
 
 @pytest.fixture(scope="module")
-def asker():
-    with serving(*ALLOWED) as (url, pid), MCP_SERVERS, Asker(url, pid) as asker:
-        yield asker
+def prober():
+    with serving(*ALLOWED) as (url, pid), MCP_SERVERS, Prober(url, pid) as prober:
+        yield prober
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_hostile_request_gets_the_answer_that_it_deserves(asker, name) -> None:
-    answer = httpx.post(f"{asker.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
+def test_a_hostile_request_gets_the_answer_that_it_deserves(prober, name) -> None:
+    answer = httpx.post(f"{prober.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
     assert (answer.status_code, summarize(answer.json())) == ANSWERS.get(name, (200, "completed"))
 
 
@@ -74,8 +74,8 @@ SOCKET_ANSWERS = {
 @pytest.mark.parametrize(
     "name", sorted(FRAMES.keys() - {"a million pings, and nothing is read", "32 lanes that keep 30 MB each"})
 )
-def test_hostile_frames_get_the_answer_that_they_deserve(asker, name) -> None:
-    status, summary, _ = over_socket(asker.url, FRAMES[name]())
+def test_hostile_frames_get_the_answer_that_they_deserve(prober, name) -> None:
+    status, summary, _ = over_socket(prober.url, FRAMES[name]())
     assert (status, summary) == SOCKET_ANSWERS.get(name, ("response.completed", "completed"))
 
 
@@ -89,13 +89,13 @@ def test_hostile_frames_get_the_answer_that_they_deserve(asker, name) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(st.one_of(requests(), frames()))
-def test_any_request_gets_an_allowed_answer(asker, body) -> None:
-    asker.ask(body)
+def test_any_request_gets_an_allowed_answer(prober, body) -> None:
+    prober.send(body)
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_findings_of_campaigns_are_fixed(asker, path) -> None:
-    asker.ask(json.loads(path.read_text()))
+def test_the_findings_of_campaigns_are_fixed(prober, path) -> None:
+    prober.send(json.loads(path.read_text()))
 
 
 def test_every_parameter_is_fuzzed() -> None:

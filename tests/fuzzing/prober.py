@@ -1,4 +1,4 @@
-"""What must hold of whatever a real server answers, and of the server meanwhile."""
+"""Sends any request to a real server, and asserts what must hold for every answer and for the server."""
 
 from __future__ import annotations
 
@@ -21,26 +21,22 @@ from interlock.testing import assert_legal
 REFUSED = {400, 404, 413}
 ENDED = {"completed", "incomplete", "failed"}
 LIMIT = 0.1
-"""Seconds for which a request may hold up anybody else."""
+"""The seconds for which a request may delay other clients."""
 
 
 @define(eq=False)
-class Asker:
-    """Sends requests to a server, and judges what comes of them.
-
-    Args:
-        url: The server's.
-        pid: The number of its process.
-    """
+class Prober:
+    """Sends requests to a server at a URL, which runs as the process `pid`, and judges the answers."""
 
     url: str
     pid: int
     count: int = 0
     longest: float = 0.0
-    """Seconds that `/health` took at most."""
+    """The longest wait for `/health`, in seconds."""
     busy: float = 0.0
-    """Seconds of such a wait in which the server computed something else, at most; the rest is the machine's doing."""
+    """The longest part of such a wait in which the server computed something else, in seconds."""
     statuses: dict[str, int] = field(factory=dict)
+    """The number of answers by status."""
     _client: httpx.Client = field(factory=lambda: httpx.Client(timeout=PATIENCE))
 
     def __enter__(self) -> Self:
@@ -49,29 +45,29 @@ class Asker:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def ask(self, body: Mapping[str, object]) -> None:
-        """Send a request.
+    def send(self, body: Mapping[str, object]) -> None:
+        """Send a request over HTTP, or over a WebSocket if it has a `type`.
 
         Raises:
-            AssertionError: The answer is not one that a server may give.
+            AssertionError: No server may answer so.
         """
         self.count += 1
-        sent = json.dumps(body).encode()
+        content = json.dumps(body).encode()
         if "type" in body:
-            self._note(self._judge_frames(sent))
+            self._count(self._send_frame(content))
             return
-        answer = self._client.post(f"{self.url}/v1/responses", content=sent, headers={"content-type": "application/json"})
-        self._note(self._judge(answer, streamed=body.get("stream") is True))
+        answer = self._client.post(f"{self.url}/v1/responses", content=content, headers={"content-type": "application/json"})
+        self._count(self._judge(answer, streamed=body.get("stream") is True))
 
-    def _note(self, outcome: str) -> None:
-        self.statuses[outcome] = self.statuses.get(outcome, 0) + 1
+    def _count(self, status: str) -> None:
+        self.statuses[status] = self.statuses.get(status, 0) + 1
 
-    def _judge_frames(self, sent: bytes) -> str:
-        """Send a frame over a WebSocket of its own, judge its answer, and that the next one is answered as well."""
+    def _send_frame(self, content: bytes) -> str:
+        """Send a frame over a new WebSocket, judge the answer, and assert that the next frame has one too."""
         with raw_socket(self.url) as client:
-            client.send_all(framed(Opcode.TEXT, sent))
+            client.send_all(framed(Opcode.TEXT, content))
             events = client.turn()
-            if len(sent) > MAX_BODY_BYTES:
+            if len(content) > MAX_BODY_BYTES:
                 assert events[-1]["type"] == "closed", events
                 return "socket closed"
             client.send(Opcode.TEXT, b"{}")
@@ -85,7 +81,7 @@ class Asker:
         lane = {event.pop("stream_id", None) for event in events}
         assert len(lane) == 1, lane
         assert check(events) == []
-        return f"socket {self._ended(members(end['response']))}"
+        return f"socket {self._final_status(members(end['response']))}"
 
     def _judge(self, answer: httpx.Response, *, streamed: bool) -> str:
         assert answer.status_code == 200 or answer.status_code in REFUSED, (answer.status_code, answer.text[:500])
@@ -101,10 +97,10 @@ class Asker:
             response = json.loads(answer.content.split(b"\ndata: ")[-2].partition(b"\n")[0])["response"]
         else:
             response = answer.json()
-        return self._ended(response)
+        return self._final_status(response)
 
-    def _ended(self, response: Mapping[str, object]) -> str:
-        """Judge the end of a response, and delete what the server has stored of it."""
+    def _final_status(self, response: Mapping[str, object]) -> str:
+        """Judge a response at its end, delete it from the store, and return its status."""
         if response["background"] is True:
             stream = self._client.get(f"{self.url}/v1/responses/{response['id']}", params={"stream": "true"})
             assert stream.status_code == 200, stream.text[:500]
@@ -117,18 +113,18 @@ class Asker:
             self._client.delete(f"{self.url}/v1/responses/{response['id']}")
         return str(response["status"])
 
-    def ask_watched(self, body: Mapping[str, object]) -> None:
-        """Send a request while the server's health is asked for.
+    def send_watched(self, body: Mapping[str, object]) -> None:
+        """Send a request while another client fetches `/health` again and again.
 
         Raises:
-            AssertionError: The answer is not one that a server may give, or the health had to wait for it.
+            AssertionError: No server may answer so, or `/health` had to wait.
         """
         with Watch(self.url, self.pid) as watch:
-            self.ask(body)
+            self.send(body)
         self.longest, self.busy = max(self.longest, watch.longest), max(self.busy, watch.busy)
         assert watch.busy <= LIMIT, f"/health had to wait {watch.busy * 1000:.0f} ms for the server to compute something else"
 
     @property
     def memory(self) -> int:
-        """The bytes that the server has."""
+        """The memory of the server, in bytes."""
         return memory_of(self.pid)
