@@ -1,4 +1,4 @@
-"""Real engines are started one after another, each for the tests that name it; without vLLM there is nothing to collect."""
+"""Starts real engines one after another, each for the tests that name it; without vLLM, no test is collected."""
 
 from importlib.util import find_spec
 
@@ -10,9 +10,9 @@ if find_spec("vllm.v1") is None:
 
 @pytest.fixture(scope="session")
 def line(request):
-    from servers import Line  # noqa: PLC0415 - it needs packages that are there with vLLM alone
+    from servers import Line  # noqa: PLC0415 - it needs packages that only vLLM installs
 
-    # By now the tests are in the order in which they run: those of one server together.
+    # pytest has sorted the tests by now, so that the tests of one server run together.
     tests = (item.callspec.params for item in request.session.items if hasattr(item, "callspec"))
     servers = Line([*dict.fromkeys(params["server"] for params in tests if "server" in params)])
     yield servers

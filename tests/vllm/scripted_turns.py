@@ -1,8 +1,8 @@
-"""A middleware of vLLM's server that has the model write a script, turn by turn, whoever asks and whatever is asked.
+"""A middleware for vLLM's server that makes the model write a script, turn by turn, for any client and any request.
 
-It is loaded by `--middleware scripted_turns.ScriptedTurns`, for clients whose requests cannot carry a script of their own. The
-folder that `INTERLOCK_TURNS` names has `turns.json`, the texts that are written, one for each generation; each prompt is added to
-`prompts.jsonl` as text, so that a test sees what the model was given. `INTERLOCK_TURNS_MODEL` is one of `tiny_models.BUILDERS`.
+`--middleware scripted_turns.ScriptedTurns` loads it, for clients whose requests cannot have a script. The environment variable
+`INTERLOCK_TURNS` names a folder with `turns.json`, the output of each generation; each prompt is added to its `prompts.jsonl` as
+text, for the tests to read. `INTERLOCK_TURNS_MODEL` is one of `tiny_models.BUILDERS`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import playing
 
 
 class ScriptedTurns:
-    """Replaces the one function of the engine's client that generates, when the first request comes."""
+    """Replaces the engine client's `generate` when the first request arrives."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass everything on."""
+        """Pass all requests to the application."""
         if scope["type"] == "http":
             _script(scope["app"].state.engine_client)
         await self._app(scope, receive, send)

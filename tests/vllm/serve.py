@@ -1,9 +1,9 @@
-"""Serve a tiny model whose turns are scripted, for tests that run in another environment.
+"""Serves a tiny model whose turns are scripted, for tests that run in another environment.
 
     python tests/vllm/serve.py SETUP FOLDER
 
-SETUP is one of `servers.SETUPS` that ends in `-turns`, FOLDER has the script (`scripted_turns`). The URL is written to standard
-output once the server is there; it ends when standard input does.
+SETUP is one of `servers.SETUPS` that ends in `-turns`; FOLDER has the script (see `scripted_turns`). When the server is ready,
+its URL is written to standard output; at the end of standard input, it stops.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Real servers for the tests: `vllm serve` with a tiny model, and MCP tool servers, each in a process of its own."""
+"""Real servers for the tests: `vllm serve` with a tiny model, and MCP tool servers, each in its own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE: Final = Path(__file__).parent
 CACHE: Final = Path(os.environ.get("INTERLOCK_CACHE", Path.home() / ".cache" / "interlock"))
 RELEASE: Final = tuple(int(part) for part in version("vllm").split(".")[:2])
 STORED: Final = Path(tempfile.mkdtemp(prefix="interlock-stored-"), "store.db")
-"""Where the server stores responses that has two processes; removed with the process of the tests."""
+"""The store of the server with two processes; deleted when the tests end."""
 atexit.register(shutil.rmtree, STORED.parent, ignore_errors=True)
 START: Final = 300.0  # seconds that a server may take to start
 
@@ -39,8 +39,8 @@ ENVIRONMENT: Final = {
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
-    "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles what ranks log probabilities, `--enforce-eager` or not, for half a minute
-    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # at five seconds, as clients have it, a request can meet a connection that closes
+    "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles the ranking of log probabilities for half a minute otherwise
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # after the default five seconds, a client may send a request while vLLM closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "INTERLOCK_TOOL_TIMEOUT": "8",
     "INTERLOCK_ALLOW_MCP_HOSTS": "localhost",
@@ -55,7 +55,7 @@ FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
 KEY: Final = "sesame"
 OTHER_KEY: Final = "poppy"
 HEADERS: Final = {"Authorization": f"Bearer {KEY}"}
-"""What the server that wants a key wants to see."""
+"""The headers for the server with API keys."""
 
 OPERATED: Final = (
     *("--reasoning-parser", "qwen3", "--enable-auto-tool-choice"),
@@ -67,17 +67,17 @@ OPERATED: Final = (
 
 @frozen
 class Setup:
-    """How a server is started.
+    """The settings of a server.
 
     Args:
         model: One of `tiny_models.BUILDERS`.
-        flags: Of `vllm serve`.
-        environment: Beside what all servers have.
-        context: Tokens of its context.
-        tools: Whether tool servers are started before it.
-        adapters: LoRA adapters, by the names that requests give them; each one of `tiny_models.BUILDERS`.
-        plugin: Whether Interlock is loaded.
-        command: What is called; the flags of `vllm serve` follow.
+        flags: The flags for `vllm serve`.
+        environment: Environment variables besides `ENVIRONMENT`.
+        context: The size of its context, in tokens.
+        tools: Whether it has tool servers, which are started first.
+        adapters: LoRA adapters, by their names in requests; each one of `tiny_models.BUILDERS`.
+        plugin: Whether vLLM loads Interlock.
+        command: The command, without the flags for `vllm serve`.
         processor: The logits processor that forces the scripted tokens.
     """
 
@@ -92,12 +92,12 @@ class Setup:
     processor: str = "scripted_tokens:ScriptedTokens"
 
 
-HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # what does not end by itself takes most of a minute to fill it
+HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # an endless response fills it in most of a minute
 PARSED: Final = Setup("qwen3", (*FAULTS, *PARSERS))
 
 
 def family(name: str) -> Setup:
-    """Give a server of a model that writes like a family."""
+    """Return a server with a model of a family."""
     flags = ["--enable-auto-tool-choice", "--tool-call-parser", name]
     reasoning = {**EVERY, **FAMILIES}[name]
     return Setup("families", [*flags, "--reasoning-parser", reasoning] if reasoning else flags)
@@ -112,25 +112,25 @@ FAMILIES: Final[Mapping[str, str]] = {
     "deepseek_v32": "deepseek_r1",
     "kimi_k2": "kimi_k2",
     "deepseek_v3": "deepseek_r1",
-    "mistral": "",  # its reasoning parser wants Mistral's own tokenizer
+    "mistral": "",  # its reasoning parser needs Mistral's own tokenizer
     "kimi_k3": "kimi_k3",
     "minimax_m3": "minimax_m3",
     "gemma4": "gemma4",
     "lfm2": "qwen3",
 }
-"""The families that are played on real engines, with the reasoning of each."""
+"""The families that the tests play on real engines, each with its reasoning parser."""
 
 EVERY: Final[Mapping[str, str]] = {
-    **{name: DEFAULT_REASONING[name] or "" for name in DISTINCT if not name.startswith("cohere_")},  # vLLM wants a package for it
+    **{name: DEFAULT_REASONING[name] or "" for name in DISTINCT if not name.startswith("cohere_")},  # vLLM needs a package for it
     "mistral": "",
-    "olmo3": "qwen3",  # their reasoning parsers want their own tokenizers
+    "olmo3": "qwen3",  # their own reasoning parsers need their own tokenizers
 }
-"""A family for each format, with its reasoning."""
+"""A family for each format, with its reasoning parser."""
 
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
 TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
 LONG: Final = 60_000
-"""Tokens of a context that holds what an agent says of itself."""
+"""The size of a context with room for an agent's instructions, in tokens."""
 
 SETUPS: Final[Mapping[str, Setup]] = {
     "gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG),
@@ -149,7 +149,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         PARSED,
         flags=(*PARSED.flags, "--api-server-count", "2"),
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
-        context=LONG,  # what does not end by itself must outlast every pause of a busy machine
+        context=LONG,  # an endless response must outlast every pause of a busy machine
     ),
     "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
@@ -164,7 +164,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
 
 @define
 class Process:
-    """A process with a port, and everything that it started."""
+    """A process with a port, and the processes that it starts."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -211,12 +211,12 @@ class Process:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         if self._running is not None:
             self._running.terminate()
 
     def stop(self) -> None:
-        """End it and all that it started."""
+        """End the process and the processes that it started."""
         if self._running is None:
             return
         self._running.terminate()
@@ -248,7 +248,7 @@ class Server:
         return f"http://127.0.0.1:{self.process.port}"
 
     def begin(self) -> Self:
-        """Start it, without waiting until it answers."""
+        """Start the server, without waiting until it answers."""
         with self._undone():
             self._start()
         return self
@@ -262,7 +262,7 @@ class Server:
 
     @contextmanager
     def _undone(self) -> Generator[None]:
-        """End all that was started if something is raised."""
+        """Stop all processes on an exception."""
         try:
             yield
         except BaseException:
@@ -285,7 +285,7 @@ class Server:
         started.wait(f"http://127.0.0.1:{port}/sse")
 
     def tool_url(self, name: str) -> str:
-        """Return the URL of a tool server, as a request may name it."""
+        """Return the URL of a tool server for a request."""
         return f"http://localhost:{self._tools[name].port}/sse"
 
     def stop_tool(self, name: str) -> None:
@@ -317,19 +317,15 @@ class Server:
 
 @define
 class Line:
-    """Servers one after another: while the tests of one run, the next is started, which takes longer than most tests.
-
-    Args:
-        names: Of `SETUPS`, in the order in which they are asked for.
-    """
+    """A sequence of servers, by their names in `SETUPS`; while the tests of one run, the next one starts, which takes long."""
 
     names: Sequence[str] = ()
     _servers: dict[str, Server] = field(factory=dict[str, Server], init=False)
     _serving: dict[str, Server] = field(factory=dict[str, Server], init=False)
-    """The one that answers, which pytest may ask for anew with each test."""
+    """The current server, by name; pytest may request it again for each test."""
 
     def serving(self, name: str) -> Server:
-        """Return a server that answers."""
+        """Return a server that is ready, and begin to start the next one."""
         if name not in self._serving:
             self._end(self._serving)
             self._serving[name] = (self._servers.pop(name, None) or Server(SETUPS[name], name)).__enter__()
@@ -339,7 +335,7 @@ class Line:
         return self._serving[name]
 
     def stop(self) -> None:
-        """End those that were begun."""
+        """Stop all servers."""
         self._end(self._serving)
         self._end(self._servers)
 

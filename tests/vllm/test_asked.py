@@ -1,4 +1,4 @@
-"""What vLLM itself would refuse is asked of it in a form that it renders: tools, items, and later turns."""
+"""Tools, items and later turns that vLLM would refuse reach it in a form that it renders."""
 
 import httpx
 import pytest
@@ -51,7 +51,7 @@ def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_tur
     item = last(first)
     assert {field: item[field] for field in expected} == expected
     assert [tool["type"] for tool in first["tools"]] == ["namespace", "shell", "web_search", "image_generation"]
-    # The script of a round is chosen by the calls in the prompt, so that only a prompt with this one call gets to the answer.
+    # The number of calls in the prompt selects the script, so only a prompt with exactly this call leads to the answer.
     turn = Turn("", [harmony("shell", "{}"), DONE, harmony("shell", "{}")])
     answered = {**answer, "call_id": item["call_id"]}
     gone_on = body("gpt_oss", turn, tools=TOOLS, input=[answered], previous_response_id=first["id"])

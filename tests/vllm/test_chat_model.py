@@ -1,4 +1,4 @@
-"""A real chat model, SmolLM2-135M-Instruct, that nobody scripts: what it says is its own, and the streams are legal."""
+"""A real chat model, SmolLM2-135M-Instruct, without a script: it gives sensible answers in legal streams."""
 
 import asyncio
 import json

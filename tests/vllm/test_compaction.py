@@ -1,4 +1,4 @@
-"""On a real server a conversation is compacted, and reasoning goes round, by the model that is asked."""
+"""On a real server, the requested model compacts conversations, and encrypted reasoning can be sent back."""
 
 import httpx
 import pytest
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 SUMMED = "They spoke of a zebra."
 MARK = " zebra"
-"""A token of the summary: the prompt that holds it is that of the second round."""
+"""A token of the summary; a prompt with it begins the second round of the script."""
 
 USER = {"type": "message", "role": "user", "content": "Hello."}
 REPLY = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Good day."}]}

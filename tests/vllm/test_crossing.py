@@ -1,8 +1,8 @@
-"""Every parameter that changes what vLLM's detokenizer and its parsers see, with every turn and several sizes of outputs.
+"""Every parameter that changes the input of vLLM's detokenizer and parsers, with every turn and several sizes of outputs.
 
-None of them may change an item: a stop sequence that never occurs has text lag behind its tokens, log probabilities go with the
-text of their tokens, an interval has many tokens come at once. Where a stop sequence occurs, and where a turn goes on after its
-end, the streams are legal, hold no control token, and say what an answer in one piece says.
+None of them may change an item: a stop sequence that never occurs makes text lag behind its tokens, log probabilities belong to
+the text of their tokens, and an interval makes many tokens arrive at once. If a stop sequence occurs, or a turn continues after
+its end, the streams are legal, have no control token, and equal the response without streaming.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from turns import END, FUNCTION, HARMONY, PARSED, TOOL_CALL, Turn
 
 INTERVALS = pytest.mark.parametrize("interval", [1, 5, 50])
 AT_ONCE = 8
-"""Requests at once: as many as a server of the tests takes."""
+"""The most concurrent requests, as many as a test server accepts."""
 
 NEVER = {"stop": ["\nObservation:"]}
 INCLUDED = {**NEVER, "include_stop_str_in_output": True}
@@ -33,18 +33,18 @@ STOPPED = [
     (["Hello"], None),
     (["?", "how"], "Hello, world: "),
 ]
-"""Stop sequences, and what is left of the message."""
+"""Stop sequences, each with the rest of the message; None if nothing of it is left."""
 
 
 async def send(client, request, *, streamed):
-    """Ask, and return the response of a legal stream, or the one that comes in one piece."""
+    """Send a request, and return its response, from a legal stream if `streamed`."""
     answer = await client.post("/v1/responses", json={**request, "stream": streamed})
     assert answer.status_code == 200, answer.text
     return judged(answer.content)[-1]["response"] if streamed else answer.json()
 
 
 def all_asked(server, requests):
-    """Return the responses to requests, each streamed and in one piece."""
+    """Return the responses to requests, each with and without streaming."""
 
     async def ask():
         room = asyncio.Semaphore(AT_ONCE)
@@ -68,12 +68,12 @@ def request_for(server, turn, interval, **fields):
 
 
 def text_of(response):
-    """Return the items without what differs from run to run, and without log probabilities."""
+    """Return the items without the fields that differ from run to run, and without log probabilities."""
     return without_chance(response["output"], {*CHANCE, "logprobs"})
 
 
 def unscored(response):
-    """Return the parts of messages whose log probabilities are not those of their text (rule R15)."""
+    """Return the parts of messages whose log probabilities do not spell their text (rule R15)."""
     parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
     spelled = [bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode(errors="replace") for part in parts]
     return [part for part, text in zip(parts, spelled, strict=True) if text != part["text"]]
@@ -116,7 +116,7 @@ def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities
     results = all_asked(server, requests)
     for (stop, text), (streamed, whole) in zip([case for case in STOPPED for _ in range(2)], results, strict=True):
         assert without_chance(whole) == without_chance(streamed), stop
-        # What begins a message blank is framing to some parsers, and text to others.
+        # White space at the beginning of a message is framing for some parsers, and text for others.
         messages = [item["content"][0]["text"].lstrip() for item in streamed["output"] if item["type"] == "message"]
         assert messages == ([] if text is None else [text]), stop
         assert streamed["status"] == "completed"

@@ -1,4 +1,4 @@
-"""Servers that end, or whose engine does, while responses are being made: their streams end legally."""
+"""If a server or its engine ends during responses, their streams end legally."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ ENDLESS = body("qwen3", Turn("", ["<think>\n\n</think>\n\nOne two three"]), stre
 
 @contextlib.contextmanager
 def open_stream(server):
-    """Give a function that reads the rest of a stream that has begun."""
+    """Begin a stream, and yield a function that returns all its bytes."""
     with httpx.stream("POST", f"{server.url}/v1/responses", json=ENDLESS, timeout=60) as answer:
         pieces = answer.iter_bytes()
         read = []
@@ -31,7 +31,7 @@ def open_stream(server):
 
 
 def rest_of(socket):
-    """Give the frames of a connection until it is closed."""
+    """Yield the frames of a connection until it is closed."""
     with contextlib.suppress(ConnectionClosed):
         while True:
             yield json.loads(socket.recv(timeout=60))
@@ -44,7 +44,7 @@ def engine_of(server):
 
 @pytest.fixture
 def server():
-    with Server(evolve(PARSED, context=65536)) as started:  # a minute's worth of tokens
+    with Server(evolve(PARSED, context=65536)) as started:  # enough tokens for a minute
         yield started
 
 

@@ -1,4 +1,4 @@
-"""Every family on a real engine that yields its text in steps of five tokens: automatic, forced and hidden calls, with scores."""
+"""Every family on a real engine in steps of five tokens: automatic, forced and forbidden calls, and log probabilities."""
 
 import json
 import warnings
@@ -25,14 +25,14 @@ CALLED = '{"city":"Rome"}'
 
 
 def written_json(name, choice):
-    """What a forced call is where vLLM has the model write bare JSON; None where it writes as it is used to."""
+    """Return a forced call as bare JSON if vLLM makes the model write that; None if the model writes its own format."""
     if not ToolParserManager.get_tool_parser(name).supports_required_and_named:
         return None
     return CALLED if choice == NAMED else json.dumps([{"name": "get_weather", "parameters": json.loads(CALLED)}])
 
 
 def both(server, request):
-    """The response of a stream, which the one without streaming equals."""
+    """Return the response of a legal stream, and assert that it equals the one without streaming."""
     response = judged(stream(server.url, request))[-1]["response"]
     answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
     assert answer.status_code == 200
@@ -56,7 +56,7 @@ def test_a_forced_call(server, choice):
     thought = encode(LOOK[:1], "hermes", EVERY[name], thinking=False).rstrip() if EVERY[name] else ""
     written = written_json(name, choice) or encode([WrittenItem("call", CALLED, "get_weather")], name)
     read = []
-    for before in ("", "\n", "\n\n", "<|open|>response<|sep|><|close|>response<|sep|>"):  # as the grammars want it
+    for before in ("", "\n", "\n\n", "<|open|>response<|sep|><|close|>response<|sep|>"):  # as the grammars require
         forced = turn.__class__("forced", [f"{thought}{before}{written}<|im_end|>"], [], body={"tools": [FUNCTION]})
         response = both(server, body(server.setup.model, forced, tool_choice=choice, max_output_tokens=300))
         read.append(called(response))
@@ -64,7 +64,7 @@ def test_a_forced_call(server, choice):
 
 
 def called(response):
-    """The calls of a response, with their arguments if those are JSON."""
+    """Return the name and the arguments of each call, decoded if they are JSON."""
     calls = [item for item in response["output"] if item["type"] == "function_call"]
     return [(call["name"], _object(call["arguments"])) for call in calls]
 

@@ -1,4 +1,4 @@
-"""The families on real engines: what a model writes is read as it was meant, streamed and in one piece, in any chunks."""
+"""The families on real engines: a model's output gives the expected items, with and without streaming."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""What the families make of well-formed turns, beside vLLM's own parsers: the same calls, text and reasoning."""
+"""The families read well-formed turns as vLLM's own parsers do: the same calls, text and reasoning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA = {
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("get_weather", "now")]
 THINKING = {"thinking": True, "enable_thinking": True, "reasoning_effort": "high"}
 ROLES = ("<assistant>",)
-"""Tokens that vLLM's parsers want to see in a vocabulary, beside the markers."""
+"""The tokens that vLLM's parsers require in a vocabulary, besides the markers."""
 ROME = WrittenItem("call", '{"city":"Rome & <b>"}', "get_weather")
 TYPED = WrittenItem("call", '{"city":"New\\nYork","days":7,"more":{"a":[1,null]}}', "get_weather")
 TURNS = {
@@ -60,16 +60,16 @@ FAULTS = {
     "olmo3": ("text and a call",),
     "functiongemma": ("values of all types",),
 }
-"""Turns that vLLM's parser misreads."""
+"""The turns that vLLM's parser misreads, by family."""
 SAME = {"olmo3": "qwen3"}
-"""The reasoning that vLLM reads only with a real vocabulary, and a parser of the same format."""
+"""The reasoning parsers of vLLM that need a real vocabulary, each with another one for the same format."""
 
 Turn = tuple[str, str, list[tuple[str, Any]]]
 """The reasoning, the text, and the calls with their arguments."""
 
 
 def tokenizer(texts: Sequence[str]) -> Any:
-    """Make a vocabulary of single bytes and the markers of a family."""
+    """Create a tokenizer with single bytes and the markers of a family."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bare = Tokenizer(models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -91,7 +91,7 @@ def vllm_parser(name: str, reasoning: str | None, vocabulary: Any) -> tuple[Any,
 
 
 def whole(name: str, reasoning: str | None, text: str) -> Turn:
-    """Return what vLLM's parser makes of a whole turn."""
+    """Return a turn as vLLM's parser reads it at once."""
     vocabulary = tokenizer([*markers(name), *ROLES])
     parser, request = vllm_parser(name, reasoning, vocabulary)
     ids = vocabulary.encode(text, add_special_tokens=False)

@@ -1,4 +1,4 @@
-"""The markers of the families beside the structural tags that vLLM constrains its models with, where it has such a tag."""
+"""The calls of the families match the structural tags with which vLLM constrains its models, if it has a tag for a family."""
 
 import warnings
 
@@ -32,7 +32,7 @@ TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": SC
 
 
 def grammar(name):
-    """The grammar that a required call has to follow."""
+    """Return the grammar for a required call."""
     model = MODELS[name]
     builtin = getattr(registry, "_VLLM_STRUCTURAL_TAG_REGISTRY", {})
     if model in builtin:
@@ -48,7 +48,7 @@ def test_a_call_as_the_encoder_writes_it_follows_the_structural_tag(name):
     text = encode([WrittenItem("call", orjson.dumps({"s": "Rome", "n": 5}).decode(), "get_weather")], name)
     info = xgrammar.TokenizerInfo([bytes([byte]) for byte in range(256)])
     compiled = xgrammar.GrammarCompiler(info).compile_grammar(grammar(name))
-    for before in ("", "\n", "\n\n"):  # some tags want the line breaks that stand between text and calls
+    for before in ("", "\n", "\n\n"):  # some tags require the line breaks between text and calls
         matcher = xgrammar.GrammarMatcher(compiled, terminate_without_stop_token=True)
         if matcher.accept_string(before + text) and matcher.is_terminated():
             return

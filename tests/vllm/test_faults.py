@@ -1,4 +1,4 @@
-"""Faults in the middle of a response, forced on real servers: the engine's client fails, the engine aborts, a parser raises."""
+"""Faults during a response on real servers: the engine's client fails, the engine aborts, or a parser raises an error."""
 
 import httpx
 import pytest
@@ -9,7 +9,7 @@ from turns import ANSWER, Turn
 from interlock.serving.responses.run import INTERNAL_ERROR
 
 WORDS = "One two three four five six seven eight nine ten."
-TEXT = " ".join([WORDS] * 40)  # more than a busy machine passes on in one piece
+TEXT = " ".join([WORDS] * 40)  # more than a busy machine delivers at once
 OUTPUT = {"gpt_oss": f"{ANSWER}{TEXT}<|return|>", "qwen3": f"<think></think>{TEXT}<|im_end|>"}
 EACH = pytest.mark.parametrize("server", ["harmony", "operated"], indirect=True)
 
@@ -22,12 +22,12 @@ def request_body(server, fault, **fields):
 
 
 def stream_response(server, request):
-    """Give the response of a stream that is legal."""
+    """Return the response of a legal stream."""
     return judged(stream(server.url, request, **HEADERS))[-1]["response"]
 
 
 def whole(server, request):
-    """Give the response in one piece."""
+    """Return the response without streaming."""
     answer = httpx.post(f"{server.url}/v1/responses", json=request, headers=HEADERS, timeout=60)
     assert answer.status_code == 200
     return answer.json()

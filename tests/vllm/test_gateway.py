@@ -1,4 +1,4 @@
-"""The gateway in front of vLLM without the plugin: over its tokens, its Chat Completions, and its own stream of Responses."""
+"""The gateway in front of vLLM without the plugin, with each API: tokens, Chat Completions, and vLLM's own Responses API."""
 
 import json
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Eight streams at once on one engine, whose output queue merges steps as it likes."""
+"""Eight concurrent streams on one engine, whose output queue may merge steps."""
 
 import asyncio
 

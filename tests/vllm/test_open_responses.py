@@ -1,4 +1,4 @@
-"""vLLM with the plugin does what Open Responses' compliance suite asks, in that dialect, which is the server's default there."""
+"""vLLM with the plugin passes the compliance suite of Open Responses, whose dialect is the default of this server."""
 
 import json
 
@@ -18,7 +18,7 @@ ANSWERS = {"text": f"{THINK}Hm.<|end|>{NEXT}{DONE}", "call": f"{CALL}{json.dumps
 
 
 def scripted(answer):
-    """What makes the model answer so, in every turn."""
+    """Return the request fields that make the model give this answer in every turn."""
     rounds = [ANSWERS[answer]] * 4
     return {"vllm_xargs": body("gpt_oss", Turn("", rounds))["vllm_xargs"]}
 

@@ -1,4 +1,4 @@
-"""What vLLM goes on doing: keys, metrics, logs, and what its own response has beyond the API's."""
+"""With the plugin, vLLM keeps its API keys, metrics and logs, and its own response fields."""
 
 import httpx
 import openai

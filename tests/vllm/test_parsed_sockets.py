@@ -1,4 +1,4 @@
-"""WebSocket mode with a model that writes no harmony: a lane keeps the calls that vLLM's own continuation forgets."""
+"""WebSocket mode with a model that does not write harmony: a lane keeps the calls that vLLM's own continuation forgets."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Models that write no harmony, with hosted tools, which are functions to them: they stream too."""
+"""Hosted tools with a model that does not write harmony; the model calls them as functions."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""vLLM's own parsers, fed as vLLM feeds them, and their deltas read by `ChatParser`. Skipped where vLLM is not installed."""
+"""`ChatParser` reads the deltas of vLLM's own parsers, fed as vLLM feeds them. Skipped if vLLM is not installed."""
 
 import json
 import warnings
@@ -31,7 +31,7 @@ MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_start|>", "
 
 
 def byte_tokenizer() -> transformers.PreTrainedTokenizerFast:
-    """A tokenizer of single bytes and qwen's marks."""
+    """Create a tokenizer with single bytes and the markers of qwen."""
     letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     bare = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={letter: at for at, letter in enumerate(sorted(letters))}, merges=[]))
     bare.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -43,7 +43,7 @@ def byte_tokenizer() -> transformers.PreTrainedTokenizerFast:
 def read(
     written: str, size: int, *, tools: str | None, thinks: str | None, include_reasoning: bool = True
 ) -> tuple[list[Item], int]:
-    """Stream a turn through vLLM's parser and ours; gives the items and the count of reasoning tokens."""
+    """Stream a turn through vLLM's parser and `ChatParser`; return the items and the number of reasoning tokens."""
     tokenizer = byte_tokenizer()
     kind = ParserManager.get_parser(tool_parser_name=tools, reasoning_parser_name=thinks, enable_auto_tools=True)
     request = ResponsesRequest(**BODY)
@@ -61,7 +61,7 @@ def read(
 
 
 def bare(read_items: list[Item]) -> list[tuple[str, object, str]]:
-    """Items without the ids that vLLM makes up, arguments decoded."""
+    """Return the kind, name and text of each item, without the ids that vLLM generates."""
     return [(each.kind, each.fields.get("name"), each.text) for each in read_items]
 
 
@@ -110,7 +110,7 @@ def test_reasoning_that_is_not_wanted_is_counted(size: int):
     assert [item.kind for item in with_it] == ["reasoning", "message"]
     assert without == with_it[1:]
     assert count == same_count
-    assert count == 3 or RELEASE < (0, 28)  # 0.26 counts none of them, and 0.27 what comes in one piece otherwise
+    assert count == 3 or RELEASE < (0, 28)  # 0.26 counts none, and the count of 0.27 depends on the chunks
 
 
 @pytest.mark.skipif(RELEASE < (0, 28), reason="vLLM's harmony parser needs no tokenizer of harmony since 0.28")

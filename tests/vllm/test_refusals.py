@@ -1,4 +1,4 @@
-"""What vLLM refuses is refused in its words and with its status, in every way of asking, before anything else is said."""
+"""vLLM's refusals keep their message and status, streamed or not, in the background or not, and come before any event."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_a_grammar_that_the_engine_cannot_compile_is_vllms_error_in_one_piece_an
     settings = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
     answers = [post(server, {**REQUEST, **settings, "stream": streamed}) for streamed in (False, True)]
     assert [answer.status_code for answer in answers] == [answers[0].status_code] * 2
-    assert answers[0].status_code != 200 or answers[0].json()["status"] in {"completed", "incomplete"}  # its backend may know it
+    assert answers[0].status_code != 200 or answers[0].json()["status"] in {"completed", "incomplete"}  # a backend may support it
 
 
 @HARMONY_SERVER

@@ -1,4 +1,4 @@
-"""What surrounds a stream on a real server: refusals, disconnects, the background, stored responses, dialects."""
+"""Responses on a real server: refusals, disconnects, background and stored responses, and dialects."""
 
 import contextlib
 
@@ -80,7 +80,7 @@ def test_a_client_that_goes_away_aborts_the_request(server):
 
 def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
     def begin():
-        with contextlib.suppress(httpx.ReadTimeout):  # without it, this client was held up itself, and it is tried again
+        with contextlib.suppress(httpx.ReadTimeout):  # no timeout: this client was delayed; `is_aborted` tries again
             httpx.post(f"{server.url}/v1/responses", json=request_body(ENDLESS), timeout=1)
 
     assert is_aborted(server, begin)
@@ -130,11 +130,11 @@ def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server)
         background = post(server, request_body(ENDLESS, background=True)).json()
         url = f"{server.url}/v1/responses/{background['id']}"
         with httpx.stream("GET", url, params={"stream": "true"}, timeout=60) as reader:
-            # Nothing is read before: a machine that passes bytes on late would let the response come to its own end.
+            # Read nothing first: if bytes arrive late, the response would end by itself.
             answer = httpx.post(f"{url}/cancel", timeout=60)
             read = b"".join(reader.iter_bytes())
         if answer.status_code == 200:
-            break  # otherwise it had ended before, and it is tried again
+            break  # otherwise the response had already ended; try again
     cancelled = answer.json()
     assert cancelled["status"] == "cancelled"
     assert judged(read)[-1]["response"]["status"] == "cancelled"

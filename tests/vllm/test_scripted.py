@@ -1,6 +1,6 @@
-"""Every turn that vLLM's parsers read, on a server with a stream interval of its own and two processes for the API.
+"""Every turn for vLLM's parsers, on a server with a stream interval of seven tokens and two API processes.
 
-The turns without them, those of harmony included, are played in `test_crossing`.
+`test_crossing` plays them, and the turns of harmony, on other servers.
 """
 
 import httpx

@@ -1,4 +1,4 @@
-"""WebSocket mode and what else agents ask for, on a real engine: the SDK's connection, counting, deleting, compressed bodies."""
+"""WebSocket mode and other features for agents on a real engine: the SDK's connection, counting, deletion, compressed bodies."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def options(server):
 
 
 def split(request):
-    """A request as the SDK takes it: what is vLLM's own goes into the extra body."""
+    """Return the arguments of the SDK for a request; vLLM's own field goes into the extra body."""
     own = {name: value for name, value in request.items() if name != "vllm_xargs"}
     return {**own, "extra_body": {"vllm_xargs": request["vllm_xargs"]}}
 
@@ -38,7 +38,7 @@ def create_frame(request):
     return {"type": "response.create", **request}
 
 
-@pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # which the SDK does not do
+@pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # the SDK does not do that
 def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
     call = request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
 
@@ -74,7 +74,7 @@ def test_the_asynchronous_sdk_connects(server):
 
 
 class Lanes:
-    """A socket with lanes."""
+    """A WebSocket with lanes, which each run one request at a time."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -186,6 +186,6 @@ def test_requests_share_the_prefix_cache_whatever_their_prompt_cache_keys_where_
     def cached(key):
         request = request_body(DONE, input="word " * 300, prompt_cache_key=key)
         answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()
-        return answer["usage"]["input_tokens_details"]["cached_tokens"] > 200  # more than every prompt begins with
+        return answer["usage"]["input_tokens_details"]["cached_tokens"] > 200  # more than all prompts have in common
 
     assert [cached(key) for key in ("a", "a", "b")] == [False, True, True]

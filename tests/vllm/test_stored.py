@@ -1,6 +1,6 @@
-"""Two API processes of one vLLM server over one store: whichever process a request comes to, the answer is the same.
+"""Two API processes of one vLLM server with one store: both give the same answer to a request.
 
-Each request has a connection of its own, and the system gives it to either process.
+Each request has its own connection, which the system gives to either process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def post(server, request, path="/responses"):
 
 
 def read(server, name, **query):
-    """Read the stream of a response in the background to its end."""
+    """Read the stream of a background response to its end."""
     return ask(server, "GET", f"/responses/{name}", params={"stream": "true", **query}).content
 
 
@@ -74,7 +74,7 @@ def test_a_response_in_the_background_is_read_and_read_again_from_either_process
 
 
 def test_a_response_in_the_background_is_cancelled_from_either_process(server):
-    for _ in range(4):  # one after another, so that none comes to the end of its context before it is cancelled
+    for _ in range(4):  # one after another, so that none fills its context before it is cancelled
         name = post(server, request_body(ENDLESS, background=True))["id"]
         assert post(server, {}, f"/responses/{name}/cancel")["status"] == "cancelled"
         assert judged(read(server, name))[-1]["response"]["status"] == "cancelled"
@@ -92,7 +92,7 @@ def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(se
     conversation = post(server, {}, "/conversations")["id"]
     first = post(server, request_body(ENDLESS, conversation=conversation, background=True))["id"]
     url = f"{server.url}/v1/responses"
-    with ThreadPoolExecutor(4) as pool:  # at once, so that the first is still being made
+    with ThreadPoolExecutor(4) as pool:  # at once, while the first response still runs
         asking = pool.map(
             lambda _: httpx.post(url, json=request_body(conversation=conversation), timeout=TIMEOUT).status_code, range(4)
         )
@@ -105,7 +105,7 @@ def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(se
 
 
 def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere(server):
-    """It is the last test of this server: where one API process dies, vLLM ends the others too."""
+    """This must be the last test of the server: if one API process dies, vLLM ends the others too."""
     names = [post(server, request_body(ENDLESS, background=True))["id"] for _ in range(4)]
     background = Barrier(len(names) + 1)
     with ThreadPoolExecutor(len(names)) as pool:
@@ -123,7 +123,7 @@ def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere
 
 
 def read_until_it_is_cut(server, name, background):
-    """Read a stream until its server is gone, and give what came of it; whoever waits goes on when it has begun."""
+    """Read a stream until its server is gone, and return the bytes; pass the barrier `background` when it has begun."""
     pieces = []
     with suppress(httpx.TransportError), httpx.stream("GET", f"{server.url}/v1/responses/{name}", **STREAMED) as answer:
         for piece in answer.iter_bytes():
@@ -134,12 +134,12 @@ def read_until_it_is_cut(server, name, background):
 
 
 def api_processes(server):
-    """Give the processes that answer requests, among those that the server has started."""
+    """Return those child processes of the server that answer requests."""
     return [child for child in psutil.Process(server.process.pid).children() if "APIServer" in " ".join(child.cmdline())]
 
 
 async def read_here(names):
-    """Read streams as another process over the store does."""
+    """Read streams as another process with the same store does."""
     archive = Archive(open_store(f"sqlite:{STORED}"))
     streams = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Rounds with built-in tools, run by vLLM through real MCP servers: told when they start and when they end, whatever they do."""
+"""Hosted tools of gpt-oss on real MCP servers: the events show when each call starts and ends, even if it fails."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""vLLM's validation of the plain items of a request is passed over, and nobody can tell: no server is needed for that."""
+"""Skipping vLLM's validation of plain items changes no request and no error; these tests need no server."""
 
 import pytest
 from pydantic import ValidationError
@@ -53,7 +53,7 @@ def test_an_item_is_what_vllm_makes_of_it_wherever_it_stands(item):
 
 
 def test_an_answer_whose_content_is_a_text_keeps_it():
-    """vLLM makes an iterator over parts of it, which are none."""
+    """vLLM's validation replaces such a text by an iterator over content parts."""
     answer = {"type": "message", "role": "assistant", "content": "a", "id": "msg_1", "status": "completed"}
     assert valid_request(request(answer)).input == [answer]
 

