@@ -42,50 +42,50 @@ def _places(events: Sequence[Body], *ends: str) -> list[int]:
     return [place for place, body in enumerate(events) if cast("str", body["type"]).endswith(ends)]
 
 
-def _drop(*ends: str) -> Apply:
-    """Drop an event."""
+def _change(change: Callable[[list[Body], int], None], *ends: str) -> Apply:
+    """Change the events at the place of any event whose name ends with one of the suffixes."""
 
     def apply(chance: Chance, events: list[Body]) -> bool:
         places = _places(events, *ends)
         if places:
-            del events[chance.choice(places)]
-            events[:] = renumbered(events)
+            change(events, chance.choice(places))
         return bool(places)
 
     return apply
+
+
+def _drop(*ends: str) -> Apply:
+    """Drop an event."""
+
+    def drop(events: list[Body], place: int) -> None:
+        events[:] = renumbered([*events[:place], *events[place + 1 :]])
+
+    return _change(drop, *ends)
 
 
 def _double(*ends: str) -> Apply:
     """Send an event twice."""
 
-    def apply(chance: Chance, events: list[Body]) -> bool:
-        places = _places(events, *ends)
-        if places:
-            place = chance.choice(places)
-            events[:] = renumbered([*events[: place + 1], *events[place:]])
-        return bool(places)
+    def double(events: list[Body], place: int) -> None:
+        events[:] = renumbered([*events[: place + 1], *events[place:]])
 
-    return apply
+    return _change(double, *ends)
 
 
 def _set(path: str, value: object, *ends: str) -> Apply:
     """Set the field at a dotted path in an event; the value `...` deletes it."""
 
-    def apply(chance: Chance, events: list[Body]) -> bool:
-        places = _places(events, *ends)
-        if not places:
-            return False
+    def set_field(events: list[Body], place: int) -> None:
         *parents, last = path.split(".")
-        holder = events[chance.choice(places)]
+        holder = events[place]
         for step in parents:
             holder = cast("Body", holder[step])
         if value is ...:
             del holder[last]
         else:
             holder[last] = value
-        return True
 
-    return apply
+    return _change(set_field, *ends)
 
 
 def _shift_index(chance: Chance, events: list[Body]) -> bool:

@@ -33,9 +33,9 @@ def assert_legal(
         results = [reported.finding for reported in judge(cast("list[bytes]", chunks), dialect=dialect).reported]
     else:
         results = findings(cast("list[Mapping[str, object]]", chunks), dialect=dialect)
-    wrong = [finding for finding in results if strict or finding.severity == "error"]
-    if wrong:
-        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, wrong)]))
+    failures = [finding for finding in results if strict or finding.severity == "error"]
+    if failures:
+        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, failures)]))
 
 
 def _line(finding: Finding) -> str:

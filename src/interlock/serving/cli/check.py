@@ -140,8 +140,8 @@ def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format
         elif form == "text" and result.verdict is None:
             typer.echo(f"interlock: {result.source}: {result.error}", err=True)
         elif form == "text":
-            apart = len(results) > 1 and (result.reported or results[-2].reported)
-            _echo(["", *as_text(result, width)] if apart else as_text(result, width))
+            separate = len(results) > 1 and (result.reported or results[-2].reported)
+            _echo(["", *as_text(result, width)] if separate else as_text(result, width))
         yield result
     if form == "json":
         typer.echo(as_json(results))

@@ -185,12 +185,12 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
         connection = kind(parts.netloc, timeout=request.timeout)
     except (ValueError, http.client.InvalidURL) as error:
         raise SourceError(f"{url}: {error}") from error
-    late = threading.Event()
+    timed_out = threading.Event()
     sockets: list[socket.socket] = []
 
     def disconnect() -> None:
         """Disconnect from a slow server, because a socket's own timeout restarts with each byte."""
-        late.set()
+        timed_out.set()
         for each in filter(None, (connection.sock, *sockets)):
             with suppress(OSError):
                 socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state the reading thread uses
@@ -214,16 +214,16 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
                     raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
             except (http.client.HTTPException, ValueError) as error:
                 raise OSError(str(error)) from error
-            yield Source(_chunks(response, late), response.getheader("Content-Type", ""), body)
+            yield Source(_chunks(response, timed_out), response.getheader("Content-Type", ""), body)
     except OSError as error:
-        too_late = late.is_set() or isinstance(error, TimeoutError)
-        reason = f"not read within {request.timeout:g} seconds" if too_late else error.strerror or error
+        has_timed_out = timed_out.is_set() or isinstance(error, TimeoutError)
+        reason = f"not read within {request.timeout:g} seconds" if has_timed_out else error.strerror or error
         raise SourceError(f"{url}: {reason}") from error
     finally:
         timer.cancel()
 
 
-def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterator[bytes]:
+def _chunks(response: http.client.HTTPResponse, timed_out: threading.Event) -> Iterator[bytes]:
     """Yield the chunks until the stream ends or breaks; the checker reports an incomplete stream."""
     try:
         while chunk := response.read1(_CHUNK_BYTES):
@@ -232,5 +232,5 @@ def _chunks(response: http.client.HTTPResponse, late: threading.Event) -> Iterat
         raise
     except (OSError, http.client.HTTPException):
         pass
-    if late.is_set():
+    if timed_out.is_set():
         raise TimeoutError

@@ -115,6 +115,6 @@ def _pick(seed: int, index: int, count: int) -> int:
 
 def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
     likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
-    others = [_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives)]
-    top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate([token, *others][:alternatives])]
+    tokens = [token, *(_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives))][:alternatives]
+    top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate(tokens)]
     return {**token_entry(token, round(likely, 4)), "top_logprobs": top}

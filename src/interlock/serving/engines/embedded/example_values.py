@@ -52,7 +52,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """The supported keywords of one type, each with that type."""
 
-ALONE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
+EXCLUSIVE: Final = ("const", "enum", "$ref", "anyOf", "oneOf", "allOf")
 """The supported keywords that a strict schema may not combine with each other, or with those of `TYPES` and `UNSUPPORTED`."""
 
 UNSUPPORTED: Final = frozenset(
@@ -106,11 +106,11 @@ class _Filler:
         if schema is not True and not is_object(schema):
             raise _unfillable("a subschema that is neither an object nor `true`")
         schema = members(schema)
-        alone = next((keyword for keyword in ALONE if keyword in schema), None)
-        ignored = schema.keys() & (UNSUPPORTED.union(TYPES, ALONE) - {alone} if alone else UNSUPPORTED)
+        exclusive = next((keyword for keyword in EXCLUSIVE if keyword in schema), None)
+        ignored = schema.keys() & (UNSUPPORTED.union(TYPES, EXCLUSIVE) - {exclusive} if exclusive else UNSUPPORTED)
         if ignored and self.strict:
-            raise _unfillable(f"`{min(ignored)}`" + (f" beside `{alone}`" if alone else ""))
-        match alone:
+            raise _unfillable(f"`{min(ignored)}`" + (f" beside `{exclusive}`" if exclusive else ""))
+        match exclusive:
             case None:
                 return self.fill_type(schema, depth)
             case "const":
@@ -120,10 +120,12 @@ class _Filler:
                     raise _unfillable("an empty `enum`")
                 return next((value for value in elements(schema["enum"]) if value is not None), None)
             case _:
-                branch = self.target(str(schema["$ref"])) if alone == "$ref" else self.choose(alone, schema[alone], depth)
+                branch = (
+                    self.target(str(schema["$ref"])) if exclusive == "$ref" else self.choose(exclusive, schema[exclusive], depth)
+                )
                 if self.strict and "type" in schema and branch.get("type", schema["type"]) != schema["type"]:
-                    raise _unfillable(f"`type` beside `{alone}`")
-                return self.fill({**{name: value for name, value in schema.items() if name != alone}, **branch}, depth + 1)
+                    raise _unfillable(f"`type` beside `{exclusive}`")
+                return self.fill({**{name: value for name, value in schema.items() if name != exclusive}, **branch}, depth + 1)
 
     def spend(self, work: int) -> None:
         self.work += work
@@ -155,16 +157,16 @@ class _Filler:
             case "object":
                 properties = members(schema.get("properties"))
                 names = elements(schema.get("required")) or (list(properties) if depth <= SHALLOW else [])
-                others = schema.get("additionalProperties", True)
-                return {name: self.fill(properties.get(name, others), depth + 1) for name in map(str, names)}
+                additional = schema.get("additionalProperties", True)
+                return {name: self.fill(properties.get(name, additional), depth + 1) for name in map(str, names)}
             case "array":
-                first, others = elements(schema.get("prefixItems")), schema.get("items", True)
+                first, rest = elements(schema.get("prefixItems")), schema.get("items", True)
                 least, most = _limits(schema, "minItems", "maxItems", 0)
-                usual = len(first) or int(is_object(others) and depth <= SHALLOW)
+                usual = len(first) or int(is_object(rest) and depth <= SHALLOW)
                 count = int(min(max(least, usual), most))
                 if self.strict and count > 1 and schema.get("uniqueItems"):
                     raise _unfillable("`uniqueItems`")
-                return [self.fill(first[index] if index < len(first) else others, depth + 1) for index in range(count)]
+                return [self.fill(first[index] if index < len(first) else rest, depth + 1) for index in range(count)]
             case "string":
                 return self.fill_string(schema)
             case "integer" | "number":

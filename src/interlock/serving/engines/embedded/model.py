@@ -170,7 +170,7 @@ def turn_calls(turn: Turn) -> Sequence[Message]:
     text = user_text(turn)
     tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]
     chosen = [tool for tool in tools if tool.kind in HOSTED and HOSTED[tool.kind][1].search(text)]
-    chosen += _best([tool for tool in tools if tool.kind not in HOSTED], text, alone=not chosen)
+    chosen += _best([tool for tool in tools if tool.kind not in HOSTED], text, always=not chosen)
     if is_forced and not chosen:
         chosen = tools[:1]
     return [_call(tool, text) for tool in (chosen if turn.request.parallel_tool_calls else chosen[:1])]
@@ -217,14 +217,14 @@ def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
     return not rules or any(all(members(one).get(key, label) == label for key, label in labels.items()) for one in allowed)
 
 
-def _best(tools: Sequence[Tool], text: str, *, alone: bool) -> list[Tool]:
-    """Return the first two tools that the text names, or else the best fit, which must share a word unless `alone`."""
+def _best(tools: Sequence[Tool], text: str, *, always: bool) -> list[Tool]:
+    """Return the first two tools that the text names, or else the best fit, which must share a word unless `always`."""
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
     if places or not tools:
         return [tools[index] for _, index in sorted(places)[:2]]
     words = _words(text)
     scores = [len(words & _words(f"{tool.name} {str(tool.declaration.get('description') or '')[:READ]}")) for tool in tools]
-    return [tools[scores.index(max(scores))]] if alone or max(scores) else []
+    return [tools[scores.index(max(scores))]] if always or max(scores) else []
 
 
 def _mention(name: str, text: str) -> int:

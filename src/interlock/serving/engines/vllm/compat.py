@@ -124,7 +124,7 @@ class Sampling(Protocol):
     skip_special_tokens: bool
     spaces_between_special_tokens: bool
     all_stop_token_ids: AbstractSet[int]
-    """The tokens that end a turn, including the model's own once the engine has taken the request."""
+    """The tokens that end a turn, including the model's own once the engine has accepted the request."""
 
 
 class Tokenizer(Hashable, Protocol):

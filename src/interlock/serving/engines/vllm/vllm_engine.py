@@ -120,7 +120,7 @@ def _refusals() -> Generator[None]:
 
 @define(eq=False)
 class Admissions:
-    """Watches the engine's client, which shows that the engine has taken a request long before its first token."""
+    """Watches the engine's client, which shows that the engine has accepted a request long before its first token."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
 
@@ -130,9 +130,9 @@ class Admissions:
 
         async def watched(request_id: str, *arguments: object, **options: object) -> object:
             added = await add_request(request_id, *arguments, **options)
-            taken = self.waiting.get(request_id.rpartition("_")[0])
-            if taken is not None:
-                taken.set()
+            accepted = self.waiting.get(request_id.rpartition("_")[0])
+            if accepted is not None:
+                accepted.set()
             return added
 
         client.add_request = watched
@@ -142,7 +142,7 @@ class Admissions:
 class GenerationCall:
     """A turn whose first step vLLM generates in a task, so that its admission does not wait for its first token.
 
-    With a grammar, which vLLM compiles after the engine has taken the request, the admission waits for the first output.
+    With a grammar, which vLLM compiles after the engine has accepted the request, the admission waits for the first output.
     """
 
     call: Call
@@ -150,19 +150,19 @@ class GenerationCall:
     _serving: Serving
     _admissions: Admissions
     _request_id: str
-    _taken: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set when the engine has taken the request, or when the first step has ended, even with an error."""
+    _accepted: asyncio.Event = field(factory=asyncio.Event, init=False)
+    """Set when the engine has accepted the request, or when the first step has ended, even with an error."""
     _first: asyncio.Task[Outcome[object]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.call.sampling.structured_outputs is None:
-            self._admissions.waiting[self._request_id] = self._taken
+            self._admissions.waiting[self._request_id] = self._accepted
         self._first = asyncio.create_task(outcome(self._step()))
         self._first.add_done_callback(self._end_admission)
 
     async def admitted(self) -> None:
-        """Wait until the engine has taken the turn; raise vLLM's own error if it does not."""
-        await self._taken.wait()
+        """Wait until the engine has accepted the turn; raise vLLM's own error if it does not."""
+        await self._accepted.wait()
         if self._first.done():
             self._first.result().result()
 
@@ -177,7 +177,7 @@ class GenerationCall:
         await self.steps.aclose()
 
     def _end_admission(self, _: object) -> None:
-        self._taken.set()
+        self._accepted.set()
         self._admissions.waiting.pop(self._request_id, None)
 
     async def _step(self) -> object:
@@ -249,9 +249,11 @@ class VllmEngine:
                 return compat.valid_request(body)
             except ValidationError as error:
                 cause = members(error.errors()[0].get("ctx")).get("error")
-                wrong = VllmRefusedError.raised(cause) if isinstance(cause, Exception) else refusal(error)
+                api_error = VllmRefusedError.raised(cause) if isinstance(cause, Exception) else refusal(error)
                 answer = compat.validation_error(error, raw)
-                raise VllmRefusedError(wrong.status, wrong.message, wrong.type, wrong.param, wrong.code, answer=answer) from None
+                raise VllmRefusedError(
+                    api_error.status, api_error.message, api_error.type, api_error.param, api_error.code, answer=answer
+                ) from None
 
     def with_known_values(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return a body without values unknown to vLLM: the nearest effort for gpt-oss, and no unknown service tier."""
@@ -338,7 +340,7 @@ class VllmGeneration:
         }
 
     async def admit(self, turn: Turn) -> None:
-        """Begin the first turn and wait until the engine has taken it, unless the engine can no longer refuse it.
+        """Begin the first turn and wait until the engine has accepted it, unless the engine can no longer refuse it.
 
         A stream whose request uses only the API's parameters starts before its request reaches the engine, as vLLM's own does.
         """
