@@ -1,4 +1,4 @@
-"""The pages about checking and testing streams say what happens: their examples are run."""
+"""The examples on the pages about checking and testing streams give the printed results."""
 
 import doctest
 import re

@@ -21,7 +21,7 @@ def test_a_legal_stream_passes_as_events_and_as_bytes(name):
     assert_legal(framed(LEGAL[name]), strict=True)
 
 
-def test_deviations_fail_in_a_strict_assertion_alone():
+def test_deviations_fail_only_a_strict_assertion():
     openai = framed(LEGAL["message"]).removesuffix(b"data: [DONE]\n\n")
     assert_legal(openai)
     with pytest.raises(AssertionError, match=r"R3 at event 11, the end: the stream has no end marker \[DONE\]$"):
@@ -47,12 +47,12 @@ def test_a_broken_stream_fails_by_its_rule(name):
 
 
 @pytest.mark.parametrize("name", BROKEN_FRAMES)
-def test_bytes_that_are_framed_wrongly_fail(name):
+def test_wrongly_framed_bytes_fail(name):
     with pytest.raises(AssertionError, match=name.split("-")[0]):
         assert_legal(BROKEN_FRAMES[name], strict=True)
 
 
-def test_the_message_says_where_what_and_what_was_legal():
+def test_the_message_has_the_place_the_fault_and_the_legal_events():
     with pytest.raises(AssertionError) as raised:
         assert_legal(BROKEN["R11-never-searched"])
     assert str(raised.value) == (
@@ -63,6 +63,6 @@ def test_the_message_says_where_what_and_what_was_legal():
     )
 
 
-def test_no_stream_at_all_is_not_legal():
+def test_an_empty_stream_is_not_legal():
     with pytest.raises(AssertionError, match="R3 at event 0, the end"):
         assert_legal([])

@@ -1,4 +1,4 @@
-"""Strategies: the legal streams are legal, the broken ones break the rule that they say, and the bytes are the stream."""
+"""Legal streams are legal, broken streams break the rule that they name, and the bytes are those of the stream."""
 
 import json
 import subprocess
@@ -37,12 +37,12 @@ def test_legal_streams_are_legal_by_both_judges(events):
 
 @few
 @given(legal_streams(dialect="open_responses"))
-def test_legal_streams_are_said_in_either_dialect(events):
+def test_legal_streams_are_legal_in_either_dialect(events):
     assert_legal(events, dialect="open_responses", strict=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_streams_have_every_kind_of_item_and_no_other_than_was_asked_for(kind):
+def test_streams_have_only_the_requested_kinds_of_item(kind):
     events = find(legal_streams(kinds=[kind], max_items=1), lambda events: events[-1]["response"]["output"], settings=any_at_all)
     assert [item["type"] for item in events[-1]["response"]["output"]] == [kind]
 
@@ -53,7 +53,7 @@ def test_streams_end_in_every_status(ending):
     assert events[-1]["response"]["status"] == ending
 
 
-def test_the_simplest_stream_has_nothing_in_it():
+def test_the_simplest_stream_has_no_items():
     events = find(legal_streams(), lambda _: True)
     assert [body["type"] for body in events] == ["response.created", "response.in_progress", "response.completed"]
 
@@ -72,7 +72,7 @@ def test_streams_have_logprobs():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_broken_streams_break_the_rule_that_was_asked_for(rule):
+def test_broken_streams_break_the_requested_rule(rule):
     @few
     @given(broken_streams(rule=rule))
     def check(broken):
@@ -90,18 +90,18 @@ def test_there_is_a_stream_for_every_fault(fault):
 
 @few
 @given(broken_streams(dialect="open_responses"))
-def test_broken_streams_are_said_in_either_dialect(broken):
+def test_broken_streams_are_broken_in_either_dialect(broken):
     assert broken.rule in {finding.rule for finding in findings(broken.events, dialect="open_responses")}
 
 
-def test_there_is_no_stream_that_breaks_what_no_stream_shows():
+def test_a_rule_that_no_stream_shows_is_refused():
     with pytest.raises(ValueError, match=r"rule must be one of R1, R2, .*, not 'R19'"):
         find(broken_streams(rule="R19"), lambda _: True)
 
 
 @few
 @given(st.data(), legal_streams(max_items=1))
-def test_bytes_in_pieces_are_the_stream(data, events):
+def test_the_chunks_joined_are_the_stream(data, events):
     pieces = data.draw(sse_bytes(events))
     assert all(pieces)
     assert b"".join(pieces) == frames(events)

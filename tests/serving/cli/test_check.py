@@ -25,20 +25,20 @@ def run(*arguments, stdin=None):
     return CliRunner().invoke(app, ["check", *map(str, arguments)], input=stdin, catch_exceptions=False)
 
 
-def test_a_legal_stream_is_called_legal_and_the_status_is_0() -> None:
+def test_a_legal_stream_is_reported_as_legal_with_status_0() -> None:
     result = run(LEGAL)
     assert (result.exit_code, result.stdout) == (0, f"legal: {LEGAL}: 11 events, 1 item, completed\n")
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
-def test_a_broken_stream_is_called_by_its_rule_and_the_status_is_1(path) -> None:
+def test_a_broken_stream_is_reported_with_its_rule_and_status_1(path) -> None:
     result = run(path, "--json", "--strict")
     assert (result.exit_code, word(result)) == (1, "illegal")
     assert path.name.split("-")[0] in rules(result)
 
 
 def sources(result):
-    """What `--json` says of each source."""
+    """Return the results of the sources in the JSON output."""
     return json.loads(result.stdout)["sources"]
 
 
@@ -46,7 +46,7 @@ def rules(result):
     return {finding["rule"] for finding in sources(result)[0]["findings"]}
 
 
-def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
+def test_a_finding_has_its_place_the_received_event_and_the_expected_ones() -> None:
     path = CORPUS / "broken" / "R11-never-searched.sse"
     assert json.loads(run(path, "--json").stdout) == {
         "version": 1,
@@ -82,7 +82,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_was_expected() -> None:
     }
 
 
-def test_a_person_reads_errors_first_and_deviations_after_them_in_80_columns() -> None:
+def test_text_lists_errors_before_deviations_in_80_columns() -> None:
     frames = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
     assert run("-", stdin=frames).stdout.splitlines() == [
         "illegal: standard input: 1 error, 1 deviation in 10 events, 1 item, completed",
@@ -254,12 +254,12 @@ class Answer(BaseHTTPRequestHandler):
         }.get(self.path, (200, "text/event-stream; charset=utf-8", STREAM))
         self.send_response(status)
         self.send_header("Content-Type", media)
-        self.send_header("Content-Length", str(len(STREAM if status == 200 else data)))  # more than comes, if it breaks
+        self.send_header("Content-Length", str(len(STREAM if status == 200 else data)))  # more than it sends, to break off
         self.end_headers()
         self.wfile.write(data)
 
     def log_message(self, *_arguments) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def url():
     server.server_close()
 
 
-def test_a_server_is_asked_for_a_stream(url, tmp_path) -> None:
+def test_a_body_is_posted_with_stream_set_to_true(url, tmp_path) -> None:
     body = tmp_path / "request.json"
     body.write_text('{"model": "m", "input": "hi"}')
     result = run(f"{url}/v1/responses", "--body", body, "--api-key", "k", "--header", "X-Test: yes")
@@ -282,7 +282,7 @@ def test_a_server_is_asked_for_a_stream(url, tmp_path) -> None:
     assert (headers["Authorization"], headers["X-Test"], headers["Accept"]) == ("Bearer k", "yes", "text/event-stream")
 
 
-def test_a_stream_that_is_kept_is_got(url) -> None:
+def test_a_url_without_a_body_is_fetched_with_get(url) -> None:
     assert run(f"{url}/v1/responses/resp_1?stream=true").exit_code == 0
 
 
@@ -293,12 +293,12 @@ def test_the_content_type_is_judged(url) -> None:
     ]
 
 
-def test_a_connection_that_breaks_is_a_stream_that_does_not_end(url) -> None:
+def test_a_broken_connection_is_a_stream_without_an_end(url) -> None:
     result = run(f"{url}/broken", "--json")
     assert (result.exit_code, "R3" in rules(result)) == (1, True)
 
 
-def test_a_server_that_refuses_is_quoted(url) -> None:
+def test_the_refusal_of_a_server_is_quoted(url) -> None:
     result = run(f"{url}/refused")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -306,7 +306,7 @@ def test_a_server_that_refuses_is_quoted(url) -> None:
     )
 
 
-def test_a_server_that_takes_no_get_needs_a_body() -> None:
+def test_a_405_for_get_suggests_a_body() -> None:
     with ServerThread(create_app(EmbeddedEngine())) as url:
         result = run(f"{url}/v1/responses")
     error = "405 Method Not Allowed: the server does not accept GET here; add --body FILE to POST the request in a file"
@@ -321,7 +321,7 @@ def test_a_server_that_takes_no_get_needs_a_body() -> None:
         ("/no/such/file", "interlock: /no/such/file: No such file or directory"),
     ],
 )
-def test_what_cannot_be_reached_is_named(source, message) -> None:
+def test_an_unreachable_source_is_named(source, message) -> None:
     result = run(source)
     assert (result.exit_code, result.stderr.startswith(message)) == (2, True)
 

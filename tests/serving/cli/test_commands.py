@@ -1,4 +1,4 @@
-"""The command prints what a program can read, says what is wrong with its input, and ends with the right status."""
+"""Commands print output for programs, name the faults of their input, and end with the right status."""
 
 import base64
 import json
@@ -74,6 +74,11 @@ def test_a_malformed_recording_on_standard_input_is_named_with_its_line() -> Non
     result = run("replay", "-", stdin=b"{}\n")
     message = "interlock: standard input, line 1: not a recording: its first line has no interlock_recording\n"
     assert (result.exit_code, result.stderr) == (2, message)
+    recording = b'{"interlock_recording": 1, "format": "text"}\n{"tokens": [1]}\n'
+    message = "interlock: standard input, line 2: Object contains unknown field `tokens`\n"
+    for command in ("replay", "view"):
+        result = run(command, "-", stdin=recording)
+        assert (result.exit_code, result.stderr) == (2, message)
 
 
 @pytest.mark.parametrize("command", ["replay", "check"])
@@ -109,7 +114,7 @@ def test_check_lists_what_is_missing_at_the_end() -> None:
     assert (result.exit_code, result.stdout.splitlines()[3].split()[0]) == (1, "R3")
 
 
-def test_check_of_what_is_no_stream_says_so() -> None:
+def test_check_reports_that_a_file_is_not_a_stream() -> None:
     result = run("check", "-", stdin=b"\x00\xff")
     assert (result.exit_code, result.stderr) == (2, "interlock: standard input: neither server-sent events nor JSON lines\n")
 
@@ -126,7 +131,7 @@ KEYS = base64.b64encode(bytes(32)).decode()
 
 @contextmanager
 def serve_command(*options: object) -> Iterator[str]:
-    """Run the server as a process of its own, and give the URL that it prints."""
+    """Run the server in its own process, and yield the URL that it prints."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
     environment = {"INTERLOCK_KEYS": KEYS, **os.environ}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own command
@@ -137,12 +142,12 @@ def serve_command(*options: object) -> Iterator[str]:
         assert (process.wait(), process.stderr.read()) == (0, "")
 
 
-def test_serve_says_where_it_serves_and_ends_when_it_is_told_to() -> None:
+def test_serve_prints_its_url_and_ends_at_a_signal() -> None:
     with serve_command("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
         assert [model.id for model in client.models.list()] == ["m"]
 
 
-def test_a_client_that_insists_on_the_name_of_a_model_is_served_by_it() -> None:
+def test_a_repeated_model_option_adds_a_name() -> None:
     with serve_command("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
         assert [model.id for model in client.models.list()] == ["tiny", "gpt-4o"]
         assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
@@ -162,19 +167,19 @@ BEYOND = "the key has characters beyond Latin-1, which a header cannot hold"
         *(("k\x00k", CONTROL), ("k\r\nk", CONTROL), ("k\x7f", CONTROL), ("k\u0142", BEYOND), ("\U0001f511", BEYOND)),
     ],
 )
-def test_serve_refuses_a_key_that_is_none_or_cannot_be_sent(monkeypatch, source, key, wrong) -> None:
+def test_serve_refuses_an_empty_or_invalid_key(monkeypatch, source, key, wrong) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_API_KEY": key})
     result = run("serve", "--port", "0", *(["--api-key", key] if source == "--api-key" else []))
     assert (result.exit_code, result.stderr) == (2, f"interlock: --api-key or INTERLOCK_API_KEY: {wrong}\n")
 
 
-def test_serve_refuses_keys_that_it_cannot_seal_with(monkeypatch) -> None:
+def test_serve_refuses_invalid_sealing_keys(monkeypatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_KEYS": f"{KEYS},c2Vj"})
     result = run("serve", "--port", "0")
     assert (result.exit_code, result.stderr) == (2, "interlock: INTERLOCK_KEYS: key 2 has 3 bytes instead of 32\n")
 
 
-def test_serve_says_what_a_key_of_its_own_means(monkeypatch) -> None:
+def test_serve_warns_about_a_random_sealing_key(monkeypatch) -> None:
     monkeypatch.setattr(server, "serve", lambda _, listening, *, on_ready, **__: [listening.close(), on_ready()])
     monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
     first, second = run("serve", "--port", "0").stderr.splitlines()
@@ -182,7 +187,7 @@ def test_serve_says_what_a_key_of_its_own_means(monkeypatch) -> None:
     assert second.startswith("INTERLOCK_KEYS is not set: what this process seals")
 
 
-def test_an_application_refuses_such_a_key_too() -> None:
+def test_an_application_refuses_an_invalid_key_too() -> None:
     with pytest.raises(ValueError, match="the key is empty"):
         create_app(EmbeddedEngine(), api_key="")
 
@@ -204,7 +209,7 @@ def test_serve_writes_the_format_of_a_family() -> None:
     assert output[-1].arguments == '{"city":"Paris"}'
 
 
-def test_serve_of_a_family_that_nobody_knows_lists_those_that_there_are() -> None:
+def test_serve_lists_the_known_families_for_an_unknown_one() -> None:
     result = run("serve", "--family", "esperanto")
     assert (result.exit_code, result.stderr.partition(",")[0]) == (
         2,
@@ -218,7 +223,7 @@ def test_serve_refuses_a_family_beside_a_script() -> None:
     assert (result.exit_code, result.stderr) == (2, message)
 
 
-def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
+def test_serve_reports_an_unreadable_script(tmp_path) -> None:
     path = tmp_path / "empty.jsonl"
     path.touch()
     result = run("serve", "--script", path)
@@ -228,7 +233,7 @@ def test_serve_of_a_script_that_cannot_be_read_says_so(tmp_path) -> None:
     )
 
 
-def test_serve_on_a_port_that_is_taken_says_so() -> None:
+def test_serve_reports_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         result = run("serve", "--port", port)
@@ -236,7 +241,7 @@ def test_serve_on_a_port_that_is_taken_says_so() -> None:
     assert result.stderr == f"interlock: 127.0.0.1:{port}: Address already in use; choose another port with --port\n"
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = [sys.executable, "-m", "interlock", "replay", str(RECORDINGS / "logprobs.jsonl")]
     reading, writing = os.pipe()
     os.close(reading)
@@ -265,16 +270,8 @@ def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
     assert [line for line in examples if f"interlock {command}" not in line] == []
 
 
-def test_a_shell_is_told_how_to_complete() -> None:
+def test_shell_completion_completes_a_command() -> None:
     environment = {**os.environ, "_INTERLOCK_COMPLETE": "complete_bash", "COMP_WORDS": "interlock di", "COMP_CWORD": "1"}
     program = "from interlock.serving.cli.commands import app; app(prog_name='interlock')"
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     assert done.stdout.split() == ["diagram"]
-
-
-def test_a_fault_on_standard_input_is_named_with_its_line() -> None:
-    recording = b'{"interlock_recording": 1, "format": "text"}\n{"tokens": [1]}\n'
-    message = "interlock: standard input, line 2: Object contains unknown field `tokens`\n"
-    for command in ("replay", "view"):
-        result = run(command, "-", stdin=recording)
-        assert (result.exit_code, result.stderr) == (2, message)

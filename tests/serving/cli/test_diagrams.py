@@ -1,4 +1,4 @@
-"""The command draws every lifecycle and the framing of harmony, each from the table that runs."""
+"""`interlock diagram` draws every lifecycle and the framing of harmony from the tables that run."""
 
 import pytest
 from typer.testing import CliRunner
@@ -32,22 +32,22 @@ def test_the_framing_is_drawn_row_by_row() -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_diagram_is_written_in_the_format_asked_for(form) -> None:
+def test_a_diagram_is_written_in_the_requested_format(form) -> None:
     result = run("mcp_call", "--format", form)
     assert (result.exit_code, result.stdout) == (0, RENDERERS[form](GRAPHS["mcp_call"]))
 
 
-def test_mermaid_is_the_format_of_those_who_ask_for_none() -> None:
+def test_the_default_format_is_mermaid() -> None:
     assert run("response").stdout == RENDERERS["mermaid"](GRAPHS["response"])
 
 
-def test_without_a_kind_all_that_can_be_drawn_are_listed() -> None:
+def test_without_a_kind_all_diagrams_are_listed() -> None:
     lines = run().stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == list(GRAPHS)
     assert lines[0] == "response: 7 states, 10 edges"
 
 
-def test_an_unknown_kind_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_kind_lists_the_known_ones() -> None:
     result = run("telepathy")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"interlock: no diagram of 'telepathy'; choose one of {', '.join(GRAPHS)}\n"

@@ -1,4 +1,4 @@
-"""A command ends in words, and never with a traceback: where it cannot write, where it is interrupted, where a server is slow."""
+"""A command ends with a message and never a traceback if it cannot write, is interrupted, or reads from a slow server."""
 
 import json
 import signal
@@ -45,13 +45,13 @@ def test_an_output_that_cannot_be_written_ends_a_command(command) -> None:
     assert (ended.returncode, ended.stderr) == (2, b"interlock: No space left on device\n")
 
 
-def test_nothing_is_said_where_nothing_can_be_written_at_all() -> None:
+def test_a_command_ends_without_a_traceback_if_no_stream_can_be_written() -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run([*INTERLOCK, "check", str(LEGAL)], stdout=full, stderr=full, check=False)  # noqa: S603
     assert ended.returncode == 2
 
 
-def test_a_command_whose_output_was_closed_ends_as_it_would() -> None:
+def test_a_command_with_closed_output_has_its_usual_status() -> None:
     script = f"{sys.executable} -m interlock replay {TEXT} >&-"
     ended = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, check=False)  # noqa: S603
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -59,13 +59,13 @@ def test_a_command_whose_output_was_closed_ends_as_it_would() -> None:
 
 @contextmanager
 def serving(answer):
-    """A server that answers a connection by a function, and says when one has come."""
+    """Run a server that calls `answer` with each connection, and yield its URL and an event for the first connection."""
     connected, over = threading.Event(), threading.Event()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self):
             connected.set()
-            with suppress(OSError):  # the command has gone
+            with suppress(OSError):  # the command has disconnected
                 answer(self.request, over)
 
     class Server(socketserver.ThreadingTCPServer):
@@ -89,7 +89,7 @@ def silent_after_its_head(connection, over):
 
 
 def dripping(connection, over):
-    """Never silent for long, and never done."""
+    """Send bytes often, without an end."""
     connection.sendall(HEAD)
     while not over.wait(0.02):
         connection.sendall(b":\n")
@@ -102,7 +102,7 @@ def dripping_head(connection, over):
 
 
 @pytest.mark.parametrize("answer", [silent, silent_after_its_head, dripping, dripping_head], ids=lambda answer: answer.__name__)
-def test_a_url_is_read_for_no_longer_than_it_may_take(answer) -> None:
+def test_reading_a_url_ends_at_the_timeout(answer) -> None:
     with serving(answer) as (url, _):
         began = time.monotonic()
         result = run("check", url, "--timeout", "0.3")
@@ -124,7 +124,7 @@ def test_a_url_that_is_read_in_time_is_judged() -> None:
     "source",
     ["http://[", "https://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999/", "http://a\u2100b/", "http://\ud800/"],
 )
-def test_a_url_that_is_none_is_refused(source) -> None:
+def test_an_invalid_url_is_refused(source) -> None:
     result = run("check", source)
     assert result.exit_code == 2
     assert result.stderr.startswith("interlock: http")
@@ -162,7 +162,7 @@ def test_ctrl_c_ends_a_server_however_often(times) -> None:
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_what_json_has_not_is_no_event(constant, tmp_path) -> None:
+def test_a_constant_that_json_lacks_is_not_an_event(constant, tmp_path) -> None:
     path = tmp_path / "stream.sse"
     path.write_text(LEGAL.read_text().replace('"total_tokens": 18', f'"total_tokens": {constant}', 1))
     assert constant in path.read_text()
@@ -171,7 +171,7 @@ def test_what_json_has_not_is_no_event(constant, tmp_path) -> None:
     assert (result.exit_code, findings[0]["rule"]) == (1, "R5")
 
 
-def test_a_recording_with_such_a_number_is_no_recording(tmp_path) -> None:
+def test_a_recording_with_such_a_constant_is_refused(tmp_path) -> None:
     path = tmp_path / "recording.jsonl"
     path.write_text('{"interlock_recording": NaN}\n')
     result = run("replay", path)

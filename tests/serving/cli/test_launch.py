@@ -34,7 +34,7 @@ def test_interlock_is_loaded_beside_other_plugins(named, value):
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_the_process_becomes_vllms(monkeypatch, tmp_path, beside):
+def test_the_process_is_replaced_by_vllm(monkeypatch, tmp_path, beside):
     program = tmp_path / "vllm"
     if beside:
         program.touch()
@@ -50,7 +50,7 @@ def test_the_process_becomes_vllms(monkeypatch, tmp_path, beside):
     assert (path, command, environment["VLLM_PLUGINS"]) == (expected, [expected, "serve", "m"], "interlock")
 
 
-def test_without_vllm_it_says_what_to_install(monkeypatch, tmp_path):
+def test_without_vllm_the_message_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(SystemExit, match=r"vLLM is not installed; in a checkout of Interlock: pip install '\.\[vllm\]'"):

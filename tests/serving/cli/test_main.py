@@ -1,4 +1,4 @@
-"""The command names the package that is missing."""
+"""The command names a missing package."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs
     assert (done.returncode, done.stderr) == (1, message)
 
 
-def test_a_module_that_is_our_own_is_missed_aloud(monkeypatch) -> None:
+def test_a_missing_module_of_interlock_raises(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "interlock.serving.cli.commands", None)
     with pytest.raises(ModuleNotFoundError, match=r"interlock\.serving\.cli\.commands"):
         run(monkeypatch, "--help")

@@ -16,7 +16,7 @@ SLOW = frozenset(
         *("starlette", "torch", "uvicorn", "vllm"),
     }
 )
-"""Packages that take a tenth of a second and more to import."""
+"""Packages that take at least a tenth of a second to import."""
 
 LIGHT = {
     "--version": frozenset({"attr", "pydantic", "rich", "typer"}),
@@ -29,7 +29,7 @@ LIGHT = {
     f"replay {TEXT}": frozenset({"rich"}),
     f"replay {ROOT / 'recordings' / 'vllm-calls.jsonl'}": frozenset({"rich"}),
 }
-"""Commands, and what else each of them does without."""
+"""Commands, each with further packages that it must not import."""
 
 PROGRAM = """
 import atexit, sys
@@ -67,6 +67,6 @@ print(*sorted({"mcp", "openai"} & sys.modules.keys()))
 """
 
 
-def test_a_server_that_answers_has_imported_nothing_that_only_other_requests_need() -> None:
+def test_a_server_imports_only_what_its_requests_need() -> None:
     done = subprocess.run([sys.executable, "-c", SERVER], capture_output=True, check=True, text=True)  # noqa: S603 - our own
     assert done.stdout.splitlines() == ["", "mcp"]

@@ -1,4 +1,4 @@
-"""`interlock store` shows what is in a store, clears it, brings it up to date, and writes what a response was."""
+"""`interlock store` shows the contents of a store, sweeps, migrates and copies it, and exports responses."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def ended(number):
     return StoredResponse({"id": f"resp_{number}", "output": []}, ())
 
 
-def test_what_is_in_a_store_is_counted(url) -> None:
+def test_info_counts_the_contents_of_a_store(url) -> None:
     async def scenario(store):
         await store.put("", ended(1))
         lease = await store.enqueue("", ended(2), "server-7")
@@ -64,7 +64,7 @@ def test_a_store_that_does_not_exist_is_not_created(url) -> None:
         assert not Path(path).exists()
 
 
-def test_an_empty_store_has_none(url) -> None:
+def test_info_shows_an_empty_store(url) -> None:
     fill(url, lambda store: store.get("", "resp_1"))
     assert call("info", "--store", url)[1].splitlines()[1:] == ["responses: none", "conversations: 0, items: 0, events: 0"]
 
@@ -98,7 +98,7 @@ def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> No
     assert (code, json.loads(output)) == (0, {"id": "resp_1", "output": []})
 
 
-def test_what_cannot_be_exported_is_said(url) -> None:
+def test_a_failed_export_names_the_reason(url) -> None:
     fill(url, lambda store: store.put("", ended(1)))
     code, output = call("export", "resp_1", "--store", url)
     assert (code, output.startswith("interlock: resp_1 has no events: it did not run in the background")) == (2, True)

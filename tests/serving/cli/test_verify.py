@@ -1,4 +1,4 @@
-"""The command prints the figures of the proof, and its status says whether the proof holds."""
+"""`interlock verify` prints the figures of the proof; its exit status shows whether the proof holds."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_a_proof_that_holds_gives_its_figures(run):
 
 
 @pytest.mark.long
-def test_more_open_items_can_be_asked_for(run):
+def test_the_number_of_open_items_is_an_option(run):
     few, more = (json.loads(run("--json", "--open", number).stdout) for number in ("1", "2"))
     assert few["holds"]
     assert more["holds"]
@@ -59,7 +59,7 @@ def test_a_counterexample_is_shown_with_its_path(run):
     ]
 
 
-def test_a_program_gets_the_counterexample_too(run):
+def test_the_json_output_has_the_counterexample(run):
     result = run("--json", result=REFUTED)
     figures = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -89,7 +89,7 @@ def test_an_edge_that_never_fired_is_named(run):
     assert result.stdout.splitlines()[-1] == "some edges never fired"
 
 
-def test_a_walk_that_goes_wrong_is_told(run, monkeypatch):
+def test_a_failed_walk_is_reported(run, monkeypatch):
     monkeypatch.setitem(processes.WALKS, "turns", lambda: processes.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
     result = run()
     assert result.exit_code == 1
@@ -106,7 +106,7 @@ app(["verify"], prog_name="interlock")
 """
 
 
-def test_progress_is_shown_on_a_terminal_alone() -> None:
+def test_only_a_terminal_shows_progress() -> None:
     terminal, end = pty.openpty()
     arguments = [sys.executable, "-c", PROGRAM]
     environment = {**os.environ, "TERM": "xterm"}

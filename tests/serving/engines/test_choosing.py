@@ -1,4 +1,4 @@
-"""The embedded model calls the hosted tools that a user's words ask for."""
+"""The embedded model calls the hosted tools that a user's words request."""
 
 import pytest
 
@@ -41,12 +41,12 @@ def called(words, **settings):
         ("Search the web for points and compute 1+1", [("browser.search", '{"query": "points and compute 1+1"}')]),
     ],
 )
-def test_words_and_arithmetic_ask_for_hosted_tools(words, calls) -> None:
+def test_words_and_arithmetic_request_hosted_tools(words, calls) -> None:
     assert called(words)[: len(calls)] == calls
     assert bool(called(words)) == bool(calls)
 
 
-def test_other_tools_are_called_beside_them_if_they_fit() -> None:
+def test_fitting_other_tools_are_called_too() -> None:
     assert [name for name, _ in called("Compute 1 + 1", tools=[WEATHER])] == ["python"]
     assert [name for name, _ in called("Compute 1 + 1 and the weather", tools=[WEATHER])] == ["python", "functions.get_weather"]
     assert [name for name, _ in called("Hello", tools=[WEATHER])] == ["functions.get_weather"]
@@ -54,7 +54,7 @@ def test_other_tools_are_called_beside_them_if_they_fit() -> None:
     assert [name for name, _ in both] == ["python", "rail.departures"]
 
 
-def test_one_call_at_a_time_and_only_what_is_allowed() -> None:
+def test_tool_choice_and_parallel_calls_are_respected() -> None:
     words = "Search for trains, compute 1 + 1"
     assert [name for name, _ in called(words)] == ["browser.search", "python"]
     assert [name for name, _ in called(words, parallel_tool_calls=False)] == ["browser.search"]
@@ -65,7 +65,7 @@ def test_one_call_at_a_time_and_only_what_is_allowed() -> None:
     assert [name for name, _ in called("Hello", tool_choice="required")] == ["browser.search"]
 
 
-def test_what_the_tools_said_is_in_the_answer_with_marks_that_name_its_pages() -> None:
+def test_the_answer_has_the_tools_outputs_with_citation_marks() -> None:
     items = [
         {"type": "web_search_call", "id": "ws_1", "output": "[4] Frames (https://f.example)\nL0: They hold levers.\nL1: Many."},
         {"type": "code_interpreter_call", "id": "ci_1", "outputs": None, "output": "42"},

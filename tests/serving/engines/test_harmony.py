@@ -1,4 +1,4 @@
-"""What the tokens of a turn of gpt-oss say of its calls, and what their tools answer in its words."""
+"""The messages in the tokens of a gpt-oss turn, and the messages with the outputs of its tools."""
 
 import pytest
 from live.engines import ENCODING
@@ -33,7 +33,7 @@ def test_a_tool_answers_under_the_name_and_in_the_channel_of_its_call(text, item
     assert replies(text, item) == [(name, channel, "assistant", item["output"])]
 
 
-def test_where_the_calls_cannot_be_told_apart_a_tool_answers_under_its_usual_name() -> None:
+def test_a_tool_answers_under_its_usual_name_if_calls_and_items_differ() -> None:
     malformed = "<|channel|><|channel|>Hi<|call|>"
     assert replies(malformed, CODE, SEARCH, MCP) == [
         ("python", "analysis", "assistant", "1\n"),
@@ -42,6 +42,6 @@ def test_where_the_calls_cannot_be_told_apart_a_tool_answers_under_its_usual_nam
     ]
 
 
-def test_a_turn_that_is_malformed_is_one_message_with_all_of_its_text() -> None:
+def test_a_malformed_turn_is_one_message_with_all_of_its_text() -> None:
     (message,) = turn_messages(tokens("<|channel|><|channel|>Hi<|call|>"))
     assert (message.channel, message.content[0].text) == ("final", "Hi")

@@ -1,4 +1,4 @@
-"""Plain JSON schemas are filled correctly; what cannot be filled is refused where it is strict, and cheap everywhere."""
+"""Plain JSON schemas are filled correctly, strict ones with other keywords are refused, and the work is bounded."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_value_is_plain_and_has_the_text_where_it_may(schema, value):
     Draft202012Validator(schema).validate(value)
 
 
-def test_optional_members_deep_down_are_left_out():
+def test_deep_optional_members_are_left_out():
     tree = {"properties": {"v": {"type": "integer"}, "child": {"$ref": "#"}}, "type": "object"}
     assert value_for(tree) == {"v": 1, "child": {"v": 1, "child": {"v": 1, "child": {}}}}
 
@@ -142,7 +142,7 @@ BESIDE = {"$ref": "#/$defs/a", "minLength": 9, "$defs": {"a": {"type": "string"}
         ({"type": "string", "anyOf": [{"type": ["integer", "string"]}]}, "`type` beside `anyOf`"),
     ],
 )
-def test_a_keyword_that_cannot_be_followed_is_named_if_strict_and_else_ignored(schema, reason):
+def test_an_unsupported_keyword_is_refused_if_strict_and_ignored_otherwise(schema, reason):
     with pytest.raises(PromptError) as error:
         value_for(schema, "Paris")
     assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
@@ -179,13 +179,13 @@ def test_a_keyword_that_cannot_be_followed_is_named_if_strict_and_else_ignored(s
         ({"type": "array", "minItems": 900, "items": {"anyOf": [{}] * 3_000}}, "so many values"),
     ],
 )
-def test_what_has_no_plain_value_is_refused_strict_or_not(schema, reason):
+def test_a_schema_without_a_value_is_refused_strict_or_not(schema, reason):
     began = time.thread_time()
     for strict in (True, False):
         with pytest.raises(PromptError) as error:
             value_for(schema, "Paris", strict=strict)
         assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
-    assert time.thread_time() - began < 10  # milliseconds, in truth; the machine may be busy, and the point is that it ends
+    assert time.thread_time() - began < 10  # it takes milliseconds; the limit allows for a busy machine
 
 
 WORDS = st.sampled_from(
@@ -203,7 +203,7 @@ GARBAGE = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(WORDS, GARBAGE, max_size=4), st.booleans())
-def test_parameters_that_are_no_schema_are_filled_or_refused(parameters, strict):
+def test_invalid_parameters_are_filled_or_refused(parameters, strict):
     try:
         arguments = arguments_for({"parameters": parameters, "strict": strict}, "x")
     except PromptError:

@@ -1,4 +1,4 @@
-"""A recording in other chunks is the same recording."""
+"""Rechunking a recording changes only its chunks."""
 
 import json
 
@@ -34,7 +34,7 @@ def test_tokens_are_merged_and_cut_within_their_turn() -> None:
     assert chunks(rechunk(whole, 1000)) == [[Chunk(token_ids=(1, 2, 3))], [Chunk(token_ids=(4,))]]
 
 
-def test_only_the_last_chunk_of_a_turn_says_why_it_ended_and_each_says_what_the_prompt_cost() -> None:
+def test_the_last_chunk_has_the_finish_reason_and_all_have_the_usage() -> None:
     whole = recording(
         {"text": "ab", "usage": {"input_tokens": 9, "cached_tokens": 8}},
         {"text": "c", "finish_reason": "length", "usage": {"cache_write_tokens": 1}},
@@ -50,12 +50,12 @@ def test_a_turn_without_any_token_keeps_its_end() -> None:
     assert [(output.chunk, output.finish_reason) for output in turn.outputs] == [(Chunk(), "error")]
 
 
-def test_text_is_cut_by_character_beside_its_tokens() -> None:
+def test_text_is_divided_by_character_beside_its_tokens() -> None:
     whole = recording({"token_ids": [1], "text": "aü"}, {"token_ids": [2], "text": "b"})
     assert chunks(rechunk(whole, 2)) == [[Chunk(token_ids=(1, 2), text="aü"), Chunk(text="b")]]
 
 
-def test_text_is_cut_by_token_where_the_log_probabilities_rebuild_it() -> None:
+def test_text_is_divided_by_token_if_the_log_probabilities_spell_it() -> None:
     whole = recording({"token_ids": [1, 2, 3], "text": "Hello you", "logprobs": [*map(logprob, ["Hel", "lo", " you"])]})
     assert chunks(rechunk(whole, 2)) == [
         [
@@ -65,7 +65,7 @@ def test_text_is_cut_by_token_where_the_log_probabilities_rebuild_it() -> None:
     ]
 
 
-def test_text_is_cut_by_character_where_the_log_probabilities_do_not_rebuild_it() -> None:
+def test_text_is_divided_by_character_if_the_log_probabilities_do_not_spell_it() -> None:
     whole = recording({"text": "abc", "logprobs": [logprob("\ufffd"), {"bytes": None}]})
     assert chunks(rechunk(whole, 2)) == [
         [Chunk(text="ab", logprobs=(logprob("\ufffd"), {"bytes": None})), Chunk(text="c", logprobs=())],
@@ -77,7 +77,7 @@ def test_chunks_with_and_without_log_probabilities_are_not_merged() -> None:
     assert chunks(rechunk(whole, 9)) == chunks(whole)
 
 
-def test_deltas_are_cut_string_by_string_and_never_merged() -> None:
+def test_deltas_are_divided_and_never_merged() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "abc"}}
     whole = recording(
         {"token_ids": [1, 2], "delta": {"reasoning": "xyz", "content": None}},
@@ -100,7 +100,7 @@ def test_deltas_are_cut_string_by_string_and_never_merged() -> None:
     ]
 
 
-def test_a_delta_that_says_nothing_or_several_things_is_kept_whole() -> None:
+def test_a_delta_without_one_string_stays_whole() -> None:
     calls = [{"index": 0, "function": {"arguments": "abc"}}, {"index": 1, "function": {"arguments": "def"}}]
     whole = recording(
         {"token_ids": [1], "delta": {"reasoning": "abc", "content": "def"}},
@@ -111,7 +111,7 @@ def test_a_delta_that_says_nothing_or_several_things_is_kept_whole() -> None:
     assert chunks(rechunk(whole, 1)) == chunks(whole)
 
 
-def test_a_delta_with_log_probabilities_is_kept_whole() -> None:
+def test_a_delta_with_log_probabilities_stays_whole() -> None:
     whole = recording({"delta": {"content": "abc"}, "logprobs": [logprob("abc")]}, form="vllm")
     assert chunks(rechunk(whole, 1)) == chunks(whole)
 

@@ -1,4 +1,4 @@
-"""Recordings are read, refused with the line that is wrong, and written back."""
+"""Recordings are read, refused with the number of the wrong line, and written back."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_result_of_a_tool_ends_a_turn_without_a_finish_reason() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error", "content_filter"])
-def test_a_turn_knows_why_it_ended(reason) -> None:
+def test_a_turn_has_a_finish_reason(reason) -> None:
     assert read(recording({"token_ids": [1], "finish_reason": reason})).turns[0].finish_reason == reason
 
 
@@ -69,13 +69,13 @@ def test_text_log_probabilities_and_deltas_are_kept_as_they_are() -> None:
     ]
 
 
-def test_empty_lines_and_windows_line_ends_are_passed_over(tmp_path) -> None:
+def test_empty_lines_and_windows_line_ends_are_skipped(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\r\n" + HEADER.encode() + b'\r\n\r\n{"token_ids": [1]}\r\n')
     assert read(path) == read(recording({"token_ids": [1]}))
 
 
-def test_what_was_written_is_read_back_the_same() -> None:
+def test_a_written_recording_reads_back_the_same() -> None:
     logprobs = [{"token": "\ud800", "bytes": None, "logprob": -1.0, "top_logprobs": []}]
     lines = recording(
         {"token_ids": [1], "usage": {"input_tokens": 3}},
@@ -162,7 +162,7 @@ def test_a_recording_of_a_family_names_it() -> None:
     assert read(tagged(tool_parser="hermes")).format == Tagged("hermes")
 
 
-def test_a_family_that_nobody_knows_is_an_error_of_the_first_line() -> None:
+def test_an_unknown_family_is_an_error_of_the_first_line() -> None:
     with pytest.raises(RecordingError, match="line 1: unknown tool parser 'esperanto': choose one of qwen3_coder, "):
         read(tagged(tool_parser="esperanto"))
 

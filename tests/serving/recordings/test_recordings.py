@@ -59,7 +59,7 @@ def test_a_recording_is_written_as_it_was_read(recording) -> None:
     assert read(write(recording)) == recording
 
 
-def test_the_recordings_hold_each_kind_of_item_that_a_model_can_write() -> None:
+def test_the_recordings_have_each_kind_of_item_that_a_model_writes() -> None:
     kinds = {item["type"] for recording in RECORDINGS.values() for item in replay_response(recording)["output"]}
     assert kinds == {
         "reasoning",
@@ -72,13 +72,13 @@ def test_the_recordings_hold_each_kind_of_item_that_a_model_can_write() -> None:
     }
 
 
-def test_the_recordings_hold_each_way_to_end() -> None:
+def test_the_recordings_have_each_final_status() -> None:
     statuses = {replay_response(recording)["status"] for recording in RECORDINGS.values()}
     assert statuses == {"completed", "incomplete", "failed", "cancelled"}
 
 
 @pytest.mark.parametrize("folder", [FOLDER, FOLDER / "recovery"], ids=["recordings", "recovery"])
-def test_the_script_that_writes_the_recordings_writes_those_that_are_there(folder, tmp_path) -> None:
+def test_the_script_writes_the_committed_recordings(folder, tmp_path) -> None:
     path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # for the cases of recovery
     subprocess.run([sys.executable, folder / "make.py", tmp_path], check=True, env=path)  # noqa: S603 - our own script
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -86,7 +86,7 @@ def test_the_script_that_writes_the_recordings_writes_those_that_are_there(folde
 
 
 def summary(name: str) -> list[tuple[object, ...]]:
-    """The kind, the status and the most telling field of each item."""
+    """Return the kind, the status and a characteristic field of each item."""
     telling = ("name", "action", "code", "phase")
     return [
         (item["type"], item["status"], *(item[field] for field in telling if field in item))

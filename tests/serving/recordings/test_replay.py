@@ -21,7 +21,7 @@ def test_a_replay_is_the_same_to_the_byte_every_time() -> None:
     assert first[-1] == b"data: [DONE]\n\n"
 
 
-def test_ids_are_counted_and_it_is_always_the_same_time() -> None:
+def test_ids_are_counted_and_the_time_is_fixed() -> None:
     response = replay_response(recording({"text": "Hello"}, model="m"))
     assert (response["id"], response["created_at"], response["model"]) == ("resp_1", EPOCH, "m")
 
@@ -37,11 +37,11 @@ def test_the_tokens_of_the_prompt_are_counted_once_for_each_turn() -> None:
     assert response["usage"]["input_tokens_details"] == {"cached_tokens": 4, "cache_write_tokens": 6}
 
 
-def test_a_result_without_a_call_that_waits_for_it_is_passed_over() -> None:
+def test_a_result_without_a_call_is_ignored() -> None:
     lines = [{"text": "Hello"}, {"tool_result": {"output": "x"}}, {"text": " again"}]
     assert replay_response(recording(*lines))["status"] == "completed"
 
 
-def test_what_follows_the_end_of_a_response_is_passed_over() -> None:
+def test_turns_after_the_end_of_a_response_are_ignored() -> None:
     cut = [{"text": "Hello", "finish_reason": "length"}]
     assert replay_response(recording(*cut, {"text": " again"})) == replay_response(recording(*cut))

@@ -1,4 +1,4 @@
-"""Two streams beside one another, and how often edges fire."""
+"""The comparison of two streams, and how often edges fire."""
 
 import json
 from pathlib import Path
@@ -34,14 +34,14 @@ def frames(*bodies):
     return b"".join(f"event: {body['type']}\ndata: {json.dumps(body)}\n\n".encode() for body in bodies)
 
 
-def test_a_stream_is_like_itself_whatever_its_ids() -> None:
+def test_a_stream_equals_itself_with_other_ids() -> None:
     message = stream("legal/message.sse")
     other = message.replace(b"msg_0", b"msg_9").replace(b"resp_1", b"resp_7")
     assert other != message
     assert {mark for _, _, mark, _ in rows(message, other)} == {"same"}
 
 
-def test_what_differs_is_named_by_its_path() -> None:
+def test_a_difference_is_named_by_its_path() -> None:
     differing = [row for row in rows(stream("legal/message.sse"), stream("broken/R9-part-differs.sse")) if row[2] != "same"]
     assert differing == [
         ((8, 9), (8, 9), "differs", [".part.text"]),
@@ -50,7 +50,7 @@ def test_what_differs_is_named_by_its_path() -> None:
     ]
 
 
-def test_how_a_text_is_divided_into_deltas_is_no_difference() -> None:
+def test_the_division_of_a_text_into_deltas_is_ignored() -> None:
     def delta(text):
         return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
 
@@ -59,7 +59,7 @@ def test_how_a_text_is_divided_into_deltas_is_no_difference() -> None:
     assert rows(one, frames(delta("abd"))) == [((0, 2), (0, 1), "differs", ["delta"])]
 
 
-def test_items_that_only_one_stream_has_stand_alone_in_their_place() -> None:
+def test_items_of_only_one_stream_have_their_own_rows() -> None:
     def item(index, kind):
         added = {"type": "response.output_item.added", "output_index": index, "item": {"type": kind, "id": f"x_{index}"}}
         return frames(added, {**added, "type": "response.output_item.done"})
@@ -86,13 +86,13 @@ def test_values_of_any_shape_are_compared() -> None:
     assert rows(b"data: nonsense\n\n", b"data: otherwise\n\n")[0][2:] == ("differs", [""])
 
 
-def test_streams_too_long_to_be_aligned_with_care_are_compared_one_by_one(monkeypatch) -> None:
+def test_long_streams_are_paired_in_order(monkeypatch) -> None:
     monkeypatch.setattr(comparison, "_LONGEST", 5)
     assert {mark for _, _, mark, _ in rows(stream("legal/message.sse"), stream("legal/message.sse"))} == {"same"}
 
 
 @pytest.mark.parametrize("path", sorted((CORPUS / "legal").glob("*.sse")), ids=lambda path: path.stem)
-def test_every_event_stands_in_one_row(path) -> None:
+def test_every_event_is_in_one_row(path) -> None:
     aligned = rows(path.read_bytes(), stream("legal/message.sse"))
     for column in (0, 1):
         ranges = sorted(row[column] for row in aligned if row[column])

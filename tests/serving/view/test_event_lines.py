@@ -30,7 +30,7 @@ def of(trace_lines, kind):
 
 
 def steps(trace_lines):
-    """Give for each event that moved a machine: its name, and the edges that fired, as they turned out."""
+    """Return each event that moved a machine: its name, and the edges that fired, after corrections."""
     by_number = {line[1]: line[2] for line in of(trace_lines, "step")}
     events = of(trace_lines, "e")
     numbers = [event[5] for event in events]
@@ -45,7 +45,7 @@ def steps(trace_lines):
     ]
 
 
-def test_a_stream_is_told_event_by_event_with_the_edges_that_fired() -> None:
+def test_each_event_has_a_line_with_the_edges_that_fired() -> None:
     trace_lines = lines(CORPUS / "legal" / "function-call.sse")
     assert of(trace_lines, "lane")[0] == ["lane", 0, 1, {"kind": "function_call", "name": "f", "id": "fc_0", "index": 0}]
     opening = ("absent", "open", "in_progress")
@@ -65,7 +65,7 @@ def test_a_stream_is_told_event_by_event_with_the_edges_that_fired() -> None:
     assert of(trace_lines, "end") == [["end", 0, {"status": "completed", "legal": True, "readable": True, "rules": {}}]]
 
 
-def test_a_finding_stands_at_its_event() -> None:
+def test_a_finding_has_the_number_of_its_event() -> None:
     trace_lines = lines(CORPUS / "broken" / "R8-text-not-done.sse")
     (finding,) = of(trace_lines, "f")
     assert finding[:3] == ["f", 0, 7]
@@ -74,13 +74,13 @@ def test_a_finding_stands_at_its_event() -> None:
     assert of(trace_lines, "end")[0][2]["rules"] == {"R8": 1}
 
 
-def test_what_is_missing_at_the_end_stands_after_the_last_event() -> None:
+def test_a_finding_at_the_end_comes_after_the_last_event() -> None:
     trace_lines = lines(CORPUS / "broken" / "R3-no-end.sse")
     assert {line[2] for line in of(trace_lines, "f")} == {len(of(trace_lines, "e"))}
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
-def test_every_stream_of_the_corpus_can_be_told_whole_and_in_pieces_alike(path) -> None:
+def test_every_stream_gives_the_same_lines_in_any_chunks(path) -> None:
     data = path.read_bytes()
     trace = Trace()
     pieces = [line for at in range(0, len(data), 7) for line in trace.feed(data[at : at + 7])]
@@ -93,7 +93,7 @@ def test_every_stream_of_the_corpus_can_be_told_whole_and_in_pieces_alike(path) 
     ] or path.stem in {"R5-two-data-lines", "R5-cut-inside-a-frame"}
 
 
-def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
+def test_the_time_of_an_event_is_that_of_its_last_chunk() -> None:
     data = (CORPUS / "legal" / "message.sse").read_bytes()
     trace = Trace()
     trace_lines = [*trace.feed(data[:1000], 0), *trace.feed(data[1000:], 250)]
@@ -103,7 +103,7 @@ def test_the_time_of_an_event_is_that_of_the_piece_that_completes_it() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
+def test_a_recording_gives_the_origin_of_each_event(path) -> None:
     recording = read(path)
     trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encode_lines(batch).splitlines()]
     assert of(trace_lines, "f") == []
@@ -117,7 +117,7 @@ def test_a_recording_is_told_with_what_the_parser_read(path) -> None:
             assert dest == source
 
 
-def test_redacted_lines_say_nothing_that_was_said() -> None:
+def test_redacted_lines_have_no_text() -> None:
     trace_lines = lines(ROOT / "tests" / "corpus" / "legal" / "message.sse", redact=True)
     assert "Hello" not in json.dumps(trace_lines)
     assert [line[3] for line in of(trace_lines, "e")] == [line[3] for line in of(lines(CORPUS / "legal" / "message.sse"), "e")]
@@ -130,7 +130,7 @@ def test_redacted_lines_say_nothing_that_was_said() -> None:
     assert "not JSON" not in broken
 
 
-def test_redaction_keeps_what_is_listed_and_hides_all_else() -> None:
+def test_redaction_shows_only_listed_fields() -> None:
     call = {"id": "fc_1", "name": "f", "arguments": '{"a": 1}', "code": "print()", "unheard_of": ["a"]}
     value = {
         "type": "x",
@@ -188,11 +188,11 @@ VISIBLE = {
     **{f"{root}.{place}".rstrip("."): names for root in ("item", "response.output") for place, names in IN_ITEM.items()},
 }
 STAYS = {f"{place}.{name}".lstrip(".") for place, names in VISIBLE.items() for name in names.split()}
-"""Where a string may stand that is seen all the same."""
+"""The fields whose strings stay visible."""
 
 
 class Marks:
-    """Puts marks into a stream, each of which says where it was put."""
+    """Puts marks into a stream; each mark has the path of its place."""
 
     def __init__(self, seed, share):
         self.random = random.Random(seed)  # noqa: S311 - it hides nothing
@@ -228,7 +228,7 @@ class Marks:
 
 @pytest.mark.parametrize("share", [0.03, 0.3, 1])
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
-def test_no_string_of_a_stream_is_told_but_where_it_may_stay(path, share) -> None:
+def test_redaction_hides_every_string_outside_the_listed_fields(path, share) -> None:
     marks = Marks(path.stem, share)
     stream = "\n".join(map(marks.line, path.read_text(errors="replace").split("\n"))).encode()
     trace = Trace(redact=True)
@@ -241,7 +241,7 @@ FRAMING = {*HARMONY.states, *Trigger}
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_no_string_of_a_recording_is_told(path) -> None:
+def test_redaction_hides_every_string_of_a_recording(path) -> None:
     trace_lines = [
         json.loads(line) for batch in recording_lines(read(path), Trace(redact=True)) for line in encode_lines(batch).splitlines()
     ]
@@ -252,7 +252,7 @@ def test_no_string_of_a_recording_is_told(path) -> None:
         assert {state for edge in origin.get("framing", ()) for state in edge} <= FRAMING
 
 
-def test_hostile_streams_are_told_and_nothing_breaks() -> None:
+def test_hostile_streams_raise_no_error() -> None:
     bodies = [
         b'event: x\ndata: {"type": 3, "output_index": "0", "item": []}\n\n',
         b'event: response.output_item.added\ndata: {"type": "response.output_item.added", "output_index": 0, "item": null}\n\n',

@@ -38,7 +38,7 @@ def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
     assert set(head["writes"]) <= set(EVENTS)
 
 
-def test_what_events_write_is_read_off_the_vocabulary() -> None:
+def test_the_fields_that_events_write_come_from_their_types() -> None:
     part = {"list": "content", "index": "content_index"}
     assert {name: writes()[name] for name in ("response.output_text.delta", "response.content_part.added")} == {
         "response.output_text.delta": {"op": "append", "from": "delta", "to": "text", **part},
@@ -50,7 +50,7 @@ def test_what_events_write_is_read_off_the_vocabulary() -> None:
     assert writes()["response.output_text.annotation.added"] == {"op": "push", "from": "annotation", "to": "annotations", **part}
 
 
-def test_a_page_in_one_piece_lets_nothing_run_but_its_own_program() -> None:
+def test_a_standalone_page_runs_only_its_own_script() -> None:
     html = page.standalone("</title><script>alert(1)</script>", [["head", {}], ["e", "</script><script>alert(1)</script>"]])
     assert "<script>alert(1)" not in html
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
@@ -90,7 +90,7 @@ def test_a_pipe_can_be_viewed(tmp_path) -> None:
         (["a", "b", "c"], "interlock: give one stream to show, two streams to compare, or --coverage FOLDER alone"),
     ],
 )
-def test_what_cannot_be_viewed_is_refused(arguments, message) -> None:
+def test_an_invalid_source_is_refused(arguments, message) -> None:
     result = view(*arguments)
     assert (result.exit_code, result.stderr.strip()) == (2, message)
 

@@ -16,7 +16,7 @@ from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view import web
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware, site
 
-ASK = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
+REQUEST = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
 
 def watched(api_key=None, *, redact=False, rate=0, **options):
@@ -33,8 +33,8 @@ def lines(answer):
 def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     app, _ = watched()
     client = TestClient(app)
-    streamed = [client.post("/v1/responses", json=ASK).text for _ in range(2)]
-    client.post("/v1/responses", json={**ASK, "stream": False})
+    streamed = [client.post("/v1/responses", json=REQUEST).text for _ in range(2)]
+    client.post("/v1/responses", json={**REQUEST, "stream": False})
     assert "Streams · Interlock" in client.get("/interlock").text
     head, (_, entries) = lines(client.get("/interlock/lines"))
     assert (head[1]["mode"], [(one["number"], one["ended"], one["bytes"]) for one in entries]) == (
@@ -48,7 +48,7 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
             "request": {
                 "method": "POST",
                 "url": "http://testserver/v1/responses",
-                "body": json.dumps(ASK, separators=(",", ":")),
+                "body": json.dumps(REQUEST, separators=(",", ":")),
             },
         }
     ]
@@ -58,19 +58,19 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     assert all(line[6] is not None for line in trace_lines if line[0] == "e")
 
 
-def test_what_the_client_gets_is_not_changed() -> None:
+def test_the_stream_to_the_client_is_not_changed() -> None:
     plain = TestClient(create_app(EmbeddedEngine()))
     app, _ = watched()
-    for body in (ASK, {**ASK, "stream": False}, {"model": "nobody"}):
+    for body in (REQUEST, {**REQUEST, "stream": False}, {"model": "nobody"}):
         one, other = plain.post("/v1/responses", json=body), TestClient(app).post("/v1/responses", json=body)
         assert (one.status_code, dict(one.headers).keys()) == (other.status_code, dict(other.headers).keys())
         assert len(one.text) == len(other.text)
 
 
-def test_only_the_key_lets_in() -> None:
+def test_access_requires_the_key() -> None:
     app, _ = watched("secret")
     client = TestClient(app)
-    client.post("/v1/responses", json=ASK, headers={"authorization": "Bearer secret"})
+    client.post("/v1/responses", json=REQUEST, headers={"authorization": "Bearer secret"})
     for path in ("/interlock/", "/interlock", "/interlock/lines", "/interlock/0/", "/interlock/0/lines", "/interlock/x"):
         for refused in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic !"}, {"authorization": "Basic eDp5"}):
             answer = client.get(path, headers=refused)
@@ -88,65 +88,65 @@ def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them()
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_redacted_streams_say_neither_texts_nor_the_request() -> None:
+def test_redacted_streams_have_no_texts_and_no_request() -> None:
     app, _ = watched(redact=True)
     client = TestClient(app)
-    client.post("/v1/responses", json={**ASK, "input": "a secret question"})
+    client.post("/v1/responses", json={**REQUEST, "input": "a secret question"})
     text = client.get("/interlock/0/lines").text
     assert "secret" not in text
     assert "request" not in json.loads(text.splitlines()[0])[1]["streams"][0]
 
 
-def test_what_is_kept_is_bounded(monkeypatch) -> None:
+def test_the_stored_streams_are_bounded(monkeypatch) -> None:
     monkeypatch.setattr(web, "STREAMS", 3)
     monkeypatch.setattr(web, "STREAM_BYTES", 2000)
     monkeypatch.setattr(web, "REQUEST_BYTES", 100)
     app, recent = watched()
     client = TestClient(app)
     for _ in range(5):
-        client.post("/v1/responses", json={**ASK, "input": "x" * 200})
+        client.post("/v1/responses", json={**REQUEST, "input": "x" * 200})
     assert list(recent.streams) == ["2", "3", "4"]
     assert all(one.truncated and one.size <= 2000 and one.request is None for one in recent.streams.values())
     assert client.get("/interlock/1/").status_code == 404
     monkeypatch.setattr(web, "TOTAL_BYTES", 2000)
-    client.post("/v1/responses", json=ASK)
+    client.post("/v1/responses", json=REQUEST)
     assert sum(one.size for one in recent.streams.values()) <= 2000
 
 
 @pytest.mark.parametrize(
     "path", ["/interlock/7/", "/interlock/7/lines", "/interlock/lines/x", "/interlock/../x", "/interlock/9" + "9" * 5000]
 )
-def test_what_is_not_there_is_not_found(path) -> None:
+def test_an_unknown_path_is_404(path) -> None:
     app, _ = watched()
     assert TestClient(app).get(path).status_code == 404
 
 
-def test_a_stream_is_shown_while_it_goes_on() -> None:
+def test_a_stream_is_shown_while_it_runs() -> None:
     app, recent = watched(rate=20)
     with ServerThread(app) as url, httpx.Client(timeout=60) as client:
-        asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=60))
-        asking.start()
+        thread = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=REQUEST, timeout=60))
+        thread.start()
         while not recent.streams:
             time.sleep(0.01)
         received: list[tuple[bool, str]] = []
         with client.stream("GET", f"{url}/interlock/0/lines") as answer:
             received.extend((recent.streams["0"].ended, json.loads(line)[0]) for line in answer.iter_lines())
-        asking.join()
+        thread.join()
     kinds = [kind for ended, kind in received if not ended]
     assert kinds.count("e") > 5
     assert received[-1] == (True, "end")
 
 
-def test_with_several_keys_each_sees_the_streams_that_were_asked_for_with_it() -> None:
+def test_each_of_several_keys_sees_its_own_streams() -> None:
     client = TestClient(watched(["one", "two"])[0])
     one, two = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
-    client.post("/v1/responses", json=ASK, headers=one)
+    client.post("/v1/responses", json=REQUEST, headers=one)
     entries = [[each["number"] for each in lines(client.get("/interlock/lines", headers=key))[1][1]] for key in (one, two)]
     assert entries == [[0], []]
     assert [client.get("/interlock/0/lines", headers=key).status_code for key in (one, two)] == [200, 404]
 
 
-def test_the_site_serves_its_page_to_those_who_know_the_address() -> None:
+def test_the_site_serves_its_page_at_a_random_path() -> None:
     path, app = site("a & b", [[["head", {}]], [["e", 1]]], [lambda: [[["e", 2]]]])
     client = TestClient(app)
     unknown = ("/", "/lines", "/x/lines", f"{path}7/", f"{path}7/lines")

@@ -1,4 +1,4 @@
-"""vLLM as an engine: what it is asked for in each turn, what its outputs become, and how a response ends whatever it does."""
+"""vLLM as an engine: the request of each turn, the items from its outputs, and the end of a response in every case."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ SKY = {"type": "namespace", "name": "sky", "tools": [WEATHER]}
 
 
 def ask(serving, *bodies, engine=None, headers=None, args=None, handle=ValueError):
-    """Ask for one response after the other, and give the answers."""
+    """Request one response after the other, and return the answers."""
 
     async def asking():
         async with client_of(serving, engine, args) as client:
@@ -42,7 +42,7 @@ def ask(serving, *bodies, engine=None, headers=None, args=None, handle=ValueErro
 
 
 def response_of(serving, **body):
-    """The response of a legal stream."""
+    """Return the response of a legal stream."""
     (answer,) = ask(serving, {**body, "stream": True})
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
     assert check(events) == []
@@ -54,14 +54,14 @@ def summary(response):
 
 
 def last_request(serving, *fields):
-    """Fields of the last request that vLLM rendered."""
+    """Return fields of the last request that vLLM rendered."""
     return [getattr(serving.requests[-1], name) for name in fields]
 
 
 DONE = ("message", "completed")
 
 
-def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
+def test_harmony_gives_items_with_vllms_settings_and_usage():
     response = response_of(Serving(fake.HarmonyContext, outputs(ANSWER)), temperature=0.1)
     assert summary(response) == ([DONE], "completed")
     assert [response[name] for name in ("id", "model", "temperature", "max_output_tokens")] == ["resp_1", "m", 0.5, 100]
@@ -76,7 +76,7 @@ def test_harmony_becomes_items_with_what_vllm_resolved_and_counted():
 
 
 @pytest.mark.parametrize(("stop", "made_by_vllm"), [([], False), (["there"], True)])
-def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vllm):
+def test_vllm_decodes_harmony_only_for_stop_sequences(stop, made_by_vllm):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     assert summary(response_of(serving, stop=stop)) == ([DONE], "completed")
     assert serving.turns[0].sampling.detokenize is made_by_vllm
@@ -86,18 +86,18 @@ def test_vllm_makes_text_of_harmony_only_to_find_what_stops_it(stop, made_by_vll
     ("reason", "status"),
     [("length", "incomplete"), ("repetition", "incomplete"), ("abort", "cancelled"), ("error", "failed")],
 )
-def test_the_engines_reason_is_the_responses_end(reason, status):
+def test_the_finish_reason_decides_the_status(reason, status):
     assert summary(response_of(Serving(fake.HarmonyContext, outputs(ANSWER[:-10], reason))))[1] == status
 
 
 class EngineDeadError(Exception):
-    """vLLM's class of this name."""
+    """Return vLLM's class of this name."""
 
 
 @pytest.mark.parametrize(
     ("error", "message"), [(RuntimeError("a secret"), INTERNAL_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
 )
-def test_an_engine_that_raises_fails_the_response_in_words_for_clients(error, message):
+def test_an_engine_error_fails_the_response_with_a_public_message(error, message):
     response = response_of(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))
     assert response["error"] == {"code": "server_error", "message": message}
     assert response["output"][0]["status"] == "incomplete"
@@ -122,7 +122,7 @@ def _tools(monkeypatch):
 
 
 @pytest.mark.usefixtures("_tools")
-def test_a_later_turn_of_gpt_oss_goes_on_from_the_tokens_of_the_one_before():
+def test_a_later_turn_of_gpt_oss_continues_the_tokens_of_the_previous_one():
     serving = Serving(fake.HarmonyContext, outputs(f"{ANSWER[:-10]}<|end|>{NEXT}{RUN}"), outputs(RUN), outputs(ANSWER))
     response = response_of(serving, tools=[CODE], cache_salt="own", max_output_tokens=99)
     assert [kind for kind, _ in summary(response)[0]] == ["message", "code_interpreter_call", "code_interpreter_call", "message"]
@@ -150,7 +150,7 @@ def test_a_turn_that_a_tool_made_too_long_fails_as_the_clients_fault():
 
 
 @pytest.mark.usefixtures("_tools")
-def test_other_models_have_later_turns_rendered_anew():
+def test_other_models_render_later_turns_again():
     call = SimpleNamespace(index=0, id="c", function=SimpleNamespace(name="python", arguments='{"code": "1"}'))
     parser = fake.Parser(delta(tool_calls=[call]), delta(content="Done."))
     serving = Serving.parsed(fake.SimpleContext, steps_of("call"), steps_of("said"), parser=parser)
@@ -186,7 +186,7 @@ def test_a_parser_that_would_write_the_end_token_does_not_see_it(monkeypatch, ve
     assert [list(ids) for ids in parser.seen] == [[0], [] if hidden and version == "0.26.0" else [1]]
 
 
-def test_a_model_without_parsers_says_text():
+def test_a_model_without_parsers_writes_text():
     response = response_of(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
     assert response["output"][0]["content"][0]["text"] == "Hello there."
 
@@ -199,7 +199,7 @@ def test_a_parser_that_raises_fails_the_response():
     )
 
 
-def test_one_call_is_left_where_no_parallel_ones_are_wanted():
+def test_without_parallel_calls_only_the_first_is_left():
     calls = [SimpleNamespace(index=at, id=f"c{at}", function=SimpleNamespace(name="f", arguments="{}")) for at in range(2)]
     parser = fake.Parser(delta(content="Hm."), delta(tool_calls=calls))
     serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser)
@@ -229,14 +229,14 @@ def test_log_probabilities_of_gpt_oss_have_the_bytes_of_their_tokens():
     assert (last_request(serving, "include"), serving.turns[0].sampling.logprobs) == ([None], 1)
 
 
-def test_what_a_transfer_needs_is_in_the_response_that_has_ended():
+def test_transfer_parameters_are_in_the_final_response():
     steps = outputs(ANSWER)
     steps[-1].kv_transfer_params = {"remote": 1}
     assert response_of(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
 
 
 @pytest.mark.usefixtures("_tools")
-def test_the_models_own_messages_are_there_for_requests_that_ask_for_them():
+def test_a_request_can_enable_the_models_own_messages():
     serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER))
     response = response_of(serving, enable_response_messages=True, tools=[CODE])
     assert [message["role"] for message in response["input_messages"]] == ["user"]
@@ -247,14 +247,14 @@ def test_the_models_own_messages_are_there_for_requests_that_ask_for_them():
     assert response["output_messages"] == [{"message": "ab", "tokens": [0, 1], **raw}]
 
 
-def test_malformed_harmony_is_one_message_for_those_who_ask():
+def test_malformed_harmony_is_one_of_the_models_own_messages():
     response = response_of(
         Serving(fake.HarmonyContext, outputs("<|channel|><|channel|>Hi<|call|>")), enable_response_messages=True
     )
     assert [message["role"] for message in response["output_messages"]] == ["assistant"]
 
 
-def test_timings_are_vllms_and_a_response_ends_without_what_vllm_cannot_give(monkeypatch, vllm):
+def test_timings_are_vllms_and_are_left_out_if_they_fail(monkeypatch, vllm):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_per_request_metrics = True
     assert response_of(serving)["metrics"] == {
@@ -278,7 +278,7 @@ class Log:
         self.lines.append((request_id, json.loads(outputs)[0]["type"], finish_reason, is_streaming))
 
 
-def test_what_was_generated_is_logged_where_vllm_logs_it():
+def test_outputs_are_logged_in_vllms_log():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.request_logger, serving.enable_log_outputs = Log(), True
     response_of(serving)
@@ -286,7 +286,7 @@ def test_what_was_generated_is_logged_where_vllm_logs_it():
     assert serving.request_logger.lines == [("resp_1", "message", "completed", True), ("resp_1", "message", "completed", False)]
 
 
-def test_the_engine_has_the_request_before_the_answer_begins_and_nobody_waits_for_a_token():
+def test_an_answer_begins_after_the_admission_and_before_the_first_token():
     gate = asyncio.Event()
 
     async def asking():
@@ -301,7 +301,7 @@ def test_the_engine_has_the_request_before_the_answer_begins_and_nobody_waits_fo
 
 
 @pytest.mark.parametrize("way", [{}, {"stream": True}, {"background": True}])
-def test_what_vllm_raises_before_an_answer_begins_is_left_to_its_handlers(way):
+def test_errors_before_an_answer_are_left_to_vllms_handlers(way):
     class Refusing(Serving):
         async def create_responses(self, *_):
             raise ValueError("It is refused.")
@@ -310,7 +310,7 @@ def test_what_vllm_raises_before_an_answer_begins_is_left_to_its_handlers(way):
     assert (answer.status_code, answer.json()) == (400, {"refused": "It is refused."})
 
 
-def test_a_fault_of_vllm_while_it_renders_is_no_refusal():
+def test_a_fault_while_rendering_is_not_a_refusal():
     class Broken(Serving):
         async def create_responses(self, *_):
             raise RuntimeError("It broke.")
@@ -319,14 +319,14 @@ def test_a_fault_of_vllm_while_it_renders_is_no_refusal():
         ask(Broken(), {})
 
 
-def test_the_background_is_vllms_to_refuse_where_nothing_is_stored():
+def test_without_a_store_vllm_refuses_a_background_response():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_store = False
     refused, answer = ask(serving, {"background": True}, {})
     assert (refused.status_code, answer.json()["store"]) == (400, False)
 
 
-def test_what_vllm_knows_is_asked_of_it_as_it_came():
+def test_parameters_that_vllm_knows_are_passed_unchanged():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     response_of(serving, temperature=0.5, tools=[WEATHER], tool_choice="auto", service_tier="flex", vllm_xargs={"a": 1})
     names = ("input", "temperature", "tools", "tool_choice", "service_tier", "vllm_xargs", "include")
@@ -350,7 +350,7 @@ def test_tools_and_calls_are_functions(harmony):
     ]
 
 
-def test_tools_that_the_input_brings_are_offered_and_read_by():
+def test_tools_in_the_input_are_offered_and_their_calls_read():
     brought = [
         {"type": "tool_search_output", "call_id": None, "execution": "server", "status": "completed", "tools": [SKY]},
         {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "rail", "tools": [{"name": "trains", "input_schema": CITY}]},
@@ -364,7 +364,7 @@ def test_tools_that_the_input_brings_are_offered_and_read_by():
     assert [(item["type"], item["name"]) for item in response["output"]] == [("mcp_approval_request", "trains")]
 
 
-def test_what_cannot_be_offered_is_left_out_with_a_warning(caplog):
+def test_a_tool_that_cannot_be_offered_is_left_out_with_a_warning(caplog):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     with caplog.at_level(logging.WARNING):
         response_of(serving, tools=[{"type": "image_generation"}], tool_choice="auto")
@@ -372,7 +372,7 @@ def test_what_cannot_be_offered_is_left_out_with_a_warning(caplog):
     assert "a tool of the type image_generation is not offered to the model: no function can stand for it" in caplog.messages
 
 
-def test_settings_that_vllm_does_not_know_are_put_into_those_that_it_knows():
+def test_unknown_settings_become_the_nearest_known_ones():
     odd = {"include": ["reasoning.encrypted_content"], "service_tier": "ultrafast", "reasoning": {"effort": "xhigh"}}
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     response_of(serving, **odd)
@@ -383,7 +383,7 @@ def test_settings_that_vllm_does_not_know_are_put_into_those_that_it_knows():
     assert last_request(serving, "reasoning", "instructions") == [{"effort": "xhigh"}, "Be brief."]
 
 
-def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
+def test_images_of_tools_are_named_in_harmony():
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     picture = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "data:,"}]}
     for serving, output in (
@@ -395,7 +395,7 @@ def test_pictures_that_a_tool_gave_are_named_to_a_model_that_writes_harmony():
 
 
 @pytest.mark.parametrize("body", [{"input": None}, {"input": []}])
-def test_a_request_that_says_nothing_and_continues_nothing_is_refused(body):
+def test_an_empty_request_that_continues_nothing_is_refused(body):
     (answer,) = ask(Serving(), body)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "input", "missing_required_parameter")
@@ -414,14 +414,14 @@ def user(text):
     return {"type": "message", "role": "user", "content": text}
 
 
-def test_the_oldest_turns_go_until_vllm_takes_the_prompt():
+def test_truncation_drops_the_oldest_turns_until_the_prompt_fits():
     serving = Narrow(fake.HarmonyContext, outputs(ANSWER))
     response = response_of(serving, input=[user(str(number)) for number in range(9)], truncation="auto")
     assert (response["status"], response["truncation"]) == ("completed", "auto")
     assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
 
 
-def test_without_truncation_and_where_nothing_can_go_vllm_refuses():
+def test_without_truncation_or_droppable_turns_vllm_refuses():
     answer = {"type": "message", "role": "assistant", "content": "It goes on."}
     bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [answer] * 4, "truncation": "auto"}]
     assert [answer.json() for answer in ask(Narrow(), *bodies)] == [{"refused": "It is too long."}] * 2
@@ -441,7 +441,7 @@ KEYS = SimpleNamespace(api_key=["one", "two"])
         ("klingon", None, {"one": True, "two": True, "other": True}),
     ],
 )
-def test_who_shares_the_prefix_cache_is_a_setting(monkeypatch, setting, args, shared):
+def test_sharing_of_the_prefix_cache_is_a_setting(monkeypatch, setting, args, shared):
     if setting is not None:
         monkeypatch.setenv("INTERLOCK_CACHE_SALT", setting)
 
@@ -454,13 +454,13 @@ def test_who_shares_the_prefix_cache_is_a_setting(monkeypatch, setting, args, sh
     assert {"one": salt("one", "a") == first, "two": salt("two", "a") == first, "other": salt("one", "b") == first} == shared
 
 
-def test_a_cache_salt_of_a_requests_own_counts_more():
+def test_a_requests_own_cache_salt_takes_precedence():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     ask(serving, {"cache_salt": "own"}, headers={"authorization": "Bearer one"}, args=KEYS)
     assert serving.turns[0].input["cache_salt"] == "own"
 
 
-def test_a_tool_that_fails_is_a_failed_item_and_the_model_goes_on(monkeypatch):
+def test_a_failed_tool_is_a_failed_item_and_the_model_continues(monkeypatch):
     host(monkeypatch, lambda call: [Run(call.id), Fail(call.id, "It raised.")])
     response = response_of(Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER)), tools=[CODE])
     assert summary(response) == ([("code_interpreter_call", "failed"), DONE], "completed")

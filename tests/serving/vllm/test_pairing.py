@@ -1,4 +1,4 @@
-"""Each token gets its own text, whatever the engine makes of a text and its tokens on the way."""
+"""Each token is paired with its own text, however the engine splits texts and tokens."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def pairing():
 
 
 def pairs(*outputs):
-    """The pairs of the outputs of a round; the last one ends it."""
+    """Return the pairs of the outputs of a turn; the last one ends it."""
     pairs_of_turn = pairing()
     *others, last = outputs
     chunks = [each for output in others for each in pairs_of_turn.pair(*output)]
@@ -32,7 +32,7 @@ def alone(tokens):
     [
         [([1], "a"), ([2], "b"), ([3], "ab")],
         [([1, 2, 3], "abab")],
-        [([1], ""), ([2], "a"), ([3], "b"), ([], "ab")],  # a stop sequence has the text lag behind
+        [([1], ""), ([2], "a"), ([3], "b"), ([], "ab")],  # a stop sequence makes the text lag behind
         [([0, 1], "a"), ([2, 3], "ba"), ([], "b")],
     ],
 )
@@ -46,7 +46,7 @@ def test_log_probabilities_go_with_their_tokens():
     assert pairs(([1, 2], "a", [first, second]), ([], "b")) == [Chunk([1], "a", [first]), Chunk([2], "b", [second])]
 
 
-def test_what_a_stop_sequence_cuts_is_given_as_one():
+def test_tokens_of_truncated_text_become_one_chunk():
     entries = [{"token": "ab"}, {"token": "b"}]
     assert pairs(([3, 2], "", entries), ([], "a")) == [Chunk([3, 2], "a", entries)]
 
@@ -56,7 +56,7 @@ def test_the_token_that_ends_a_round_has_no_text():
     assert pairs(([1, END, 2], "a<|end|>b")) == [Chunk([1], "a"), Chunk([END], ""), Chunk([2], "b")]
 
 
-def test_a_text_that_its_tokens_do_not_say_is_passed_on_with_them():
+def test_text_that_its_tokens_do_not_spell_stays_with_them():
     assert pairs(([1, 2], "x"), ([3], "ab")) == [Chunk([1, 2], "x"), Chunk([3], "ab")]
 
 

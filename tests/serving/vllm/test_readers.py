@@ -1,4 +1,4 @@
-"""Reading with parsers of our own: which family, which tokens are markers, where a round starts, what is cut."""
+"""Interlock's own parsers in vLLM: the family, the tokens that are markers, the start of a turn, and truncated text."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 
 
 class Tokenizer:
-    """A vocabulary of letters, and of the markers that are given."""
+    """A vocabulary of letters and the given markers."""
 
     def __init__(self, *markers, added=True):
         self.texts = dict(enumerate(markers, 1000))
@@ -38,7 +38,7 @@ class Tokenizer:
         return "".join(self.texts.get(token) or chr(token) for token in ids)
 
     def encode(self, *pieces):
-        """Letters of strings, and the token of a marker that is given in a list."""
+        """Encode strings letter by letter, and a marker in a list as its token."""
         return [
             token
             for piece in pieces
@@ -61,7 +61,7 @@ def _decoding(monkeypatch):
 
 
 def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False):
-    """What a turn is generated with."""
+    """Return a call that would generate a turn."""
     sampling = SimpleNamespace(
         stop=["x"] if lags else [],
         include_stop_str_in_output=False,
@@ -100,7 +100,7 @@ def test_the_flags_name_the_family():
 
 
 @pytest.mark.parametrize("args", [object(), SimpleNamespace(tool_call_parser="esperanto", enable_auto_tool_choice=True)])
-def test_flags_that_name_none_leave_vllms_parsers(args):
+def test_flags_without_a_family_leave_vllms_parsers(args):
     assert configured(args) is None
 
 
@@ -124,7 +124,7 @@ def test_the_checkpoints_own_template_is_compiled(tools, reasons):
     assert ("think" in read.markers, "call" in read.markers) == (bool(reasons), bool(tools))
 
 
-def test_the_checkpoints_template_is_read_only_where_the_flags_name_it():
+def test_the_checkpoints_template_is_used_only_if_the_flags_name_it():
     args = SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True, reasoning_parser="qwen3")
     assert configured(args, TEMPLATE) is None
     assert configured(SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True)) is None
@@ -140,7 +140,7 @@ def test_the_checkpoints_template_is_read_only_where_the_flags_name_it():
         (None, None),
     ],
 )
-def test_the_template_is_the_tokenizers(tokenizer, expected):
+def test_the_template_comes_from_the_tokenizer(tokenizer, expected):
     assert response_template(SimpleNamespace(renderer=SimpleNamespace(tokenizer=tokenizer))) is expected
 
 
@@ -155,7 +155,7 @@ def test_the_markers_that_a_vocabulary_has_are_special(added):
     assert specials(tokenizer, HERMES) == {1000: "<think>", 1001: "</think>", 1002: "<tool_call>"}
 
 
-def test_vllms_parser_reads_where_there_is_no_family_or_json_alone_is_written_or_the_vocabulary_is_old():
+def test_vllms_parser_reads_bare_json_old_vocabularies_and_unknown_families():
     def is_family_reader(*arguments, **options):
         return isinstance(reader(*arguments, **options), FamilyReader)
 
@@ -188,12 +188,12 @@ def test_without_reasoning_a_round_starts_with_a_message():
     assert read(output([97]), read=family("hermes")) == [answer("a")]
 
 
-def test_a_release_whose_parser_does_not_know_prompts_starts_as_the_family_does():
+def test_without_a_parser_that_reads_prompts_a_turn_starts_as_the_family_says():
     assert read(output([97]), parser=SimpleNamespace()) == [reasoning("a")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
-def test_markers_that_are_spelled_are_text_however_many_tokens_come_at_once(size):
+def test_spelled_markers_are_text_in_any_chunks(size):
     ids = MARKED.encode(
         "It is </think>.", ["</think>"], f"Say {CALL}.", ["<tool_call>"], CALL[11:-12], ["</tool_call>"], "</think>"
     )
@@ -202,12 +202,12 @@ def test_markers_that_are_spelled_are_text_however_many_tokens_come_at_once(size
 
 
 @pytest.mark.parametrize("lags", [True, False])
-def test_text_that_comes_after_its_tokens_is_read_when_it_comes(lags):
+def test_late_text_is_read_when_it_arrives(lags):
     ids = MARKED.encode("a", ["</think>"], "b")
     assert read(output(ids, "a"), output([99], "</think>bc"), lags=lags) == [reasoning("a"), answer("bc")]
 
 
-def test_where_text_lags_behind_a_stop_sequence_cuts_it_inside_of_a_token():
+def test_a_stop_sequence_truncates_lagging_text_inside_a_token():
     ids = MARKED.encode("a", ["</think>"], "bcd")
     cut = output(MARKED.encode("e"), "c")
     cut.outputs[0].finish_reason = "stop"
@@ -220,7 +220,7 @@ def test_the_text_of_the_token_that_ends_a_round_is_dropped():
     assert read(*(output([token]) for token in ids)) == [answer("ab")]
 
 
-def test_what_a_turn_cost_is_counted():
+def test_the_tokens_of_a_turn_are_counted():
     reading = reader()
     prompt = Usage(input_tokens=3, cached_tokens=1, cache_write_tokens=2)
     reading.begin(rendered_call())
@@ -238,7 +238,7 @@ def test_log_probabilities_go_with_their_text():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(size):
+def test_reasoning_tokens_are_those_between_the_markers_in_any_chunks(size):
     ids = MARKED.encode(["<think>"], "\nabc\n", ["</think>"], "d", ["<think>"], "e", ["<tool_call>"], CALL[11:-12])
     reading = reader()
     reading.begin(rendered_call(prompt=[1]))
@@ -257,7 +257,7 @@ def test_reasoning_tokens_are_those_between_the_marks_however_many_come_at_once(
         ("hermes", "call_functions.f:0", "call_functions.f:0"),
     ],
 )
-def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
+def test_the_model_reads_the_call_ids_that_it_wrote(name, call_id, written):
     message = {"type": "message", "role": "user", "content": "Hi."}
     item = {"type": "function_call", "call_id": call_id}
     assert family(name).with_written_id(message) == message
@@ -265,7 +265,7 @@ def test_the_model_is_shown_the_ids_that_it_wrote(name, call_id, written):
     assert family(None, "qwen3").written_id(call_id) == call_id
 
 
-def test_a_stop_sequence_inside_a_call_cuts_the_turn():
+def test_a_stop_sequence_inside_a_call_ends_the_turn():
     reading = reader()
     reading.begin(rendered_call())
     deltas = fed(reading, output(MARKED.encode("</think>", ["<tool_call>"], '{"name": "f", "arguments": {"s": "Par')))

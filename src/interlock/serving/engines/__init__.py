@@ -7,6 +7,6 @@ vllm/           vLLM
 upstream/       the gateway to other servers
 script          an engine that replays turns
 recordings      engine outputs as a file: read, written, rechunked and replayed
-prompt          conversations as stand-in models read them
+prompt          conversations as gpt-oss prompts, for the engines without a model
 harmony_tokens  text and messages as tokens of gpt-oss
 """

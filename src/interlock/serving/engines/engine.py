@@ -1,6 +1,6 @@
 """The engine protocol: a source of model output, one turn at a time, independent of HTTP and events.
 
-An engine inside a server that validates requests itself is a `HostEngine` (`interlock.serving.engines.generation`).
+An engine that validates requests itself, such as vLLM, is a `HostEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Generation(Protocol):
 
 @runtime_checkable
 class HostEngine(Protocol):
-    """An engine of a server that validates requests itself and has its own errors."""
+    """An engine that validates requests itself and may have several models: vLLM, or a gateway."""
 
     @property
     def format(self) -> Format: ...
