@@ -133,6 +133,7 @@ def _parts_of(body: Body, output_index: object, content_index: object) -> Iterat
 
 
 _END: Final = tuple(sorted(TERMINAL))
+_NO_ITEM: Final[Body] = {}
 
 
 FAULTS: Final = (
@@ -165,7 +166,7 @@ FAULTS: Final = (
         endings=("incomplete",),
     ),
     Fault("R13", "there is no usage", _set("response.usage", None, *_END)),
-    Fault("R13", "the final response has a different output", _set("response.output", [{}], *_END)),
+    Fault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
     Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
     Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
     Fault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
