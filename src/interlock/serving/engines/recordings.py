@@ -172,7 +172,7 @@ class _Line:
         except msgspec.ValidationError as error:
             raise RecordingError(self.number, str(error)) from None
         except UnicodeEncodeError:
-            raise RecordingError(self.number, "a lone surrogate in the name of a field, or in a value of a fixed set") from None
+            raise RecordingError(self.number, "a lone surrogate in a field's name, or in a value with fixed choices") from None
 
 
 def _is_deep(value: object, levels: int = _DEEPEST) -> bool:
@@ -194,7 +194,7 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
     if "interlock_recording" not in line.fields:
         raise RecordingError(line.number, "not a recording: its first line has no interlock_recording")
     if line.fields["interlock_recording"] != VERSION:
-        raise RecordingError(line.number, f"the version of the format is not {VERSION}")
+        raise RecordingError(line.number, f"not version {VERSION} of the format, the only known one")
     header = line.read_as(_Header)
     return Recording(_format(header, line.number), header.request or {}, tuple(_turns(rest)))
 
@@ -236,7 +236,7 @@ def _output(line: _Line) -> EngineOutput:
     fields = line.read_as(_Chunk)
     ids, logprobs, usage = fields.token_ids or (), fields.logprobs, fields.usage or _Usage()
     if ids and logprobs is not None and len(ids) != len(logprobs):
-        raise RecordingError(line.number, f"logprobs of {len(logprobs)} tokens beside {len(ids)} token_ids")
+        raise RecordingError(line.number, f"{len(logprobs)} logprobs for {len(ids)} token_ids")
     chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
     counts = (usage.input_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0)
     return EngineOutput(chunk, fields.finish_reason, *counts)

@@ -108,7 +108,7 @@ class CapturedStream:
     method: str
     dialect: DialectName
     tenant: str | None = ""
-    """None without a valid API key."""
+    """The tenant of the API key; None if the key is invalid."""
     number: int | None = field(default=None, init=False)
     """Its number in the list; None until its response begins."""
     start_time: float = field(factory=time.time, init=False)
@@ -162,7 +162,7 @@ class RecentStreams:
     keys: Keys | None = field(repr=False)
     redact: bool = False
     streams: dict[str, CapturedStream] = field(factory=dict[str, CapturedStream], init=False)
-    """By number, as in paths; the oldest first."""
+    """The streams by their numbers in paths, the oldest first."""
     _next: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
 

@@ -30,7 +30,7 @@ MOST_OUTPUTS: Final = 16
 MOST_LINES: Final = 200
 """The most lines of a summary."""
 
-MOST_PAGES_READ: Final = 100_000
+MOST_SEARCHED: Final = 100_000
 """The most characters of an output that are searched for pages."""
 
 UNANSWERED: Final = "The user still waits for an answer."
@@ -133,8 +133,8 @@ def _prose(turn: Turn) -> str:
 
 
 def _cited(name: str, output: str) -> str:
-    """Return a tool's output for the answer; if it has pages of a browser, only their titles and cited first lines."""
-    pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_PAGES_READ])]
+    """Return a tool's output for the answer; of a browser's pages, only the titles and the first lines, with citation marks."""
+    pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_SEARCHED])]
     return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
 
 
@@ -218,7 +218,7 @@ def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
 
 
 def _best(tools: Sequence[Tool], text: str, *, always: bool) -> list[Tool]:
-    """Return the first two tools that the text names, or else the best fit, which must share a word unless `always`."""
+    """Return the first two tools that the text names, or else the best fit, which must share a word with it unless `always`."""
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
     if places or not tools:
         return [tools[index] for _, index in sorted(places)[:2]]
@@ -234,7 +234,7 @@ def _mention(name: str, text: str) -> int:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text or identifier in lower case, without small words and final s."""
+    """Return the words of a text or identifier in lower case, without small words, and without an s at the end of a word."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
     words = {word.casefold() for word in re.findall(r"\w+", spaced)}
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}

@@ -336,7 +336,7 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
 
 
 def rendered(messages: Sequence[object]) -> Sequence[int]:
-    """Return the tokens of harmony messages, and those that begin the answer."""
+    """Return the tokens of harmony messages, followed by the tokens that begin the answer."""
     tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
     return tokens
 
