@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import attrs
@@ -42,6 +42,8 @@ PIPE_WIDTH: Final = 80
 MAX_WIDTH: Final = 110
 
 _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
+_STATUSES: Final[Mapping[Word, int]] = {"illegal": 1, "unreadable": UNUSABLE, "legal": 0}
+"""The exit statuses, the worst first."""
 _COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
 _MARGIN: Final = " " * 7
 _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
@@ -125,12 +127,11 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.deviation))]
         return Result(display_name(name), verdict, reported, strict=strict)
 
-    verdicts = {result.word for result in _reported(names, judge, "json" if json else form, width)}
-    raise typer.Exit(1 if "illegal" in verdicts else UNUSABLE if "unreadable" in verdicts else 0)
+    raise typer.Exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
 
 
-def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Iterator[Result]:
-    """Judge each source, and yield its result; findings are written as they come, but JSON at the end."""
+def _report(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Sequence[Result]:
+    """Judge the sources and write their findings, each when it is judged, or as JSON at the end; return the results."""
     results: list[Result] = []
     for name in names:
         result = judge(name)
@@ -142,13 +143,17 @@ def _reported(names: Sequence[str], judge: Callable[[str], Result], form: Format
         elif form == "text":
             separate = len(results) > 1 and (result.reported or results[-2].reported)
             _echo(["", *as_text(result, width)] if separate else as_text(result, width))
-        yield result
     if form == "json":
         typer.echo(as_json(results))
     elif form == "text" and len(results) > 1:
         words = [result.word for result in results]
         counts = ", ".join(f"{words.count(word)} {word}" for word in ("legal", "illegal", "unreadable") if word in words)
         typer.echo(f"\n{counted(len(results), 'stream')}: {counts}")
+    return results
+
+
+def _worst(results: Sequence[Result]) -> Word:
+    return min((result.word for result in results), key=[*_STATUSES].index)
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -184,12 +189,10 @@ def _rule_or_deviation(name: str, option: str) -> str:
     return names[name.lower()]
 
 
-def as_json(results: Iterable[Result]) -> bytes:
+def as_json(results: Sequence[Result]) -> bytes:
     """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
-    sources = [_object(result) for result in results]
-    words = [source["verdict"] for source in sources]
-    worst = next((word for word in ("illegal", "unreadable") if word in words), "legal")
-    return msgspec.json.format(dumps({"version": 1, "verdict": worst, "sources": sources}), indent=2)
+    report = {"version": 1, "verdict": _worst(results), "sources": [_object(result) for result in results]}
+    return msgspec.json.format(dumps(report), indent=2)
 
 
 def _object(result: Result) -> dict[str, object]:
