@@ -92,8 +92,8 @@ def printed(index, *, whole=False):
     """What a shell printed that the server ran."""
     about = {"type": "shell_call_output", "id": f"sho_{index}", "call_id": "call_s", "max_output_length": None}
     done = ("shell_call_output_content.done", {"command_index": 0, "output": [PRINTED]})
-    begun = {**about, "status": "in_progress", "output": [PRINTED] if whole else []}
-    return item(index, begun, {"status": "completed", "output": [PRINTED]}, *([] if whole else [done]))
+    opening = {**about, "status": "in_progress", "output": [PRINTED] if whole else []}
+    return item(index, opening, {"status": "completed", "output": [PRINTED]}, *([] if whole else [done]))
 
 
 def tools_searched(index, call_id="call_t"):

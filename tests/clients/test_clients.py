@@ -52,8 +52,8 @@ def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
         ran = run(command, HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
         assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
         _, last = played.prompts()
-    asked, call, answer = (last.rindex(text) for text in ("Get the weather of: Berlin", "get_weather", "18 °C and sunny"))
-    assert asked < answer
+    question, call, answer = (last.rindex(text) for text in ("Get the weather of: Berlin", "get_weather", "18 °C and sunny"))
+    assert question < answer
     assert call < answer
 
 

@@ -192,8 +192,8 @@ def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
 
 def mcp_approval_request(index: int) -> list[Body]:
     """Give the question whether a tool may be called, which is whole as it begins."""
-    asked = {"id": f"mcpr_{index}", "type": "mcp_approval_request", "server_label": "s", "name": "t", "arguments": "{}"}
-    return item(index, asked, {})
+    request = {"id": f"mcpr_{index}", "type": "mcp_approval_request", "server_label": "s", "name": "t", "arguments": "{}"}
+    return item(index, request, {})
 
 
 def code_interpreter_call(index: int, *pieces: str, status: str = "completed", ran: bool = True) -> list[Body]:

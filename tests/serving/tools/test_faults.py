@@ -335,7 +335,7 @@ MORTAL = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from live.mcp_servers import plain, running
-async def die(asked, send):
+async def die(request, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
     await send({"type": "http.response.body", "body": b'{"jsonrpc"', "more_body": True})
     os._exit(1)
