@@ -30,21 +30,21 @@ def final(server, **fields):
     return judged(stream(server.url, {**CAPITAL, **fields}))[-1]["response"]
 
 
-def test_it_answers(server):
+def test_the_model_answers(server):
     response = final(server)
     assert "Paris" in response["output"][0]["content"][0]["text"]
     whole = httpx.post(f"{server.url}/v1/responses", json=CAPITAL, timeout=60).json()
     assert whole["output"][0]["content"] == response["output"][0]["content"]
 
 
-def test_it_keeps_to_a_schema(server):
+def test_the_model_follows_a_schema(server):
     form = {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}
     response = final(server, text=form)
     assert set(json.loads(response["output"][0]["content"][0]["text"])) == {"city", "big"}
     assert response["text"]["format"]["name"] == "answer"
 
 
-def test_it_calls_a_function_when_it_must(server):
+def test_the_model_makes_a_required_call(server):
     tool = {"type": "function", "name": "look_up", "description": "Looks up a city.", "parameters": SCHEMA, "strict": True}
     response = final(server, tools=[tool], tool_choice="required", max_output_tokens=100)
     call = response["output"][0]
@@ -66,14 +66,14 @@ def test_a_lora_adapter_answers_by_its_name(server):
     assert response["output"][0]["content"] != final(server)["output"][0]["content"]
 
 
-def test_it_is_cut_by_its_token_limit(server):
+def test_the_token_limit_truncates_the_answer(server):
     response = final(server, max_output_tokens=4)
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert response["usage"]["output_tokens"] == 4
     assert response["output"][-1]["status"] == "incomplete"
 
 
-def test_eight_clients_at_once_get_each_a_legal_stream(server):
+def test_eight_concurrent_clients_receive_legal_streams(server):
     async def ask(client, word):
         request = {**CAPITAL, "input": f"Write a sentence about {word}.", "max_output_tokens": 40}
         events = await client.responses.create(**request, stream=True)

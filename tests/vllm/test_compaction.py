@@ -29,7 +29,7 @@ def post(server, request, path=""):
     return httpx.post(f"{server.url}/v1/responses{path}", json=request, timeout=60).json()
 
 
-def test_beyond_its_threshold_a_conversation_is_compacted_and_the_model_reads_the_summary(server):
+def test_a_conversation_above_its_threshold_is_compacted_and_the_model_reads_the_summary(server):
     request = request_body(input=[USER, CALLED, GAVE, REPLY, USER], tools=[FUNCTION], **MANAGED)
     response = judged(stream(server.url, request))[-1]["response"]
     assert (response["status"], summary(response)) == ("completed", ["compaction", "message"])
@@ -37,19 +37,19 @@ def test_beyond_its_threshold_a_conversation_is_compacted_and_the_model_reads_th
     assert response["usage"]["output_tokens"] > 10
 
 
-def test_a_response_that_was_compacted_goes_on_from_its_summary(server):
+def test_a_compacted_response_continues_from_its_summary(server):
     first = post(server, request_body(input=[USER, REPLY, USER], **MANAGED))
     second = post(server, request_body(input="And now?", previous_response_id=first["id"]))
     assert (first["status"], summary(second)) == ("completed", ["message"])
 
 
-def test_what_a_trigger_gave_is_sent_back_as_it_is(server):
+def test_the_compaction_of_a_trigger_can_be_sent_back(server):
     first = post(server, request_body(input=[USER, REPLY, {"type": "compaction_trigger"}], store=False))
     assert summary(first) == ["compaction"]
     assert summary(post(server, request_body(input=[USER, *first["output"], USER], store=False))) == ["message"]
 
 
-def test_what_the_route_gave_is_sent_back_as_it_is(server):
+def test_the_compaction_of_the_route_can_be_sent_back(server):
     route = {**request_body(input=[USER, REPLY]), "prompt_cache_key": "k"}
     compacted = post(server, route, "/compact")
     assert (compacted["object"], summary(compacted)) == ("response.compaction", ["message", "compaction"])
@@ -57,7 +57,7 @@ def test_what_the_route_gave_is_sent_back_as_it_is(server):
     assert summary(post(server, request_body(input=[*compacted["output"], USER]))) == ["message"]
 
 
-def test_reasoning_that_is_sent_back_sealed_is_in_the_prompt(server):
+def test_sealed_reasoning_that_is_sent_back_is_in_the_prompt(server):
     sealing = {"include": ["reasoning.encrypted_content"], "store": False}
     first = post(server, request_body(**sealing))
     reasoning = {"type": "reasoning", "summary": [], "encrypted_content": first["output"][0]["encrypted_content"]}

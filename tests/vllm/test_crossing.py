@@ -100,14 +100,14 @@ def test_no_parameter_changes_an_item_of_harmony(server, interval):
 
 @INTERVALS
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_no_parameter_changes_an_item_of_a_model_that_is_parsed(server, interval):
+def test_no_parameter_changes_an_item_of_a_parsed_model(server, interval):
     turns = [turn for turn in PARSED if not turn.body.get("include") and turn.status != "failed"]
     cross(server, interval, turns, WITH_SCORES)
 
 
 @INTERVALS
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities_with_it(server, interval):
+def test_a_stop_sequence_truncates_the_text_and_its_log_probabilities(server, interval):
     requests = [
         request_for(server, Turn("", [f"{TEXT}{END}"]), interval, stop=stop, **scored)
         for stop, _ in STOPPED
@@ -125,7 +125,7 @@ def test_a_stop_sequence_cuts_the_text_where_it_occurs_and_its_log_probabilities
 
 @INTERVALS
 @pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_a_turn_that_goes_on_after_its_end_has_no_control_token_in_its_text(server, interval):
+def test_a_turn_that_continues_after_its_end_has_no_control_token_in_its_text(server, interval):
     written = [f"{TEXT}{END} More.{END}", f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}\n{END}"]
     for text in written:
         limit = len(tokens("qwen3", text)) + 3
@@ -139,7 +139,7 @@ def test_a_turn_that_goes_on_after_its_end_has_no_control_token_in_its_text(serv
 
 @INTERVALS
 @pytest.mark.parametrize("server", ["harmony"], indirect=True)
-def test_harmony_that_goes_on_after_its_end_loses_nothing_and_has_no_control_token_in_its_text(server, interval):
+def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_token(server, interval):
     turns = [turn for turn in HARMONY if len(turn.rounds) == 1 and "max_output_tokens" not in turn.body]
     limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for turn in turns]
     requests = [

@@ -55,7 +55,7 @@ def test_a_shutdown_ends_the_open_streams_as_failed(server):
     assert (response["status"], (response["error"] or {}).get("code")) == ("failed", "server_error"), server.process.log
 
 
-def test_a_shutdown_ends_what_runs_on_a_socket_as_failed_and_closes_it_as_for_a_restart(server):
+def test_a_shutdown_fails_the_responses_on_a_socket_and_closes_it_as_for_a_restart(server):
     with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
         socket.send(json.dumps({"type": "response.create", **ENDLESS}))
         while "output_text.delta" not in socket.recv(timeout=60):

@@ -77,7 +77,7 @@ def _object(arguments):
 
 
 @SERVERS
-def test_a_call_that_the_request_forbids_is_text(server):
+def test_a_forbidden_call_is_text(server):
     name = server.name.removeprefix("every-")
     turn, *_ = family_turns(name, EVERY[name])
     response = both(server, body(server.setup.model, turn, tool_choice="none"))
@@ -85,7 +85,7 @@ def test_a_call_that_the_request_forbids_is_text(server):
 
 
 @SERVERS
-def test_the_scores_of_a_message_spell_it(server):
+def test_the_log_probabilities_of_a_message_spell_it(server):
     name = server.name.removeprefix("every-")
     turn, *_ = family_turns(name, EVERY[name])
     response = both(server, body(server.setup.model, turn, **SCORED))

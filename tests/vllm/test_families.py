@@ -28,7 +28,7 @@ def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn):
 
 
 @SERVERS
-def test_what_was_encoded_is_what_the_client_gets(server):
+def test_the_client_receives_the_encoded_items(server):
     name = server.name.removeprefix("family-")
     turn, *_ = family_turns(name, FAMILIES[name])
     response = judged(stream(server.url, body(server.setup.model, turn)))[-1]["response"]
@@ -39,5 +39,5 @@ def test_what_was_encoded_is_what_the_client_gets(server):
 
 
 @SERVERS
-def test_the_log_says_who_reads(server):
+def test_the_log_names_the_parsers(server):
     assert "with its own parsers for " + server.name.removeprefix("family-") in server.process.log

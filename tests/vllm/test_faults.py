@@ -47,7 +47,7 @@ def end(response):
         ("error", "The engine failed while it generated the response."),
     ],
 )
-def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_said(server, fault, text):
+def test_an_engine_failure_fails_the_response_and_keeps_its_text(server, fault, text):
     request = request_body(server, fault)
     for response in (stream_response(server, request), whole(server, request)):
         assert end(response) == ("failed", {"code": "server_error", "message": text})
@@ -60,7 +60,7 @@ def test_an_engine_that_fails_ends_the_response_as_failed_and_keeps_what_was_sai
 
 @EACH
 @pytest.mark.parametrize("fault", ["abort", "aborts"])
-def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
+def test_an_engine_abort_cancels_the_response(server, fault):
     for response in (stream_response(server, request_body(server, fault)), whole(server, request_body(server, fault))):
         assert end(response) == ("cancelled", None)
         assert [item["status"] for item in response["output"]] == ["incomplete"]
@@ -68,7 +68,7 @@ def test_an_engine_that_aborts_ends_the_response_as_cancelled(server, fault):
 
 
 @EACH
-def test_after_a_fault_the_server_goes_on(server):
+def test_the_server_works_after_a_fault(server):
     stream_response(server, request_body(server, "raises"))
     request = request_body(server, "")
     response = stream_response(server, request)
@@ -77,7 +77,7 @@ def test_after_a_fault_the_server_goes_on(server):
 
 
 @pytest.mark.parametrize("server", ["operated"], indirect=True)
-def test_a_parser_that_raises_ends_the_response_as_failed(server):
+def test_a_parser_error_fails_the_response(server):
     written = OUTPUT["qwen3"].replace("<|im_end|>", " Eleven, twelve, thirteen.<|im_end|>")  # see failing_parser.py
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
@@ -87,7 +87,7 @@ def test_a_parser_that_raises_ends_the_response_as_failed(server):
 
 
 @pytest.mark.parametrize("server", ["harmony"], indirect=True)
-def test_a_fault_in_the_background_ends_for_all_readers(server):
+def test_a_fault_of_a_background_response_ends_all_its_streams(server):
     background = httpx.post(f"{server.url}/v1/responses", json=request_body(server, "raises", background=True), timeout=60).json()
     url = f"{server.url}/v1/responses/{background['id']}"
     readings = [judged(get(url, params={"stream": "true"}).content) for _ in range(2)]

@@ -57,7 +57,7 @@ def test_log_probabilities_are_those_of_the_tokens(server):
 
 
 @TOKENS
-def test_a_turn_goes_on_from_the_exact_tokens_of_the_last_one(server):
+def test_a_turn_continues_the_exact_tokens_of_the_last_one(server):
     run = Turn(
         "run", ["<|channel|>analysis to=python code<|message|>print( 6*7 )<|call|>", "<|channel|>final<|message|>42.<|return|>"]
     )
@@ -83,7 +83,7 @@ def test_a_prompt_that_is_too_long_is_refused_before_anything_is_sent(server):
 
 
 @TOKENS
-def test_a_client_that_leaves_aborts_the_generation(server):
+def test_a_disconnect_aborts_the_generation(server):
     request = {**body("gpt_oss", ENDLESS), "stream": True}
     with gateway(server, "vllm") as url:
 
@@ -95,7 +95,7 @@ def test_a_client_that_leaves_aborts_the_generation(server):
 
 
 @TOKENS
-def test_another_name_is_the_upstreams_model(server):
+def test_an_alias_is_the_upstreams_model(server):
     turn = Turn("an answer", ["<|channel|>final<|message|>Hello.<|return|>"])
     with gateway(server, "vllm") as url:
         assert {model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]} == {"tiny", "mine"}
@@ -105,7 +105,7 @@ def test_another_name_is_the_upstreams_model(server):
 
 @TOKENS
 @pytest.mark.parametrize("turn", HARMONY, ids=lambda turn: turn.name)
-def test_vllms_own_stream_is_written_legally(server, turn):
+def test_vllms_own_stream_becomes_legal(server, turn):
     with gateway(server, "responses") as url:
         judged(stream(url, body("gpt_oss", turn)))
 
@@ -160,6 +160,6 @@ def test_tokens_are_read_whatever_parsers_the_server_has(server, turn):
 @PARSED_SERVER
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @PARSED_TURNS
-def test_what_vllms_parsers_make_of_a_turn_is_written_legally(server, api, turn):
+def test_a_turn_read_by_vllms_parsers_becomes_a_legal_stream(server, api, turn):
     with gateway(server, api) as url:
         judged(stream(url, body("qwen3", turn)))

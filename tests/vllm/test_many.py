@@ -27,7 +27,7 @@ def long(text):
 
 
 @pytest.mark.parametrize("server", ["harmony", "parsed", "parsed-7"], indirect=True)
-def test_eight_streams_at_once_are_each_legal_and_what_they_would_be_alone(server):
+def test_eight_concurrent_streams_are_legal_and_equal_a_single_one(server):
     model = server.setup.model
     turn = (HARMONY if model == "gpt_oss" else PARSED)[1]
     rounds = [turn.rounds[0].replace("Hello.", long("Hello, world.")).replace("Hm", long("Hm"))]

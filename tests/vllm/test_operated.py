@@ -20,7 +20,7 @@ def post(server, request, headers=HEADERS):
     return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers, timeout=60)
 
 
-def test_nothing_is_given_without_the_key(server):
+def test_every_route_requires_the_key(server):
     ways = [
         ("POST", "/v1/responses"),
         ("GET", "/v1/responses/resp_1"),
@@ -30,7 +30,7 @@ def test_nothing_is_given_without_the_key(server):
     assert post(server, request_body(), {"Authorization": "Bearer open"}).status_code == 401
 
 
-def test_with_the_key_it_answers(server):
+def test_a_request_with_the_key_is_answered(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY)
     request = request_body()
     script = {"vllm_xargs": request.pop("vllm_xargs")}
@@ -48,7 +48,7 @@ def test_only_requests_of_one_tenant_share_the_prefix_cache_whatever_their_promp
     assert [cached(*way) for way in ways] == [False, True, False, True]
 
 
-def test_metrics_count_what_is_generated(server):
+def test_metrics_count_the_generated_tokens(server):
     before = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
     usage = judged(stream(server.url, request_body(), **HEADERS))[-1]["response"]["usage"]
     after = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
@@ -64,7 +64,7 @@ def test_requests_and_outputs_are_logged(server):
     assert "completed" in log_line
 
 
-def test_the_messages_of_the_model_are_given_to_those_who_ask(server):
+def test_a_request_can_enable_the_models_messages(server):
     response = judged(stream(server.url, request_body(enable_response_messages=True), **HEADERS))[-1]["response"]
     (prompt,), (output,) = response["input_messages"], response["output_messages"]
     assert prompt["message"].endswith("Hi.<|im_end|>\n<|im_start|>assistant\n")
@@ -74,12 +74,12 @@ def test_the_messages_of_the_model_are_given_to_those_who_ask(server):
 
 
 @pytest.mark.skipif(RELEASE < (0, 32), reason="vLLM times a response since 0.32")
-def test_timings_are_given(server):
+def test_the_response_has_timings(server):
     timings = post(server, request_body()).json()["metrics"]
     assert timings["time_to_first_token_ms"] > 0
 
 
-def test_the_servers_description_has_the_route_with_vllms_request(server):
+def test_the_openapi_description_has_the_route_with_vllms_request(server):
     described = httpx.get(f"{server.url}/openapi.json", timeout=60).json()["paths"]["/v1/responses"]
     assert list(described) == ["post"]
     schema = described["post"]["requestBody"]["content"]["application/json"]["schema"]

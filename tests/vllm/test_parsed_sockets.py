@@ -21,7 +21,7 @@ def turn(socket, *rounds, **fields):
     return frame["response"]
 
 
-def test_a_lane_goes_on_from_a_call(server):
+def test_a_lane_continues_after_a_call(server):
     with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
         first = turn(socket, CALL)
         call = first["output"][-1]

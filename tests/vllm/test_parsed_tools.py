@@ -29,11 +29,11 @@ def plays(server, *rounds, **fields):
     return response
 
 
-def test_an_answer_alone_is_as_ever(server):
+def test_an_answer_needs_no_tool(server):
     assert summary(plays(server, ANSWER)) == ["reasoning", "message"]
 
 
-def test_python_is_run_and_the_model_goes_on(server):
+def test_python_runs_and_the_model_continues(server):
     tools = [PYTHON, function("code_interpreter")]
     response = plays(server, call("code_interpreter", '{"code": "print(1)"}'), ANSWER, tools=tools)
     assert summary(response) == ["reasoning", "code_interpreter_call", "reasoning", "message"]
@@ -41,20 +41,20 @@ def test_python_is_run_and_the_model_goes_on(server):
     assert (code["code"], code["outputs"]) == ("print(1)", [{"type": "logs", "logs": "ran: print(1)"}])
 
 
-def test_a_search_is_run_and_the_model_goes_on(server):
+def test_a_search_runs_and_the_model_continues(server):
     tools = [BROWSER, function("web_search_preview")]
     response = plays(server, call("web_search_preview", '{"query": "rome"}'), ANSWER, tools=tools)
     assert summary(response) == ["reasoning", "web_search_call", "reasoning", "message"]
     assert response["output"][1]["action"]["query"] == "rome"
 
 
-def test_a_tool_that_fails_is_a_failed_item_and_the_model_goes_on(server):
+def test_a_failed_tool_is_a_failed_item_and_the_model_continues(server):
     tools = [PYTHON, function("code_interpreter")]
     response = plays(server, call("code_interpreter", '{"code": "raise"}'), ANSWER, tools=tools)
     assert summary(response) == ["reasoning", "code_interpreter_call failed", "reasoning", "message"]
 
 
-def test_a_function_of_the_clients_is_left_to_the_client(server):
+def test_a_client_function_is_left_to_the_client(server):
     assert summary(plays(server, call("get_weather", "{}"), tools=[PYTHON, function("get_weather")])) == [
         "reasoning",
         "function_call",

@@ -96,14 +96,14 @@ def test_two_hermes_calls_after_a_message(size: int):
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
-def test_a_custom_tool_gets_its_input(size: int):
+def test_a_custom_tool_receives_its_input(size: int):
     call = '<tool_call>\n{"name": "apply_patch", "arguments": {"input": "a\\nb \\"c\\""}}\n</tool_call>'
     seen, _ = read(call, size, tools="hermes", thinks=None)
     assert bare(seen) == [("custom_tool_call", "apply_patch", 'a\nb "c"')]
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_reasoning_that_is_not_wanted_is_counted(size: int):
+def test_excluded_reasoning_is_counted(size: int):
     written = "<think>abc</think>Sunny."
     with_it, count = read(written, size, tools=None, thinks="qwen3")
     without, same_count = read(written, size, tools=None, thinks="qwen3", include_reasoning=False)

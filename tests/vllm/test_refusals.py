@@ -41,7 +41,7 @@ def post(server, request):
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
-def test_what_the_engine_refuses_at_its_first_step_is_a_400_in_every_way(server, settings, message):
+def test_a_refusal_at_the_first_step_is_a_400_in_every_mode(server, settings, message):
     answers = [post(server, {**REQUEST, **settings, **way}) for way in WAYS]
     assert [answer.status_code for answer in answers] == [400] * len(WAYS)
     assert [answer.json() for answer in answers] == [answers[0].json()] * len(WAYS)
@@ -49,7 +49,7 @@ def test_what_the_engine_refuses_at_its_first_step_is_a_400_in_every_way(server,
 
 
 @PARSED_SERVER
-def test_a_grammar_that_the_engine_cannot_compile_is_vllms_error_in_one_piece_and_streamed(server):
+def test_an_invalid_grammar_is_vllms_error_streamed_or_not(server):
     settings = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
     answers = [post(server, {**REQUEST, **settings, "stream": streamed}) for streamed in (False, True)]
     assert [answer.status_code for answer in answers] == [answers[0].status_code] * 2
@@ -57,7 +57,7 @@ def test_a_grammar_that_the_engine_cannot_compile_is_vllms_error_in_one_piece_an
 
 
 @HARMONY_SERVER
-def test_a_prompt_that_a_tool_made_too_long_fails_the_response_as_the_clients_fault(server):
+def test_a_prompt_that_a_tool_made_too_long_fails_with_invalid_prompt(server):
     code = "print(1) " * 60
     turn = Turn("", [f"{RUN}{code}<|call|>", DONE], body={"tools": [PYTHON], "input": "word " * (HARMONY.context - 400)})
     response = judged(stream(server.url, body("gpt_oss", turn)))[-1]["response"]
@@ -76,7 +76,7 @@ def test_a_body_is_read_in_every_encoding_that_vllm_reads(server, encoding):
 
 
 @PARSED_SERVER
-def test_settings_are_echoed_as_vllm_read_them(server):
+def test_the_response_echoes_settings_as_vllm_reads_them(server):
     settings = {
         "parallel_tool_calls": "false",
         "max_output_tokens": "16",

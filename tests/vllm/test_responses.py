@@ -23,7 +23,7 @@ def post(server, request, **headers):
     return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers, timeout=60)
 
 
-def test_what_vllm_refuses_is_refused_in_its_words(server):
+def test_refusals_have_vllms_status(server):
     assert post(server, {"model": "tiny"}).status_code == 400
     assert post(server, {"model": "unheard", "input": "Hi."}).status_code == 404
     refused = post(server, request_body(DONE, prompt={"id": "p"}))
@@ -53,7 +53,7 @@ def test_a_generation_that_fills_the_context_is_cut(server):
     assert bodies[-1]["response"]["usage"]["total_tokens"] == CONTEXT
 
 
-def test_the_response_has_every_field_and_what_vllm_resolved(server):
+def test_the_response_has_every_field_with_vllms_resolved_values(server):
     response = post(server, request_body(DONE, temperature=0.5, metadata={"a": "b"}, tools=[FUNCTION])).json()
     assert response["completed_at"] >= response["created_at"]
     assert (response["temperature"], response["metadata"], response["model"]) == (0.5, {"a": "b"}, "tiny")
@@ -61,13 +61,13 @@ def test_the_response_has_every_field_and_what_vllm_resolved(server):
     assert [item["phase"] for item in response["output"]] == ["final_answer"]
 
 
-def test_open_responses_are_spoken_to_those_who_ask(server):
+def test_a_header_selects_the_dialect_of_open_responses(server):
     request = request_body(f"{THINK}Hm.<|end|><|start|>assistant{DONE}")
     bodies = judged(stream(server.url, request, **{"OpenResponses-Version": "2026-04-24"}), "open_responses")
     assert "response.reasoning.delta" in [event["type"] for event in bodies]
 
 
-def test_a_client_that_goes_away_aborts_the_request(server):
+def test_a_disconnect_aborts_the_request(server):
     def begin():
         request = {**request_body(ENDLESS), "stream": True}
         with httpx.stream("POST", f"{server.url}/v1/responses", json=request, timeout=60) as answer:
@@ -78,7 +78,7 @@ def test_a_client_that_goes_away_aborts_the_request(server):
     assert is_aborted(server, begin)
 
 
-def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(server):
+def test_a_disconnect_without_streaming_aborts_the_request(server):
     def begin():
         with contextlib.suppress(httpx.ReadTimeout):  # no timeout: this client was delayed; `is_aborted` tries again
             httpx.post(f"{server.url}/v1/responses", json=request_body(ENDLESS), timeout=1)
@@ -86,7 +86,7 @@ def test_a_client_that_does_not_wait_for_the_whole_answer_aborts_the_request(ser
     assert is_aborted(server, begin)
 
 
-def test_a_response_goes_on_from_another(server):
+def test_a_response_continues_another(server):
     call = post(server, request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])).json()
     item = call["output"][0]
     answered = {"type": "function_call_output", "call_id": item["call_id"], "output": "sunny"}
@@ -96,7 +96,7 @@ def test_a_response_goes_on_from_another(server):
     assert response["usage"]["input_tokens"] > call["usage"]["input_tokens"]
 
 
-def test_a_stored_response_is_shown_as_it_was(server):
+def test_a_stored_response_is_returned_unchanged(server):
     response = judged(stream(server.url, request_body(DONE)))[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
     assert get(url).json() == response
@@ -105,7 +105,7 @@ def test_a_stored_response_is_shown_as_it_was(server):
     assert get(f"{server.url}/v1/responses/resp_unheard").status_code == 404
 
 
-def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(server):
+def test_a_background_response_can_be_read_repeatedly_and_from_any_event(server):
     first = judged(stream(server.url, request_body(DONE, background=True)))
     response = first[-1]["response"]
     url = f"{server.url}/v1/responses/{response['id']}"
@@ -117,7 +117,7 @@ def test_a_response_in_the_background_can_be_read_by_many_and_from_anywhere(serv
     assert get(url).json() == response
 
 
-def test_a_response_in_the_background_is_first_queued_and_then_there(server):
+def test_a_background_response_is_first_queued_and_then_completed(server):
     background = post(server, request_body(DONE, background=True)).json()
     assert (background["status"], background["output"]) == ("queued", [])
     url = f"{server.url}/v1/responses/{background['id']}"
@@ -125,7 +125,7 @@ def test_a_response_in_the_background_is_first_queued_and_then_there(server):
     assert summary(get(url).json()) == ["message"]
 
 
-def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server):
+def test_cancelling_a_background_response_ends_its_streams(server):
     for _ in range(10):
         background = post(server, request_body(ENDLESS, background=True)).json()
         url = f"{server.url}/v1/responses/{background['id']}"
@@ -141,7 +141,7 @@ def test_a_cancelled_response_in_the_background_ends_for_all_its_readers(server)
     assert get(url).json() == cancelled
 
 
-def test_the_openai_client_reads_it(server):
+def test_the_openai_client_reads_a_stream(server):
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
     request = request_body(f'{THINK}Hm.<|end|><|start|>assistant{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION])
     script = {"vllm_xargs": request.pop("vllm_xargs")}

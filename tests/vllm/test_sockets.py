@@ -39,7 +39,7 @@ def create_frame(request):
 
 
 @pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # the SDK does not do that
-def test_the_sdk_connects_and_goes_on_from_a_call_that_is_not_stored(server):
+def test_the_sdk_connects_and_continues_an_unstored_call(server):
     call = request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
 
     def turn(connection, request):
@@ -97,7 +97,7 @@ def lanes_of(server):
         yield Lanes(socket)
 
 
-def test_lanes_run_side_by_side_and_one_can_be_cancelled(server):
+def test_lanes_run_concurrently_and_one_can_be_cancelled(server):
     with lanes_of(server) as lanes:
         lanes.send(request_body(ENDLESS), stream_id="long")
         lanes.until("response.output_text.delta")
@@ -108,7 +108,7 @@ def test_lanes_run_side_by_side_and_one_can_be_cancelled(server):
     assert (ended["stream_id"], ended["response"]["status"]) == ("long", "cancelled")
 
 
-def test_a_prompt_is_rendered_without_generating_and_counted_alike(server):
+def test_a_prompt_is_rendered_without_generating_and_counted(server):
     with lanes_of(server) as lanes:
         lanes.send(request_body(DONE), generate=False)
         warm = lanes.until("response.completed")["response"]
@@ -155,7 +155,7 @@ def test_a_compressed_body_is_read(server):
     assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_body")
 
 
-def test_a_client_that_leaves_a_socket_frees_the_engine(server):
+def test_a_disconnect_of_a_socket_frees_the_engine(server):
     def begin():
         with lanes_of(server) as lanes:
             lanes.send(request_body(ENDLESS))
@@ -164,7 +164,7 @@ def test_a_client_that_leaves_a_socket_frees_the_engine(server):
     assert is_aborted(server, begin)
 
 
-def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server):
+def test_truncation_drops_the_oldest_turns_if_the_request_allows_it(server):
     def ask(**fields):
         long = [items for number in range(40) for items in (user(f"{number} " + "word " * 700), reply(f"{number}"))]
         request = request_body(DONE, input=[*long, user("And now?")], **fields)
@@ -182,7 +182,7 @@ def test_the_oldest_turns_of_a_conversation_go_where_a_request_allows_it(server)
     assert CONTEXT - 2000 < response["usage"]["input_tokens"] < CONTEXT - 100
 
 
-def test_requests_share_the_prefix_cache_whatever_their_prompt_cache_keys_where_there_is_one_api_key(server):
+def test_with_one_api_key_all_requests_share_the_prefix_cache(server):
     def cached(key):
         request = request_body(DONE, input="word " * 300, prompt_cache_key=key)
         answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()

@@ -48,7 +48,7 @@ def read(server, name, **query):
     return ask(server, "GET", f"/responses/{name}", params={"stream": "true", **query}).content
 
 
-def test_what_one_process_has_stored_is_there_for_the_other(server):
+def test_both_processes_see_a_stored_response(server):
     previous = None
     for _ in range(6):
         previous = post(server, request_body(previous_response_id=previous))["id"]
@@ -61,7 +61,7 @@ def test_what_one_process_has_stored_is_there_for_the_other(server):
     assert statuses == [404] * 6
 
 
-def test_a_response_in_the_background_is_read_and_read_again_from_either_process(server):
+def test_a_background_response_is_read_repeatedly_from_either_process(server):
     with ThreadPoolExecutor(8) as pool:
         background = [*pool.map(lambda _: post(server, request_body(background=True))["id"], range(12))]
         streams = [*pool.map(lambda name: read(server, name), background * 3)]
@@ -73,14 +73,14 @@ def test_a_response_in_the_background_is_read_and_read_again_from_either_process
         assert first.endswith(rest)
 
 
-def test_a_response_in_the_background_is_cancelled_from_either_process(server):
+def test_a_background_response_is_cancelled_from_either_process(server):
     for _ in range(4):  # one after another, so that none fills its context before it is cancelled
         name = post(server, request_body(ENDLESS, background=True))["id"]
         assert post(server, {}, f"/responses/{name}/cancel")["status"] == "cancelled"
         assert judged(read(server, name))[-1]["response"]["status"] == "cancelled"
 
 
-def test_a_conversation_goes_on_in_either_process(server):
+def test_a_conversation_continues_in_either_process(server):
     conversation = post(server, {"metadata": {"topic": "greetings"}}, "/conversations")["id"]
     for _ in range(5):
         assert post(server, request_body(conversation=conversation))["status"] == "completed"
@@ -88,7 +88,7 @@ def test_a_conversation_goes_on_in_either_process(server):
     assert [item["type"] for item in listed] == ["message", "reasoning", "message"] * 5
 
 
-def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(server):
+def test_a_conversation_has_one_response_at_a_time_over_both_processes(server):
     conversation = post(server, {}, "/conversations")["id"]
     first = post(server, request_body(ENDLESS, conversation=conversation, background=True))["id"]
     url = f"{server.url}/v1/responses"
@@ -104,7 +104,7 @@ def test_a_conversation_has_one_response_at_a_time_in_both_processes_together(se
     assert second.json()["status"] == "completed"
 
 
-def test_what_a_process_was_making_that_is_killed_comes_to_a_legal_end_elsewhere(server):
+def test_the_responses_of_a_killed_process_end_legally_elsewhere(server):
     """This must be the last test of the server: if one API process dies, vLLM ends the others too."""
     names = [post(server, request_body(ENDLESS, background=True))["id"] for _ in range(4)]
     background = Barrier(len(names) + 1)

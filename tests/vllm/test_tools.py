@@ -29,14 +29,14 @@ def run(code):
     return f"{RUN}{code}<|call|>"
 
 
-def test_what_a_tool_gave_is_in_the_item_before_the_next_round_begins(server):
+def test_the_output_of_a_tool_is_in_the_item_before_the_next_round(server):
     bodies = play(server, run("print(1)"), DONE, tools=[PYTHON], **OUTPUTS)
     assert response_of(bodies)["output"][0]["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
     types = [event["type"] for event in bodies]
     assert types.index("response.code_interpreter_call.completed") < types.index("response.content_part.added")
 
 
-def test_what_a_tool_gave_reaches_the_model(server):
+def test_the_output_of_a_tool_reaches_the_model(server):
     request = body("gpt_oss", Turn("", [run("print(1)"), DONE], body={"tools": [PYTHON]}))
     usage = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60).json()["usage"]
     alone = body("gpt_oss", Turn("", [DONE], body={"tools": [PYTHON]}))
@@ -45,7 +45,7 @@ def test_what_a_tool_gave_reaches_the_model(server):
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
 
 
-def test_each_turn_goes_on_from_the_tokens_of_the_one_before_and_the_prefix_cache_holds_them(server, tmp_path):
+def test_each_turn_continues_the_tokens_of_the_previous_one_in_the_prefix_cache(server, tmp_path):
     recording = tmp_path / "kept.jsonl"
     long = "print(1) " * 40
     rounds = [f"{THINK}I run it.<|end|>{NEXT}{run(long)}", f"{THINK}Again.<|end|>{NEXT}{run('two')}", run("three"), DONE]
@@ -71,7 +71,7 @@ def test_each_turn_goes_on_from_the_tokens_of_the_one_before_and_the_prefix_cach
         ("sleep", "The server did not answer within 8 seconds."),
     ],
 )
-def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code, items):
+def test_a_failed_tool_is_a_failed_item_and_the_stream_continues(server, code, items):
     bodies = play(server, run(code), DONE, tools=[PYTHON])
     response = response_of(bodies)
     assert summary(response) == ["code_interpreter_call failed", "message"]
@@ -79,7 +79,7 @@ def test_a_tool_that_fails_is_a_failed_item_and_the_stream_goes_on(server, code,
     assert names(bodies, "code_interpreter_call.")[-1] == "response.code_interpreter_call.interpreting"
 
 
-def test_a_tool_server_that_dies_fails_its_call_alone(server):
+def test_a_dead_tool_server_fails_only_its_call(server):
     response = response_of(play(server, run("die"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE, tools=[PYTHON, BROWSER]))
     assert summary(response) == ["code_interpreter_call failed", "web_search_call", "message"]
     rounds = run("print(1)"), f'{SEARCH}{{"query": "x"}}<|call|>', DONE
@@ -90,35 +90,35 @@ def test_a_tool_server_that_dies_fails_its_call_alone(server):
     assert summary(response) == ["code_interpreter_call", "message"]
 
 
-def test_a_search_that_makes_no_sense_is_not_run_and_the_stream_goes_on(server):
+def test_a_malformed_search_does_not_run_and_the_stream_continues(server):
     bodies = play(server, f"{SEARCH}rome<|call|>", DONE, tools=[BROWSER])
     assert summary(response_of(bodies)) == ["web_search_call failed", "message"]
     assert "response.web_search_call.searching" not in [event["type"] for event in bodies]
 
 
-def test_a_call_of_a_tool_that_was_not_asked_for_is_not_run(server):
+def test_a_call_of_an_undeclared_tool_does_not_run(server):
     bodies = play(server, run("print(1)"), DONE, tools=[BROWSER])
     assert summary(response_of(bodies)) == ["code_interpreter_call failed", "message"]
     assert names(bodies, "code_interpreter_call.") == ["response.code_interpreter_call.in_progress"]
 
 
-def test_max_tool_calls_are_all_that_are_run(server):
+def test_at_most_max_tool_calls_run(server):
     response = response_of(play(server, run("one"), run("two"), DONE, tools=[PYTHON], max_tool_calls=1))
     assert summary(response) == ["code_interpreter_call", "code_interpreter_call failed"]
 
 
-def test_max_output_tokens_are_those_of_all_rounds(server):
+def test_max_output_tokens_apply_to_all_rounds(server):
     response = response_of(play(server, run("print(1)"), run("print(2)"), DONE, tools=[PYTHON], max_output_tokens=16))
     assert response["status"] == "incomplete"
     assert response["usage"]["output_tokens"] == 16
 
 
-def test_usage_is_that_of_all_rounds(server):
+def test_usage_counts_all_rounds(server):
     usage = response_of(play(server, run("print(1)"), DONE, tools=[PYTHON]))["usage"]
     assert usage["output_tokens"] == sum(len(tokens("gpt_oss", text)) for text in (run("print(1)"), DONE))
 
 
-def test_several_calls_of_one_turn_run_at_once(server):
+def test_several_calls_of_one_turn_run_concurrently(server):
     both = f"{RUN}meet<|end|>{NEXT}{run('meet')}"  # each waits for the other
     response = response_of(play(server, both, DONE, tools=[PYTHON], **OUTPUTS))
     assert summary(response) == ["code_interpreter_call", "code_interpreter_call", "message"]

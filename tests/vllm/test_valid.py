@@ -47,12 +47,12 @@ def request(*items):
 
 
 @pytest.mark.parametrize("item", [*PLAIN, *OTHER_ITEMS], ids=str)
-def test_an_item_is_what_vllm_makes_of_it_wherever_it_stands(item):
+def test_every_item_equals_vllms_validated_one(item):
     for items in ([item], [CALL, item, OUTPUT], [PLAIN[0], item, CALL]):
         assert valid_request(request(*items)) == router().ResponsesRequest(**request(*items))
 
 
-def test_an_answer_whose_content_is_a_text_keeps_it():
+def test_an_answer_with_a_string_as_content_keeps_it():
     """vLLM's validation replaces such a text by an iterator over content parts."""
     answer = {"type": "message", "role": "assistant", "content": "a", "id": "msg_1", "status": "completed"}
     assert valid_request(request(answer)).input == [answer]
@@ -72,7 +72,7 @@ def test_plain_items_are_not_validated(monkeypatch):
 
 
 @pytest.mark.parametrize("item", WRONG, ids=str)
-def test_an_item_that_vllm_refuses_is_refused_by_its_place(item):
+def test_an_invalid_item_is_refused_with_its_index(item):
     body = request(PLAIN[0], item, *PLAIN)
     with pytest.raises(ValidationError) as vllm_error:
         router().ResponsesRequest(**body)
@@ -83,5 +83,5 @@ def test_an_item_that_vllm_refuses_is_refused_by_its_place(item):
     assert any(1 in place for place in places)
 
 
-def test_what_is_no_list_of_items_is_left_to_vllm():
+def test_an_input_that_is_not_a_list_is_left_to_vllm():
     assert valid_request({"model": "tiny", "input": "Hi."}).input == "Hi."

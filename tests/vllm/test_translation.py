@@ -46,7 +46,7 @@ def last(response):
 
 @SERVER
 @CALLS
-def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_turn(server, name, arguments, expected, answer):
+def test_a_call_has_the_declared_tools_type_and_is_in_the_next_prompt(server, name, arguments, expected, answer):
     first = judged(stream(server.url, body("gpt_oss", Turn("", [harmony(name, arguments)]), tools=TOOLS)))[-1]["response"]
     item = last(first)
     assert {field: item[field] for field in expected} == expected
@@ -62,7 +62,7 @@ def test_a_call_comes_back_as_the_tool_was_declared_and_is_there_in_the_next_tur
 
 
 @SERVER
-def test_items_that_only_other_servers_make_are_read_and_one_that_nobody_knows_is_refused(server):
+def test_items_of_other_servers_are_read_and_an_unknown_one_is_refused(server):
     items = [
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rome"}},
         {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "rail", "tools": []},
