@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ from interlock.serving.responses import archive
 from interlock.serving.responses import service as making
 from interlock.serving.store import MemoryStore, StoreDown
 from interlock.serving.store.sql.sqlite import SqliteStore
+from interlock.serving.tools.tool_runner import NullTools
 
 REQUEST = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
@@ -74,6 +75,23 @@ def run_application(application, body, on_send=lambda _count: None, messages=Non
 
     asyncio.run(application(scope, receive, send))
     return sent
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_is_sent_before_its_tools_are_closed(stream) -> None:
+    order = []
+
+    class Tools(NullTools):
+        @asynccontextmanager
+        async def begin(self, request, items):
+            del request, items
+            yield self
+            order.append("closed")
+
+    application = app.create_app(StagedEngine(steps(ANSWER)), tools=Tools())
+    run_application(application, {**STAGED, "stream": stream}, lambda _count: order.append("sent"))
+    *sends, last = order
+    assert (set(sends), last) == ({"sent"}, "closed")
 
 
 def test_each_engine_step_is_one_write_of_whole_frames() -> None:

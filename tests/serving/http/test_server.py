@@ -33,6 +33,14 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
     assert engine.closed.is_set()
 
 
+def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:
+    engine = StagedEngine([])
+    engine.format = "unknown"
+    with pytest.raises(RuntimeError, match="the server did not start"), ServerThread(create_app(engine)):
+        pytest.fail("the server has started")
+    assert "unknown" in caplog.text
+
+
 def test_a_response_that_begins_during_a_shutdown_fails_at_once() -> None:
     engine = StagedEngine([step(ANSWER, "stop")])
     app = create_app(engine)

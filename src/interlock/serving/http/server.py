@@ -1,6 +1,7 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-At shutdown, the server ends the open responses legally, stops listening, lets clients read the ends, and closes all connections.
+At shutdown, the server ends each open response with a terminal event, stops listening, waits until clients have read the events,
+and closes all connections.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_ready()
+        if self.started:
+            self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown; a second signal ends the process at once."""
@@ -111,11 +113,15 @@ class ServerThread:
         self._listener = listen("127.0.0.1", 0)
         self._ready = threading.Event()
         self._server = Server(app, self._ready.set, "warning")
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="interlock-server")
+        self._thread = threading.Thread(target=self._run, name="interlock-server")
 
     def __enter__(self) -> str:
         self._thread.start()
         self._ready.wait()
+        if not self._server.started:
+            self._thread.join()
+            self._listener.close()
+            raise RuntimeError("the server did not start; its log has the reason")
         return url_of(self._listener)
 
     def __exit__(self, *_: object) -> None:
@@ -125,3 +131,10 @@ class ServerThread:
         """Shut the server down, and wait for it; a second call does nothing."""
         self._server.should_exit = True
         self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with suppress(SystemExit):  # uvicorn raises it if the application cannot start
+                self._server.run([self._listener])
+        finally:
+            self._ready.set()
