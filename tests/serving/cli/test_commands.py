@@ -153,10 +153,10 @@ def test_a_repeated_model_option_adds_a_name() -> None:
         assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
 
 
-EMPTY = "the key is empty; to let everybody in, give none at all"
-SPACED = "the key begins or ends with white space, which a header cannot carry"
-CONTROL = "the key has control characters, which a header cannot hold"
-BEYOND = "the key has characters beyond Latin-1, which a header cannot hold"
+EMPTY = "the key is empty; omit it to accept every request"
+SPACED = "the key begins or ends with white space, which a header cannot contain"
+CONTROL = "the key has control characters, which a header cannot contain"
+BEYOND = "the key has characters beyond Latin-1, which a header cannot contain"
 
 
 @pytest.mark.parametrize("source", ["--api-key", "INTERLOCK_API_KEY"])
@@ -184,7 +184,7 @@ def test_serve_warns_about_a_random_sealing_key(monkeypatch) -> None:
     monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
     first, second = run("serve", "--port", "0").stderr.splitlines()
     assert first.startswith("Serving interlock-embedded at http://127.0.0.1:")
-    assert second.startswith("INTERLOCK_KEYS is not set: what this process seals")
+    assert second.startswith("INTERLOCK_KEYS is not set: only this process can decrypt")
 
 
 def test_an_application_refuses_an_invalid_key_too() -> None:

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompressed, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.yielder import Yielder
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
 COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
@@ -45,7 +46,7 @@ def read(body, coding, piece=2**16, most=32 * MIB):
         return messages.pop(0)
 
     headers = [(b"content-type", b"application/json"), (b"content-encoding", coding.encode())]
-    return asyncio.run(read_body(Request({"type": "http", "headers": headers}, receive), most))
+    return asyncio.run(read_body(Request({"type": "http", "headers": headers}, receive), most, Yielder()))
 
 
 @each_coding
@@ -126,7 +127,7 @@ def test_other_tasks_run_between_slices(coding) -> None:
     async def reading():
         other = asyncio.create_task(another())
         request = Request({"type": "http", "headers": [(b"content-encoding", coding.encode())]}, receive)
-        seen.extend([len(turns) async for _ in _decompressed(request, 32 * MIB)])
+        seen.extend([len(turns) async for _ in _decompressed(request, 32 * MIB, Yielder())])
         other.cancel()
 
     asyncio.run(reading())

@@ -82,7 +82,7 @@ def test_what_is_no_escape_is_not_mended(body):
 
 
 def test_a_large_body_is_not_mended():
-    with pytest.raises(ApiError, match="may have 4194304 bytes"):
+    with pytest.raises(ApiError, match="may have at most 4194304 bytes"):
         read_object(b'{"a":"' + rb"\ud800" * 2**20 + b'"}')
 
 

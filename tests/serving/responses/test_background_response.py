@@ -209,7 +209,7 @@ def test_a_log_that_was_trimmed_says_what_is_the_oldest_event() -> None:
     code, message, remaining = asyncio.run(trimmed())
     assert (code, message) == (
         "events_expired",
-        "The events before number 4 are kept no longer; 4 is the oldest that can be read.",
+        "The events before number 4 have expired; number 4 is the oldest available.",
     )
     assert remaining > 0
 
@@ -236,7 +236,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
     renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
     assert {each.finding.deviation for each in reports} == {"error-is-last", *renamed}
     event = json.loads(error.partition(b"\ndata: ")[2])
-    message = "The events of the response are stored no longer: it was deleted, or has expired."
+    message = "The response was deleted, or its events have expired."
     fields = {"code": "events_expired", "message": message, "param": None}
     assert event == dialect.convert({"type": "error", "sequence_number": 6, **fields})
 

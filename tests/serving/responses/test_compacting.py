@@ -105,7 +105,7 @@ BROKEN = [
         steps("<|channel|>final<|message|>They", "length"),
         "compaction_failed",
         500,
-        "the summary is incomplete, because it was cut before its end.",
+        "the model did not finish the summary (status 'incomplete').",
     ),
     ([EngineError("It broke.")], "compaction_failed", 500, "It broke."),
     ([RuntimeError("a secret")], "compaction_failed", 500, "The server had an error while it generated the response."),

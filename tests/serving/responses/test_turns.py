@@ -125,7 +125,7 @@ def test_what_else_an_engine_raises_is_for_the_log_and_not_for_the_client(script
 
 
 def test_an_engine_that_stops_without_a_reason_has_failed() -> None:
-    assert failed(make([step(ANSWER)]))["message"] == "The engine stopped without saying why."
+    assert failed(make([step(ANSWER)]))["message"] == "The engine stopped without a finish reason."
 
 
 @pytest.mark.parametrize("method", ["feed", "end"])

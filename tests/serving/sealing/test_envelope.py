@@ -10,7 +10,7 @@ from interlock.serving.responses.sealing import SHORTEST, SLICE, Binding, Envelo
 OLD, NEW = Key(bytes(32)), Key(bytes(range(32)))
 ENVELOPE = Envelope(SealingKeys(OLD))
 REASONING = Binding("reasoning", "m", "alice")
-CHANGED = "it was changed, or belongs to another kind of item, another model or somebody else"
+CHANGED = "it was changed, or belongs to another type of item, another model or another API key"
 
 
 def open_sealed(text, binding=REASONING, envelope=ENVELOPE):
@@ -86,12 +86,12 @@ def test_every_character_that_is_changed_or_missing_is_noticed():
 @pytest.mark.parametrize("length", range(SHORTEST))
 def test_what_is_too_short_is_refused(length):
     start = base64.b64decode(ENVELOPE.seal(REASONING, b""))[:length]
-    with pytest.raises(SealError, match=r"^it was not made by a server of this kind, or is not whole$"):
+    with pytest.raises(SealError, match=r"^it was not made by Interlock, or is truncated$"):
         open_sealed(base64.b64encode(start).decode())
 
 
 def test_what_another_service_sealed_is_refused():
-    with pytest.raises(SealError, match=r"^it was not made by a server of this kind, or is not whole$"):
+    with pytest.raises(SealError, match=r"^it was not made by Interlock, or is truncated$"):
         open_sealed("gAAAAABo" + "A" * 100)
 
 

@@ -17,7 +17,7 @@ SEALING = {"include": ["reasoning.encrypted_content"], "store": False}
 THINKING = [{"type": "reasoning_text", "text": "Let me think."}]
 KEYS = SealingKeys.from_text(base64.b64encode(bytes(32)).decode())
 REQUEST = {"model": "staged", "input": "Hi", **SEALING}
-CHANGED = "it was changed, or belongs to another kind of item, another model or somebody else"
+CHANGED = "it was changed, or belongs to another type of item, another model or another API key"
 
 
 def post(url, body, **options):
@@ -113,8 +113,8 @@ def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve
     [
         ("secret", "it is not base64"),
         ("żółw", "it is not base64"),
-        ("A" * 10_000_000, "it was not made by a server of this kind, or is not whole"),
-        ("gAAA" + "A" * 200, "it was not made by a server of this kind, or is not whole"),
+        ("A" * 10_000_000, "it was not made by Interlock, or is truncated"),
+        ("gAAA" + "A" * 200, "it was not made by Interlock, or is truncated"),
     ],
 )
 def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(serve, sealed, why) -> None:

@@ -134,15 +134,15 @@ def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> Non
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({}, "The tool has no 'server_url', and this server knows no connectors."),
-        ({"connector_id": "c"}, "The tool has no 'server_url', and this server knows no connectors."),
+        ({}, "The tool has no 'server_url', and this server has no connectors."),
+        ({"connector_id": "c"}, "The tool has no 'server_url', and this server has no connectors."),
         ({"server_url": "ftp://a.example"}, "The 'server_url' is not the URL of a web server."),
         ({"server_url": "http://"}, "The 'server_url' is not the URL of a web server."),
         ({"server_url": "http://[::"}, "The 'server_url' is not the URL of a web server."),
         ({"server_url": "http://a.example", "headers": {"Host": "b"}}, "The header 'Host' cannot be set."),
         ({"server_url": "http://a.example", "headers": {"X-A": 1}}, "The header 'X-A' cannot be set."),
         *(
-            ({"server_url": "http://a.example", **members}, "The headers for the server cannot be sent.")
+            ({"server_url": "http://a.example", **members}, "A header for the server has an invalid name or value.")
             for members in (
                 {"authorization": "secret\n"},
                 {"authorization": "secret\r\nHost: b"},

@@ -173,8 +173,8 @@ def test_the_url_of_a_server_is_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("url", "headers", "message"),
     [
-        (None, {"X-Key": "secret\n"}, "The headers for the server cannot be sent."),
-        (None, {"X Key": "secret"}, "The headers for the server cannot be sent."),
+        (None, {"X-Key": "secret\n"}, "A header for the server has an invalid name or value."),
+        (None, {"X Key": "secret"}, "A header for the server has an invalid name or value."),
         ("http://h:x/mcp", {}, "Communication with the server failed: Invalid port: 'x'"),
         ("http://127.0.0.1:1\\@a.example/", {}, "The host 'a.example' is not allowed on this server."),
         ("http://2130706433/mcp", {}, "The host '2130706433' is not allowed on this server."),
@@ -215,9 +215,9 @@ def small(count):
 @pytest.mark.parametrize(
     ("tools", "message"),
     [
-        (small(15_000), "The answer holds more than 20000 JSON values."),
+        (small(15_000), "The answer has more than 20000 JSON values."),
         (small(1_025), "The server lists more than 1024 tools."),
-        ([{**small(1)[0], "icons": [{"src": ""}] * 12_000}], "The answer holds more than 20000 JSON values."),
+        ([{**small(1)[0], "icons": [{"src": ""}] * 12_000}], "The answer has more than 20000 JSON values."),
     ],
 )
 def test_a_list_of_too_many_tools(tools, message, settings) -> None:
@@ -263,7 +263,7 @@ def test_an_event_of_too_many_values(before, size) -> None:
         await send({"type": "http.response.body", "body": b""})
 
     with running(plain(stream)) as base:
-        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer holds more than 20000 JSON values."
+        assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer has more than 20000 JSON values."
 
 
 def test_small_events_may_be_many() -> None:

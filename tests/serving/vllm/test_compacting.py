@@ -168,7 +168,7 @@ FAILED = "The conversation could not be compacted: "
 @pytest.mark.parametrize(
     ("turn", "why"),
     [
-        (outputs("<|channel|>final<|message|>They", "length"), "the summary is incomplete, because it was cut before its end."),
+        (outputs("<|channel|>final<|message|>They", "length"), "the model did not finish the summary (status 'incomplete')."),
         (outputs(f"{HM}<|channel|>final<|message|> <|return|>"), "the model wrote no summary."),
         ([RuntimeError("a secret")], "The server had an error while it generated the response."),
     ],

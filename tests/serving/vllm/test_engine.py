@@ -473,4 +473,4 @@ def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_ho
     assert tools.hosted == {"code_interpreter": "http://a/sse", "web_search": "http://b/sse", "container": "http://c/sse"}
     assert tools.policy.hosts == {"localhost", "mcp.example.com"}
     plugin._tools(Serving(urls={"other": "http://d/sse"}))
-    assert caplog.messages == ["no server of --tool-server has a tool that Interlock can call: python, browser, container"]
+    assert caplog.messages == ["no server of --tool-server has a tool that Interlock can call (python, browser, container)"]

@@ -76,11 +76,11 @@ def test_reasoning_is_sealed_where_it_is_done_in_a_legal_stream() -> None:
     [
         (
             lambda body: body["input"][0].update(encrypted_content="AAAA"),
-            "it was not made by a server of this kind, or is not whole",
+            "it was not made by Interlock, or is truncated",
         ),
         (
             lambda body: body.update(model="n"),
-            "it was changed, or belongs to another kind of item, another model or somebody else",
+            "it was changed, or belongs to another type of item, another model or another API key",
         ),
     ],
 )
@@ -142,4 +142,4 @@ def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, capl
 def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog) -> None:
     hooked, messages = start(monkeypatch, caplog, None)
     assert (hooked, len(messages)) == (True, 1)
-    assert messages[0].startswith("INTERLOCK_KEYS is not set: what this process seals")
+    assert messages[0].startswith("INTERLOCK_KEYS is not set: only this process can decrypt")

@@ -236,7 +236,7 @@ def test_requests_are_bounded_in_bytes(serve) -> None:
         socket.send(STAGED, input="x" * 1500)
         refused = socket.turn()[-1]["error"]
         assert refused["code"] == "websocket_stream_limit_reached"
-        assert refused["message"] == "What the WebSockets of this connection hold would be larger than 2000 bytes."
+        assert refused["message"] == "The WebSocket requests of this connection would take more than 2000 bytes of memory."
         gate.open()
         assert socket.turn()[-1]["type"] == "response.completed"
 

@@ -62,11 +62,11 @@ def test_an_error_says_which_limit_is_exceeded() -> None:
         except ApiError as error:
             messages.append(error.message)
     assert messages == [
-        "What the WebSockets of this connection hold would be larger than 1000 bytes.",
-        "What the WebSockets of this key hold would be larger than 2000 bytes.",
+        "The WebSocket requests of this connection would take more than 1000 bytes of memory.",
+        "The WebSocket requests of this key would take more than 2000 bytes of memory.",
     ]
     other.reserve(1500)
-    with pytest.raises(ApiError, match="of this server hold would be larger than 3000 bytes"):
+    with pytest.raises(ApiError, match="of this server would take more than 3000 bytes"):
         memory.for_connection("c", 5000).reserve(501)
 
 

@@ -1,7 +1,4 @@
-"""The ASGI application: its routes, its middleware and their order.
-
-Every error response has an OpenAI error body.
-"""
+"""The ASGI application: its routes and its middleware. Exceptions become responses with OpenAI error bodies."""
 
 from __future__ import annotations
 
@@ -90,16 +87,16 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 
     Args:
         engine: Generates the output.
-        api_key: The keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
+        api_key: The key or keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
         share_between_keys: Whether all keys share their stored data.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         max_body_bytes: The most bytes of a request's body.
         dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
-        store: Stores responses and background events; by default, a bounded store in memory. The server closes it at shutdown.
+        store: Stores responses, conversations and background events; by default in limited memory. Closed at shutdown.
         tools: Runs hosted tools; without it, hosted calls fail.
         socket_limits: The limits of one WebSocket connection.
         max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
-        sealing_keys: Encrypt sealed content; by default a random key, which is lost when the server ends.
+        sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
 
     Raises:
         ValueError: A key is empty or cannot be sent in a header.
@@ -165,7 +162,7 @@ class Api:
     """The endpoints of a service; `create_app` explains most of the arguments.
 
     Args:
-        origins: The other origins whose pages may open WebSockets; `*` for all.
+        origins: The foreign origins whose pages may open WebSockets; `*` for all.
         decode: Parses the bodies of requests for responses, compactions and token counts.
     """
 
@@ -206,7 +203,7 @@ class Api:
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """Maintain the store while the server runs, and end the open responses when it stops."""
+        """Maintain the store while the server runs; at its end, end the open responses and close a remote engine."""
         parser_for(self.service.engine.format, {})  # loads the parser before the first request needs it
         async with self.service.archive.maintained():
             try:

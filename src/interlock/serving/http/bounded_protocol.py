@@ -41,7 +41,7 @@ DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
 
 
 def install() -> None:
-    """Make this the default protocol of vLLM's server, if the installed uvicorn supports it."""
+    """Make this uvicorn's default protocol, which vLLM's server uses, if the installed uvicorn supports it."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
 
@@ -249,7 +249,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _abort_later(self) -> None:
-        """Abort the connection later if its client has not closed it."""
+        """Abort the connection after `ABORT_SECONDS` if its client has not closed it."""
         self._abort = self._abort or self.loop.call_later(ABORT_SECONDS, self.transport.abort)
 
     def _discard_input(self) -> None:

@@ -59,7 +59,7 @@ __all__ = ["InterlockPlugin"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
+logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler
 
 # The environment variables of the settings that docs/vllm.md explains.
 TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
@@ -100,7 +100,7 @@ class InterlockPlugin:
             if obstacle is None and os.environ.get(VIEW) == "1":
                 self._recent = RecentStreams(None, redact=os.environ.get(VIEW_REDACT) == "1")
                 app.add_middleware(ViewerMiddleware, recent=self._recent)
-        except Exception as error:  # noqa: BLE001 - an unforeseen build
+        except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             obstacle = f"{error!r}"
         if obstacle is None:
             self._app = app
@@ -138,9 +138,9 @@ class InterlockPlugin:
             return
         state.interlock = api
         self._watching = asyncio.create_task(archive.maintain())
-        readers = "its own parser of harmony" if serving.use_harmony else "vLLM's parsers"
+        readers = "its own Harmony parser" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
-        logger.info("Interlock makes the events of /v1/responses, with %s.", readers)
+        logger.info("Interlock serves /v1/responses with %s.", readers)
         if sealing_keys is None:
             logger.warning(RANDOM_KEY)
         if self._recent is not None:
@@ -275,7 +275,7 @@ def _tools(serving: Serving) -> ToolServers:
     """Return the runner of hosted tools, on the servers of `--tool-server` and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
-        logger.warning("no server of --tool-server has a tool that Interlock can call: %s", ", ".join(TOOLS))
+        logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 
@@ -284,7 +284,7 @@ def _choice(variable: str, values: Mapping[str, T], default: T) -> T:
     """Return the value that an environment variable names, or the default; warn of an unknown name."""
     name = os.environ.get(variable, "")
     if name and name not in values:
-        logger.warning("%s is none of %s: %r", variable, ", ".join(values), name)
+        logger.warning("%s must be one of %s, not %r", variable, ", ".join(values), name)
     return values.get(name, default)
 
 
@@ -293,5 +293,5 @@ def _tool_timeout() -> float:
     try:
         return float(text or CALL_SECONDS)
     except ValueError:
-        logger.warning("%s is not a number of seconds: %r", TOOL_TIMEOUT, text)
+        logger.warning("%s must be a number of seconds, not %r", TOOL_TIMEOUT, text)
         return CALL_SECONDS

@@ -51,7 +51,7 @@ class _Decompressor(Protocol):
 
 @define(eq=False)
 class Decoder:
-    """Decompresses one body."""
+    """Decompresses one body, or the messages of one WebSocket connection."""
 
     _name: str  # of the content coding
     _start: Callable[[], _Decompressor]  # creates the decompressor of the next member or frame
@@ -71,7 +71,7 @@ class Decoder:
     def end(self) -> None:
         """Raise a 400 if the last member is truncated or the body is empty."""
         if self._member is None or not self._member.eof:
-            raise self._invalid("it is cut short")
+            raise self._invalid("it is truncated")
 
     def _current_member(self) -> _Decompressor:
         if self._member is None or self._member.eof:
@@ -108,7 +108,7 @@ def decoder_for(content_encoding: str) -> Decoder | None:
         case "zstd" if (decoder := _zstd_decoder()) is not None:
             return decoder
         case _:
-            message = f"Unsupported content encoding: '{content_encoding[:100]}'. A body may have one of: {CODINGS}."
+            message = f"Unsupported content encoding: '{content_encoding[:100]}'. Supported encodings are: {CODINGS}."
             raise ApiError(415, message, code="unsupported_content_encoding")
 
 
@@ -125,7 +125,7 @@ def _zstd_decoder() -> Decoder | None:
     return Decoder("zstd", lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
 
 
-async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = None) -> bytes:
+async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes:
     """Read the body of a request whose content type is JSON.
 
     A request without a content type is refused too, because browsers send such requests for foreign pages without a preflight.
@@ -150,13 +150,12 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder | None = 
     return bytes(body)
 
 
-async def _decompressed(request: Request, max_bytes: int, yielder: Yielder | None = None) -> AsyncGenerator[bytes, None]:
+async def _decompressed(request: Request, max_bytes: int, yielder: Yielder) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body of a request in slices; other tasks run in between.
 
     A refused body is still read, up to a limit, so that the client can read the error.
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
-    yielder = yielder or Yielder()
     refusal: ApiError | None = None
     received = size = 0
     async for chunk in request.stream():

@@ -1,7 +1,7 @@
 """The memory of WebSocket connections, limited in bytes for each connection, each tenant and the process.
 
-The latest response of each lane is cached as JSON, which takes a sixth of the memory of Python objects. If there is no room, the
-least recently used response is evicted.
+The latest response of each lane (the requests of one `stream_id`) is cached as JSON, which takes a sixth of the memory of Python
+objects. If there is no room, the least recently used response is evicted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["NO_ROOM", "ConnectionMemory", "SocketMemory"]
 NO_ROOM: Final = "websocket_stream_limit_reached"
 
 Scope: TypeAlias = tuple[object, ...]
-"""The process (empty), a tenant (its name), or a connection (its tenant's name and a unique object)."""
+"""The process (an empty tuple), a tenant (its name), or a connection (its tenant's name and a unique object)."""
 
 
 @frozen
@@ -84,7 +84,7 @@ class ConnectionMemory:
             scope = self._scope[:length]
             while memory.used[scope] + size > limit:
                 if not memory.evict(scope):
-                    message = f"What the WebSockets of this {owner} hold would be larger than {limit} bytes."
+                    message = f"The WebSocket requests of this {owner} would take more than {limit} bytes of memory."
                     raise ApiError(400, message, param="stream_id", code=NO_ROOM)
         memory.count(self._scope, size)
 

@@ -144,7 +144,7 @@ class ConversationRoutes:
         return JsonResponse({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
 
     async def list_items(self, request: Request) -> ASGIApp:
-        """List the items of a conversation, page by page."""
+        """Return a page of the items of a conversation."""
         return _page(await self._items(request), request.query_params)
 
     async def add_items(self, request: Request) -> ASGIApp:
@@ -219,7 +219,7 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
     ordered = [_listed(item) for item in (items if order == "asc" else reversed(items))]
     ids, after = [item["id"] for item in ordered], query.get("after")
     if after is not None and after not in ids:
-        raise invalid("after", "'after' names no item of this list.")
+        raise invalid("after", "Invalid 'after': no item of this list has this id.")
     rest = ordered if after is None else ordered[ids.index(after) + 1 :]
     page = rest[: int(limit)]
     return JsonResponse(

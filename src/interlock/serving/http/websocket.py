@@ -1,6 +1,7 @@
 """WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` define the states. This module executes their effects, and reads and writes the frames.
+The tables `CONNECTION` and `LANE` in `interlock.fsm.processes` define the states. This module executes their effects, and reads
+and writes the frames.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ RESTARTING: Final = 1012
 
 BINARY: Final = ApiError(400, "Frames must be text, not binary.", code="invalid_value")
 TOO_OLD: Final = ApiError(
-    400, "This connection has reached its longest lifetime. Open another one.", code="websocket_connection_limit_reached"
+    400, "This connection has reached its maximum lifetime. Open a new one.", code="websocket_connection_limit_reached"
 )
-EVICTED: Final = "It was not kept, to hold no more bytes than WebSockets may hold. Send the whole input again."
+EVICTED: Final = "The server evicted it to limit the memory of WebSockets. Send the whole input again."
 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 SLICE: Final = 2**17  # characters of a frame that are encoded at once
@@ -62,7 +63,7 @@ class Limits:
 
     lifetime: float = 3600  # seconds, after which it accepts no more requests
     in_flight: int = 16  # running and waiting requests in all lanes
-    lanes: int = 32  # with a name; one more has none
+    lanes: int = 32  # with a name; the lane without a name is not counted
     memory_bytes: int = 128 * 2**20  # for its requests, and the responses that its lanes may continue from
 
 
@@ -106,7 +107,7 @@ class Lane:
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
-        """Queue a request, or return it if the lane is idle. The caller starts it, and calls `begin`, then `end`."""
+        """Queue a request, or return it if the lane is idle. The caller starts a returned request with `begin`, then `end`."""
         return self._fire(LaneTrigger.ASK, request)
 
     def begin(self, run: Interruptible) -> None:
@@ -351,7 +352,7 @@ class Connection:
 
 
 def _too_many(limit: str) -> ApiError:
-    return ApiError(400, f"This connection has {limit}, the most that it may have.", param="stream_id", code=NO_ROOM)
+    return ApiError(400, f"This connection already has {limit}, the maximum.", param="stream_id", code=NO_ROOM)
 
 
 async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | None:
@@ -409,7 +410,7 @@ def _generate(body: dict[str, object]) -> bool:
 
 
 def _event_frame(event: bytes, stream_id: str | None) -> str:
-    """Return the frame for a server-sent event, whose data is one line (rule R5)."""
+    """Return the frame for a server-sent event, whose data is one line (R5, docs/rules.md)."""
     data = event[event.index(b"\ndata: ") + len(b"\ndata: ") :].strip()
     if stream_id is not None:
         data = b'{"stream_id":"%b",%b' % (stream_id.encode(), data[1:])
@@ -424,9 +425,9 @@ def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
 def _steer_failed(previous_response_id: object, steer_input: object) -> str:
     """Return the answer to a steering frame: an error, because no engine can steer a response."""
     has_id, has_input = isinstance(previous_response_id, str), isinstance(steer_input, str | list)
-    code, message = "invalid_input", "A steering needs a 'previous_response_id' and an 'input'."
+    code, message = "invalid_input", "A 'response.steer' frame needs a 'previous_response_id' and an 'input'."
     if has_id and has_input:
-        code, message = "steering_not_supported", "This server steers no responses: send the input with the next request."
+        code, message = "steering_not_supported", "This server cannot steer responses; send the input with the next request."
     error = {"type": "invalid_request_error", "code": code, "message": message}
     unused = {"input": steer_input if has_input else "", "previous_response_id": previous_response_id if has_id else ""}
     return dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": unused}).decode()

@@ -50,7 +50,7 @@ def missing(param: str) -> ApiError:
 
 
 class EngineError(InterlockError):
-    """An engine cannot continue. The response fails with the message (rule R4), which must not contain secrets."""
+    """An engine cannot continue. The response fails with the message, which must not contain secrets."""
 
     code: str = "server_error"
     """The `error.code` of the response."""

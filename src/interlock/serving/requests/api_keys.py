@@ -23,13 +23,13 @@ TENANT: Final = "interlock.tenant"
 def _check_key(key: str) -> None:
     """Raise a `ValueError` if no client can send a key in a header; the message does not contain the key."""
     if not key:
-        raise ValueError("the key is empty; to let everybody in, give none at all")
+        raise ValueError("the key is empty; omit it to accept every request")
     if key != key.strip():
-        raise ValueError("the key begins or ends with white space, which a header cannot carry")
+        raise ValueError("the key begins or ends with white space, which a header cannot contain")
     if not key.isprintable():
-        raise ValueError("the key has control characters, which a header cannot hold")
+        raise ValueError("the key has control characters, which a header cannot contain")
     if max(key) > "\xff":
-        raise ValueError("the key has characters beyond Latin-1, which a header cannot hold")
+        raise ValueError("the key has characters beyond Latin-1, which a header cannot contain")
 
 
 @frozen

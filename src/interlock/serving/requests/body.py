@@ -31,11 +31,11 @@ MAX_REPAIRED: Final = 4 * 2**20
 """The most bytes of a body with lone surrogates, because such a body is decoded twice."""
 
 CHUNK: Final = re.compile(rb"(?:[^\\]|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.){1,16384}+", re.DOTALL)
-"""A chunk of a body that splits no escape and no pair of surrogates."""
+"""Matches the next chunk of a body, without splitting an escape or a pair of surrogates."""
 SURROGATES: Final = re.compile(
     rb"\\(?:(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|[^u])|u[dD][89a-fA-F][\da-fA-F]{2})", re.DOTALL
 )
-"""A lone surrogate. Group 1 matches what to keep: a pair of surrogates, or an escape of one character."""
+"""Matches a lone surrogate, or in group 1 an escape to keep: a pair of surrogates, or an escape of one character."""
 
 
 @define
@@ -59,7 +59,7 @@ class JsonBudget:
     def require_few(self) -> None:
         """Raise an `ApiError` with the status 413 if the body has too many values."""
         if self.too_many:
-            raise ApiError(413, f"The body of the request holds more than {MAX_VALUES} JSON values.", code="request_too_large")
+            raise ApiError(413, f"The body of the request has more than {MAX_VALUES} JSON values.", code="request_too_large")
 
     @property
     def too_many(self) -> bool:
@@ -91,7 +91,7 @@ def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
     """Yield a body that could not be decoded, in chunks, with U+FFFD in place of lone surrogates."""
     body = body.removeprefix(BOM_UTF8)
     if len(body) > MAX_REPAIRED:
-        raise _unreadable(f"{_place(error)}; if that is a lone surrogate, it may have {MAX_REPAIRED} bytes")
+        raise _unreadable(f"{_place(error)}; a body with lone surrogates may have at most {MAX_REPAIRED} bytes")
     start = 0
     while chunk := CHUNK.match(body, start):
         yield SURROGATES.sub(lambda escape: escape[0] if escape[1] else rb"\ufffd", chunk[0])

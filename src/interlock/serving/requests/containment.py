@@ -1,7 +1,7 @@
 """Tells faults from the exceptions with which Python stops a task, closes a generator or ends the process.
 
 A panic in Rust code raises `pyo3_runtime.PanicException`, which is not an `Exception`. So `except Exception` does not catch every
-fault that must fail a response (rule R4).
+fault that must fail a response.
 """
 
 from __future__ import annotations

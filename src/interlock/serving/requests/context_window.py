@@ -1,7 +1,7 @@
 """Keeps conversations within the context window of a model, by compaction or by truncation.
 
-Compaction replaces items with a summary that the model writes. `truncation: auto` drops turns, the oldest first. A turn
-begins with a user's message. Calls and their outputs stay together, and instructions and the last turn remain.
+Compaction replaces items with a summary that the model writes. `truncation: auto` drops whole turns, the oldest first. A turn
+begins with a user's message. Calls and their outputs stay together; instructions and the last turn are never dropped.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = [
 ]
 
 SUMMARIZE: Final = """\
-The conversation so far is about to be replaced by a summary that you write now. Whoever goes on from it, you among them, will see
-the user's messages and your summary, and nothing else of what was said and done. Write down what is needed to go on:
+The conversation so far will be replaced by a summary that you write now. Whoever continues, including you, will see only the
+user's messages and your summary. Write down everything that is needed to continue:
 
-- what the user wants, with every constraint, preference and standing instruction that was given, by whomever;
+- what the user wants, with every constraint, preference and standing instruction, whoever gave it;
 - what was done and found out: decisions, facts, names, numbers, paths, code and commands that are still needed, word for word
-  where the words matter, and what the tools that were called gave;
+  where the words matter, and the results of tool calls;
 - what failed, and why;
-- what is not done yet: questions that are open, and the next steps.
+- what remains to be done: open questions and the next steps.
 
 Write the summary and nothing else. Do not answer the user now, and do not call tools."""
 """The message after a conversation, which asks the model for a summary."""
 
 INTRODUCTION: Final = """\
-[The conversation up to here was compacted. This is the assistant's own summary of it, which stands for all that is not shown any
-more. Go on from it.]
+[The conversation up to here was compacted. This is the assistant's own summary, which replaces everything that is no longer
+shown. Continue from it.]
 
 """
 """The text that introduces a summary to the model."""
@@ -55,7 +55,7 @@ SUMMARY_PARAMETERS: Final = (
 
 
 def window(items: Sequence[Item]) -> tuple[Item, ...]:
-    """Return the items that the model reads: those that the last compaction keeps, the compaction, and later items."""
+    """Return the items that the model reads: the last compaction, the earlier items that it keeps, and all later items."""
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
     return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
@@ -73,7 +73,7 @@ def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
 
 
 def summary_request(raw: Mapping[str, object]) -> dict[str, object]:
-    """Convert a request's body to the body of a summary request, whose input is only the prompt, to go after the conversation."""
+    """Convert a request's body to the body of a summary request, whose input is only the message `SUMMARIZE`."""
     parameters = {name: raw[name] for name in SUMMARY_PARAMETERS if name in raw}
     return {**parameters, "input": SUMMARIZE, "store": False, "stream": False}
 
@@ -94,7 +94,7 @@ def summary_text(text: str) -> str:
 
 
 async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awaitable[bool]]) -> Sequence[Item]:
-    """Return as many of the last turns as fit, or all items if not even the last turn fits."""
+    """Return the instructions and as many of the last turns as fit, or all items if not even the last turn fits."""
     if await fits(items):
         return items
     tails = [_tail(items, start) for start in _turn_starts(items)]

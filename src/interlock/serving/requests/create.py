@@ -146,7 +146,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
 
 
 def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
-    """Validate a body for a host engine, which validates messages, reasoning, functions and parameters itself."""
+    """Validate a body for a `HostEngine` such as vLLM, which validates messages, reasoning, functions and parameters itself."""
     require_shallow(raw)
     require(raw.get("context_management"), ContextManagements | None, "context_management")
     items = read_input(raw.get("input"), HOSTED_ITEMS)
@@ -269,7 +269,7 @@ def _require_compatible(conversation_id: str | None, previous_response_id: str |
     if conversation_id is None:
         return
     if previous_response_id is not None:
-        message = "Only one of 'previous_response_id' and 'conversation' can be given."
+        message = "A request can have only one of 'previous_response_id' and 'conversation'."
         raise invalid("previous_response_id", message, "mutually_exclusive_parameters")
     if not stored:
         raise invalid("conversation", "A response in a conversation needs 'store' to be true.")

@@ -31,12 +31,12 @@ LABELS: Final[Mapping[object, HostedTool]] = {
     "web_search_preview": "web_search",
     "container": "container",
 }
-"""By label of an MCP server in a request, the hosted tool that replaces the server if it is configured, as in vLLM."""
+"""The hosted tools that replace MCP servers with these labels, if the operator configured the tool, as in vLLM."""
 
 CONTAINER: Final = "container"
 """The namespace of gpt-oss's container tools, whose calls are MCP items."""
 
-CALL_SECONDS: Final = 120.0
+CALL_SECONDS: Final = 120.0  # by default, the most that a call may take
 
 SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 
@@ -71,6 +71,6 @@ def hosted_kinds(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -
 
 
 def with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    """Return a routing that also reads calls of the functions for these hosted tools."""
+    """Return a routing that also maps the functions for these hosted tools to calls of the tools."""
     routes = {name: route for kind, functions in ROUTES.items() if kind in hosted for name, route in functions.items()}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing

@@ -31,7 +31,7 @@ CALL_OUTPUTS: Final = frozenset(
 """The items that must follow the call with their `call_id`."""
 
 ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
-"""The prefixes of item ids; other items have `fc`."""
+"""The prefixes of new item ids, by the type of the item; all other types have `fc`."""
 
 
 def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[Item, ...]:

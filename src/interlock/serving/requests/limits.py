@@ -1,6 +1,7 @@
 """The fields that the server reads in items, parts, tools and JSON schemas, and their limits.
 
-Other fields pass unchecked, because clients can be newer than the server. A null field counts as absent.
+Other fields pass unchecked, because clients can be newer than the server. A null field counts as absent. A host engine
+(`HostEngine`), such as vLLM, validates some items and tools itself.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
         inner, *metas = get_args(type_)
         return _read(inner, limit) if limit is not ANY else Annotated[(_read(inner), *metas)]
     if origin in {Union, UnionType}:
-        return Union[tuple(_read(arm, limit) for arm in get_args(type_) if arm is not UnsetType)]  # noqa: UP007 - of many
+        return Union[tuple(_read(arm, limit) for arm in get_args(type_) if arm is not UnsetType)]  # noqa: UP007 - of any number of types
     if origin is list:
         return Annotated[GenericAlias(list, _read(get_args(type_)[0])), limit]
     if type_ is str or (origin is Literal and limit is not ANY):

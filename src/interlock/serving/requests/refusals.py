@@ -16,7 +16,7 @@ from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.json_values import is_array, is_object
 from interlock.serving.requests.limits import JsonSchema
 
-if TYPE_CHECKING:  # requests are read without it
+if TYPE_CHECKING:  # only vLLM needs it at run time
     import pydantic
 
 __all__ = ["refusal", "require", "require_json_schema", "require_list", "too_long", "unsupported", "wrong_type"]

@@ -46,7 +46,7 @@ REGEX: Final = re.compile(
     )\$?""",
     re.ASCII | re.VERBOSE,
 )
-"""Matches the regular expressions that all grammar backends support. They reject requests with others."""
+"""Matches the regular expressions that all of vLLM's grammar backends support. A backend rejects a request with another one."""
 
 
 @frozen

@@ -1,8 +1,8 @@
-"""Reads, cancels and deletes stored responses, and ends responses whose owner is lost.
+"""Reads, cancels and deletes stored responses, and ends background responses whose owner is lost.
 
-Every process that shares the store can do this, and can read the events of a background response. A reader asks the store for the
-committed events after its last one, so it misses none and repeats none; a notification only makes it ask sooner. If the owner is
-lost, the reader takes over and ends the response itself.
+The owner is the process that generates the response. Every process that shares the store can do all this, and can read the events
+of a background response. A reader asks the store for the committed events after its last one, so it misses none and repeats none;
+a notification only makes it ask sooner. If the owner is lost, a reader takes over and ends the response.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Archive:
     """The stored responses of a server. Methods that use the store raise `StoreDown` while it is unavailable."""
 
     store: ResponseStore
-    name: str = field(factory=lambda: random_id("owner"))  # of this process, in leases
+    name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
     _outage: StoreDown | None = field(default=None, init=False)
 
     def require_store(self) -> None:
@@ -88,7 +88,7 @@ class Archive:
             raise self._outage
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        """Store a finished response, and add to its conversation; after a `StoreDown`, `require_store` raises it too."""
+        """Store a finished response, and add to its conversation. A `StoreDown` is remembered for `require_store`."""
         try:
             await self.store.put(tenant, stored, addition)
         except StoreDown as error:
@@ -122,7 +122,7 @@ class Archive:
             raise NOT_STREAMED
         log = await self.store.read(tenant, stored.id, start, 1)
         if log is not None and start < log.oldest:
-            message = f"The events before number {log.oldest} are kept no longer; {log.oldest} is the oldest that can be read."
+            message = f"The events before number {log.oldest} have expired; number {log.oldest} is the oldest available."
             raise ApiError(400, message, param="starting_after", code="events_expired")
         return Tail(self.store, tenant, stored.id, self.name, start)
 
@@ -181,7 +181,7 @@ class Archive:
         except BaseException as error:
             if isinstance(error, StoreDown) or not is_fault(error):
                 raise
-            logger.exception("%s: its server was lost, and it could not be ended", response_id)
+            logger.exception("%s: the server that made it was lost, and it could not be ended", response_id)
 
     async def _probe(self) -> None:
         """Store and delete a large response, and first delete what an earlier probe may have left."""
@@ -288,6 +288,6 @@ def _dialect_of(frames: Sequence[bytes]) -> Dialect:
 
 
 def _expired_event(number: int, dialect: Dialect) -> bytes:
-    message = "The events of the response are stored no longer: it was deleted, or has expired."
+    message = "The response was deleted, or its events have expired."
     body = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
     return b"event: error\ndata: %b\n\n" % dumps(dialect.convert(body))

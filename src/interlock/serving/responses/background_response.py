@@ -1,6 +1,6 @@
-"""Background responses: a run emits events, and the owner of the lease writes them to a store.
+"""Background responses: a run emits events, and its process, which holds a lease on the response, writes them to a store.
 
-The table `BACKGROUND` defines the owner's states. Readers receive only committed events.
+The table `BACKGROUND` in `interlock.fsm.processes` defines the states. Readers receive only committed events.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["BackgroundRegistry", "BackgroundResponse"]
 logger = logging.getLogger(__name__)
 
 BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write
-BATCH_SIZE: Final = 32  # the number of waiting events that are written at once
-ITEM_DONE: Final = b"event: response.output_item.done\n"  # the beginning of an event that is written at once, with all that wait
+BATCH_SIZE: Final = 32  # events are written at once when this many wait
+ITEM_DONE: Final = b"event: response.output_item.done\n"  # such an event is written at once, with all that wait
 RETRY_DELAY: Final = 0.25  # seconds between a failed write and the next attempt
 
 WRITE_WAIT: Final = 0.1
@@ -44,7 +44,7 @@ NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 
 @define(eq=False)
 class BackgroundResponse:
-    """One background response and its owner, from the first commit to the last."""
+    """One background response in the process that generates it, from the first commit to the last."""
 
     _run: Run[bytes]
     _tenant: str
@@ -88,7 +88,7 @@ class BackgroundResponse:
             try:
                 self._conclude()
             finally:
-                if BackgroundTrigger.END in self._machine.state.rows:  # the first call raised before it fired
+                if BackgroundTrigger.END in self._machine.state.rows:  # the first `_conclude` raised before it fired
                     self._conclude()
 
     async def _enqueue(self) -> Lease:

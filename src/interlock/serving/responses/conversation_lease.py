@@ -92,7 +92,7 @@ async def commit_end(
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:
-        logger.warning("%s: it is not added to its conversation: %s", stored.id, conflict)
+        logger.warning("%s: could not be added to its conversation: %s", stored.id, conflict)
         await write(None)
 
 

@@ -1,6 +1,6 @@
 """The run of a response on an engine: the engine generates turns, a parser reads them, and tools run between them.
 
-The same run makes a stream or a JSON response, so both have the same content (rule R19).
+The same run makes a stream or a JSON response, so both have the same content.
 `interlock.serving.responses.run` has the turn loop, interruptions and endings.
 """
 
@@ -74,7 +74,7 @@ class NullWriter:
 
 @frozen
 class RequestContext:
-    """A request and the conversation that it continues: the result of the station *resolve*."""
+    """A request, and the conversation that it continues, with references replaced by items."""
 
     request: CreateResponse
     items: Sequence[Item]
@@ -137,7 +137,7 @@ class ResponseRun(Run[T]):
 
     async def _acquire(self) -> None:
         lease = self.context.lease
-        if lease is not None and not self.request.background:  # a background response keeps the lease itself
+        if lease is not None and not self.request.background:  # `BackgroundResponse` renews its lease
             await self._resources.enter_async_context(lease.keep_alive(self.interrupt))
 
     async def _needs_compaction(self) -> bool:
@@ -215,7 +215,7 @@ class ResponseRun(Run[T]):
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
                         self._turn_usage = _updated_usage(self._turn_usage, output)
             if finish_reason is None:
-                raise EngineError("The engine stopped without saying why.")
+                raise EngineError("The engine stopped without a finish reason.")
             end, self._turn_usage = parser.end(finish_reason, self._turn_usage), Usage()
             self._turn_count += 1
             if self._remaining_tokens is not None:
@@ -269,7 +269,7 @@ class ResponseRun(Run[T]):
             self._events[-1] = self.driver.mark_unstored()
             if not isinstance(error, StoreError):
                 raise
-            logger.warning("%s: it could not be stored: %s", stored.id, error)
+            logger.warning("%s: could not be stored: %s", stored.id, error)
 
     def _abort_turn(self) -> Sequence[Delta]:
         return self.generation.parser.end("abort", self._turn_usage)
@@ -352,7 +352,7 @@ def summary_of(driver: ResponseDriver[Any]) -> Summary:
         case "failed":
             fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
         case status:
-            fault = CompactionError(f"{NOT_COMPACTED}the summary is {status}, because it was cut before its end.")
+            fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
     return Summary("", driver.usage, fault)
 
 

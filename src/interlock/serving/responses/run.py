@@ -1,7 +1,7 @@
 """Runs the turn loop of a response step by step, and tracks the active runs of a server.
 
-The table `TURNS` defines the loop, and how an interrupted response ends. `Run` executes the table, and subclasses do
-the work. If a step raises, the response fails and its stream still ends legally (rule R4).
+The table `TURNS` in `interlock.fsm.processes` defines the loop, and how an interrupted response ends. `Run` executes the table,
+and a subclass does the work. If a step raises, the response fails, and its stream still ends with a terminal event.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Run(ABC, Generic[T]):
         return self._take_events()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the response without waiting for the engine; its stream stays legal. Only the first call counts.
+        """End the response with a terminal event, without waiting for the engine. Only the first call counts.
 
         Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a `Fault` if the server ends it.
         """

@@ -49,8 +49,8 @@ KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
 """The environment variable with the keys: 32 bytes each in base64, separated by commas. The first key seals."""
 
 RANDOM_KEY: Final = (
-    f"{KEYS_VARIABLE} is not set: what this process seals (encrypted reasoning, compactions) opens in no other process, and not "
-    "after a restart."
+    f"{KEYS_VARIABLE} is not set: only this process can decrypt the encrypted reasoning and the compactions that it sends, "
+    "and only until it ends."
 )
 """The warning when a server starts with a random key."""
 
@@ -137,7 +137,7 @@ def _key(position: int, key: str) -> Key:
 
 @frozen
 class Binding:
-    """The type of item, the model and the tenant that sealed content belongs to; it cannot be opened for others."""
+    """The type of item, the model and the tenant that sealed content belongs to; it can be opened only for these."""
 
     kind: str
     model: str
@@ -178,7 +178,7 @@ class Envelope:
 
         sealed = await _decode_base64(text)
         if len(sealed) < SHORTEST or not sealed.startswith(VERSION):
-            raise SealError("it was not made by a server of this kind, or is not whole")
+            raise SealError("it was not made by Interlock, or is truncated")
         head, nonce = sealed[:HEAD], sealed[HEAD : HEAD + NONCE_BYTES]
         key = self.keys.by_id(head[len(VERSION) :])
         if key is None:
@@ -186,7 +186,7 @@ class Envelope:
         try:
             return _cipher(key).decrypt(nonce, sealed[HEAD + NONCE_BYTES :], binding.authenticated(head))
         except InvalidTag:
-            raise SealError("it was changed, or belongs to another kind of item, another model or somebody else") from None
+            raise SealError("it was changed, or belongs to another type of item, another model or another API key") from None
 
 
 @cache
@@ -222,7 +222,7 @@ class Seals:
     tenant: str = ""
 
     def late_fields(self, item: Mapping[str, object]) -> dict[str, object]:
-        """Return the encrypted content of a finished reasoning item. A fault is logged, so that the stream goes on (R4)."""
+        """Return the encrypted content of a finished reasoning item. A fault is logged, so that the stream goes on."""
         if item["type"] != "reasoning":
             return {}
         content = {name: item[name] for name in ("summary", "content")}

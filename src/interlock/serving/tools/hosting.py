@@ -1,7 +1,7 @@
 """Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
 Filters rewrite the parser's deltas for the driver: calls that need approval become requests, and citations get annotations. A
-tool starts only after the reader takes its `Run` delta; from then on it does not wait for the reader.
+tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the consumer.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class DeclaredServer:
         """Return the destination of a session, or raise `ToolError` for an unusable URL or header."""
         url = self.tool.get("server_url")
         if not isinstance(url, str):
-            raise ToolError("The tool has no 'server_url', and this server knows no connectors.")
+            raise ToolError("The tool has no 'server_url', and this server has no connectors.")
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -137,7 +137,7 @@ class DeclaredServer:
 def _sendable(name: str, value: str) -> tuple[str, str]:
     """Return a header, or raise `ToolError` if it is invalid: the HTTP client's own error would repeat it in the log."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
-        raise ToolError("The headers for the server cannot be sent.")
+        raise ToolError("A header for the server has an invalid name or value.")
     return name, value
 
 

@@ -1,8 +1,8 @@
 """A session with one MCP server, opened on first use in a task of its own, as the `mcp` package requires.
 
 A call waits for its result or for the end of the session's task, and every wait has a limit. A fault of the session, such as a
-broken connection, ends the task, and the waiting call raises it. The session's HTTP transport sends requests only to allowed
-addresses, and limits responses.
+broken connection, ends the task, and a waiting call raises a `ToolError`. The session's HTTP transport sends requests only to
+allowed addresses, and limits responses.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _http_error_message(error: Exception) -> str:
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
             return "The server cannot be reached."
         case httpx2.LocalProtocolError():
-            return "The headers for the server cannot be sent."  # the error's own text repeats them
+            return "A header for the server has an invalid name or value."  # the error's own text repeats them
         case httpx2.HTTPStatusError():
             return f"The server answers HTTP {error.response.status_code}."  # the error's own text has the URL, secrets and all
         case _:
@@ -267,7 +267,7 @@ class BoundedStream(httpx2.AsyncByteStream):
         if self._size > LIMIT:
             raise TooLarge(f"The answer is larger than {LIMIT} bytes.")
         if self._budget.values > MAX_VALUES:
-            raise TooLarge(f"The answer holds more than {MAX_VALUES} JSON values.")
+            raise TooLarge(f"The answer has more than {MAX_VALUES} JSON values.")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

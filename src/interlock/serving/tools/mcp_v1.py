@@ -1,4 +1,4 @@
-"""The interface of version 2 of the `mcp` package on version 1, which vLLM up to 0.29 requires."""
+"""Adapts version 1 of the `mcp` package, which vLLM up to 0.29 requires, to the interface of version 2."""
 
 from __future__ import annotations
 
