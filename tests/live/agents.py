@@ -76,7 +76,7 @@ def ask(*turns, tools=(), by=None, items="Hi", **settings):
     async def collect():
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
-        run = begin_response(RequestContext(request, request.resolve()), engine, EventWriter(), tools=by)
+        run = begin_response(RequestContext(request, request.input), engine, EventWriter(), tools=by)
         timed = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)

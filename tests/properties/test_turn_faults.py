@@ -84,7 +84,7 @@ def begin(first=FIRST, second=SECOND, tell: Callable = deltas_of, summary=None):
     request = read_request({"model": "staged", "input": "Hi", **managed})
     engine = StagedEngine(*([] if summary is None else [summary]), first, second)
     run = begin_response(
-        RequestContext(request, request.resolve(), seals=SEALS),
+        RequestContext(request, request.input, seals=SEALS),
         engine,
         EventWriter(),
         tools=ScriptedTools(tell),

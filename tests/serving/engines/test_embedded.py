@@ -31,7 +31,7 @@ ASK = "Which weather is it in: Paris"
 
 def turn_for(words=ASK, *, budget=None, index=0, items=None, **members):
     request = read_request({"model": "m", "input": items or words, **members})
-    return Turn(request, request.resolve(), budget, index=index)
+    return Turn(request, request.input, budget, index=index)
 
 
 def outputs(turn, engine=None):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.body import JsonBudget, read_object, read_object_in_turns
+from interlock.serving.requests.body import JsonBudget, read_object
 from interlock.serving.requests.yielder import Yielder
 
 TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
@@ -51,6 +51,10 @@ class Turns(Yielder):
 ESCAPES = [r"\ud800", r"\udc00", r"\uD83D\uDe00", r"\\ud800", r"\\\ud800", r"\n", r"\"", r"\u00e9", "é", "x", "€"]
 
 
+def read(body):
+    return asyncio.run(read_object(body, Yielder()))
+
+
 def as_python_reads_it(body):
     text = json.loads(body.decode())["a"]
     return {"a": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
@@ -60,17 +64,17 @@ def as_python_reads_it(body):
 def test_lone_surrogates_are_mended_wherever_a_piece_ends(texts, before):
     text = "x" * (2**14 - before) + "".join(texts) + r"\ud800"
     body = b'{"a":"' + text.encode() + b'"}'
-    assert read_object(body) == asyncio.run(read_object_in_turns(body, Yielder())) == as_python_reads_it(body)
+    assert read(body) == as_python_reads_it(body)
 
 
 def test_names_are_mended_too():
-    assert read_object(rb'{"\ud800": [{"\udc00b": null}]}') == {"\ufffd": [{"\ufffdb": None}]}
+    assert read(rb'{"\ud800": [{"\udc00b": null}]}') == {"\ufffd": [{"\ufffdb": None}]}
 
 
 @pytest.mark.parametrize("escape", [rb"\ud800", rb"\udc00", rb"\ud83d\ude00", rb"\n", "é".encode()])
 def test_others_have_their_turns_while_surrogates_are_mended(escape):
     turns, repeated = Turns(), 2**18
-    body = asyncio.run(read_object_in_turns(b'{"a":"' + escape * repeated + rb'\ud800"}', turns))
+    body = asyncio.run(read_object(b'{"a":"' + escape * repeated + rb'\ud800"}', turns))
     assert body == as_python_reads_it(b'{"a":"' + escape * repeated + rb'\ud800"}')
     assert turns.count > len(escape) * repeated // (12 * 2**14)
 
@@ -78,13 +82,13 @@ def test_others_have_their_turns_while_surrogates_are_mended(escape):
 @pytest.mark.parametrize("body", [rb'{"a":"\ud8zz"}', rb'{"a":"\ud8"}', b'{"a":"\\', rb'{"a":"\x\ud800"}', rb'{"a":"\ud800\u"}'])
 def test_what_is_no_escape_is_not_mended(body):
     with pytest.raises(ApiError, match=r"could not be read as JSON: .* \(line 1, column \d+\)"):
-        read_object(body)
+        read(body)
 
 
 def test_a_large_body_is_not_mended():
     with pytest.raises(ApiError, match="may have at most 4194304 bytes"):
-        read_object(b'{"a":"' + rb"\ud800" * 2**20 + b'"}')
+        read(b'{"a":"' + rb"\ud800" * 2**20 + b'"}')
 
 
 def test_a_byte_order_mark_is_passed_over():
-    assert read_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.create import CreateConversation, read_conversation, read_conversation_items, read_metadata
+from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 
 USER = {"role": "user", "content": "hi"}
 TYPED = {**USER, "type": "message"}
 
 
 def test_a_conversation_begins_with_nothing_or_with_items():
-    assert read_conversation({}) == read_conversation({"items": None, "metadata": None}) == CreateConversation((), {})
-    assert read_conversation({"items": [USER], "metadata": {"topic": "trains"}}) == CreateConversation(
-        (TYPED,), {"topic": "trains"}
-    )
+    assert read_conversation({}) == read_conversation({"items": None, "metadata": None}) == ((), {})
+    assert read_conversation({"items": [USER], "metadata": {"topic": "trains"}}) == ((TYPED,), {"topic": "trains"})
 
 
 def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():

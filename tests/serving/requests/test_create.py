@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ from interlock.events.response_object import CreateResponse
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_request
+from interlock.serving.requests.input_items import join
+from interlock.serving.requests.yielder import Yielder
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}
@@ -28,12 +32,16 @@ def read(**members):
 
 
 def read_body(body):
-    return read_request(read_object(body))
+    return read_request(asyncio.run(read_object(body, Yielder())))
+
+
+def resolve(request, previous=(), stored=MappingProxyType({})):
+    return join(previous, request.input, stored)
 
 
 def refusal(**members):
     with pytest.raises(ApiError) as caught:
-        read(**members).resolve()
+        resolve(read(**members))
     assert caught.value.status == 400
     return caught.value.param, caught.value.code
 
@@ -121,16 +129,16 @@ def test_parts_of_every_kind_are_taken(part):
     ],
 )
 def test_items_of_every_kind_are_taken_as_they_are(item):
-    assert read(input=[item]).resolve() == (item,)
+    assert resolve(read(input=[item])) == (item,)
 
 
 def test_an_approval_belongs_to_a_question():
     approval_request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    assert read(input=[approval_request, answer]).resolve() == (approval_request, answer)
-    assert read(input=[answer]).resolve([approval_request]) == (approval_request, answer)
+    assert resolve(read(input=[approval_request, answer])) == (approval_request, answer)
+    assert resolve(read(input=[answer]), [approval_request]) == (approval_request, answer)
     with pytest.raises(ApiError) as refused:
-        read(input=[answer]).resolve()
+        resolve(read(input=[answer]))
     assert (refused.value.status, refused.value.param) == (400, "input[0].approval_request_id")
 
 
@@ -384,19 +392,19 @@ def test_a_function_of_a_namespace_may_be_chosen():
 
 def test_a_tool_output_may_answer_a_call_of_the_previous_response():
     request = read(input=[RESULT], previous_response_id="resp_1")
-    assert request.resolve([USER, CALL]) == (USER, CALL, RESULT)
+    assert resolve(request, [USER, CALL]) == (USER, CALL, RESULT)
 
 
 def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
     stored = {"fc_1": {**CALL, "id": "fc_1"}}
     request = read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT])
-    assert request.resolve(stored=stored) == (stored["fc_1"], RESULT)
-    assert request.resolve([stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
+    assert resolve(request, stored=stored) == (stored["fc_1"], RESULT)
+    assert resolve(request, [stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
 
 
 def test_a_reference_to_what_nobody_has_is_not_found():
     with pytest.raises(ApiError) as refused:
-        read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]).resolve()
+        resolve(read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]))
     assert (refused.value.status, refused.value.param, refused.value.code) == (404, "input", None)
     assert "fc_1" in refused.value.message
 

@@ -76,7 +76,7 @@ def quick(monkeypatch):
 
 def run_of(*script, dialect=OPENAI, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(RequestContext(request, request.resolve()), StagedEngine(list(script)), SseWriter(dialect))
+    return begin_response(RequestContext(request, request.input), StagedEngine(list(script)), SseWriter(dialect))
 
 
 async def read(archive, response_id, start=0):

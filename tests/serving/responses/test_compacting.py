@@ -265,7 +265,7 @@ def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> Non
 def summed_up(*items):
     async def generate():
         request = read_request({"model": MODEL, "input": [*items, {**USER, "content": SUMMARIZE}]})
-        return [output async for output in EmbeddedEngine().generate(Turn(request, request.resolve()))]
+        return [output async for output in EmbeddedEngine().generate(Turn(request, request.input))]
 
     tokens = [token for output in asyncio.run(generate()) for token in output.chunk.token_ids]
     return ENCODING.decode(tokens).split("<|message|>")[-1].removesuffix("<|return|>")

@@ -26,7 +26,7 @@ SHUTDOWN = Fault("server_error", "The server is shutting down.")
 def begin(engine, writer=None, tools=None, **settings):
     request = read_request({"model": "staged", "input": "Hi", **settings})
     return begin_response(
-        RequestContext(request, request.resolve()),
+        RequestContext(request, request.input),
         engine,
         writer or EventWriter(),
         tools=tools,

@@ -372,7 +372,7 @@ def hanging(base, by):
     """A response whose tool hangs."""
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(f"{base}/mcp")]})
-    return begin_response(RequestContext(request, request.resolve()), engine, NullWriter(), tools=by)
+    return begin_response(RequestContext(request, request.input), engine, NullWriter(), tools=by)
 
 
 @pytest.mark.parametrize("how", ["interrupted", "cancelled", "left"])

@@ -26,7 +26,7 @@ async def respond(base, by, index):
     engine = StagedEngine([step(ECHO, "stop")], [step(ANSWER, "stop")])
     url = "http://127.0.0.1:1/mcp" if fate == "failing" else f"{base}/mcp"
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(url)]})
-    run = begin_response(RequestContext(request, request.resolve()), engine, NullWriter(), tools=by)
+    run = begin_response(RequestContext(request, request.input), engine, NullWriter(), tools=by)
 
     async def go():
         async with aclosing(run.events()) as events:

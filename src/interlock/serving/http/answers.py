@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from math import ceil
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 from starlette.exceptions import HTTPException
@@ -138,10 +138,10 @@ class StreamedAnswer:
 
 
 @frozen
-class WholeAnswer(Generic[T]):
+class WholeAnswer:
     """Sends the response object of the terminal event (R19), with the HTTP status 200 even if the response failed."""
 
-    run: Run[T]
+    run: Run[None]
     active_runs: ActiveRuns
     dialect: Dialect
 

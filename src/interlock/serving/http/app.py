@@ -41,7 +41,7 @@ from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRou
 from interlock.serving.http.websocket import Connection, Limits
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
-from interlock.serving.requests.body import read_object_in_turns
+from interlock.serving.requests.body import read_object
 from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
@@ -171,7 +171,7 @@ class Api:
     dialect: Dialect
     socket_limits: Limits
     origins: frozenset[str]
-    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object_in_turns
+    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object
     open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
     socket_memory: SocketMemory = field(factory=SocketMemory, init=False)
     started_at: int = field(factory=now, init=False)

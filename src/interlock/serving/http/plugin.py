@@ -41,7 +41,7 @@ from interlock.serving.http.request_body import JSON, MAX_BODY_BYTES
 from interlock.serving.http.websocket import Limits
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
-from interlock.serving.requests.body import read_object, read_object_in_turns
+from interlock.serving.requests.body import read_object
 from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HostedTool
 from interlock.serving.requests.yielder import Yielder
@@ -226,10 +226,10 @@ async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
         ApiError: 400 for a body that is not JSON, not an object, or nested too deeply.
     """
     try:
-        return await read_object_in_turns(body, yielder)
+        return await read_object(body, yielder)
     except ApiError as error:
         try:
-            return read_object(orjson.dumps(json.loads(body)))
+            return await read_object(orjson.dumps(json.loads(body)), yielder)
         except (ValueError, TypeError, RecursionError):
             raise error from None
 

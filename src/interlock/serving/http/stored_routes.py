@@ -19,7 +19,7 @@ from interlock.serving.http.answers import BackgroundStream, JsonResponse
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.body import read_object_in_turns
+from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item, join, with_ids
@@ -121,9 +121,9 @@ class ConversationRoutes:
         ]
 
     async def create(self, request: Request) -> ASGIApp:
-        body = read_conversation(await self._body(request))
-        items = await self._resolved(request, (), body.items)
-        conversation = Conversation(random_id("conv"), now(), body.metadata)
+        first_items, metadata = read_conversation(await self._body(request))
+        items = await self._resolved(request, (), first_items)
+        conversation = Conversation(random_id("conv"), now(), metadata)
         await self.service.archive.store.create_conversation(tenant_of(request), conversation, items)
         return _conversation(conversation, conversation.id)
 
@@ -188,7 +188,7 @@ class ConversationRoutes:
 
     async def _body(self, request: Request) -> Mapping[str, object]:
         yielder = Yielder()
-        return await read_object_in_turns(await read_body(request, self.max_body_bytes, yielder), yielder)
+        return await read_object(await read_body(request, self.max_body_bytes, yielder), yielder)
 
 
 def _conversation(conversation: Conversation | None, conversation_id: str) -> Response:

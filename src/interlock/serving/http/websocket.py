@@ -29,7 +29,7 @@ from interlock.serving.http.answers import INTERNAL_ERROR
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.body import JsonBudget, read_object_in_turns
+from interlock.serving.requests.body import JsonBudget, read_object
 from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.yielder import Yielder
@@ -368,7 +368,7 @@ async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame 
     stream_id: str | None = None
     try:
         budget.require_few()
-        body = await read_object_in_turns(bytes(data), yielder)
+        body = await read_object(bytes(data), yielder)
         kind = body.pop("type", None)
         if kind == "response.processed":
             return None

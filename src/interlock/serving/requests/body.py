@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final, cast
 
@@ -19,7 +19,7 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["JsonBudget", "read_object", "read_object_in_turns", "require_shallow"]
+__all__ = ["JsonBudget", "read_object", "require_shallow"]
 
 DEPTH: Final = 100
 """The most levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
@@ -67,15 +67,7 @@ class JsonBudget:
         return self.values > MAX_VALUES
 
 
-def read_object(body: bytes) -> dict[str, object]:
-    """Decode a body to a JSON object."""
-    try:
-        return _object(orjson.loads(body))
-    except orjson.JSONDecodeError as error:
-        return _object(_decode_repaired(_repair(body, error)))
-
-
-async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, object]:
+async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
     """Decode a body to a JSON object, and yield to the event loop while lone surrogates are replaced."""
     try:
         return _object(orjson.loads(body))
@@ -84,7 +76,10 @@ async def read_object_in_turns(body: bytes, yielder: Yielder) -> dict[str, objec
         for chunk in _repair(body, error):
             chunks.append(chunk)
             await yielder.checkpoint()
-        return _object(_decode_repaired(chunks))
+    try:
+        return _object(orjson.loads(b"".join(chunks)))
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(_place(error)) from None
 
 
 def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
@@ -97,13 +92,6 @@ def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
         yield SURROGATES.sub(lambda escape: escape[0] if escape[1] else rb"\ufffd", chunk[0])
         start = chunk.end()
     yield body[start:]
-
-
-def _decode_repaired(chunks: Iterable[bytes]) -> object:
-    try:
-        return orjson.loads(b"".join(chunks))
-    except orjson.JSONDecodeError as error:
-        raise _unreadable(_place(error)) from None
 
 
 def _place(error: orjson.JSONDecodeError) -> str:

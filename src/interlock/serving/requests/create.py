@@ -1,8 +1,8 @@
 """Validates the bodies of requests that create responses and conversations.
 
-The types of parameters are in `interlock.events.response_object`, those of items and tools in
-`interlock.serving.requests.limits`; the rules here cover several parameters at once. Every function that reads a body raises an
-`ApiError` with the status 400 and the invalid parameter. Bodies must not change after they are read.
+`interlock.events.response_object` has the types of parameters, and `interlock.serving.requests.limits` the types of items and
+tools; this module has the rules that cover several parameters. Every function that reads a body raises an `ApiError` with the
+status 400 and the invalid parameter. Bodies must not change after they are read.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from attrs import field, frozen
-
 from interlock.events.resource import without_secrets
 from interlock.events.response_object import ContextManagements, Metadata, Parameters
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.input_items import STORED_NOWHERE, Item, join, read_input, read_items, require_input, require_type
+from interlock.serving.requests.input_items import Item, read_input, read_items, require_input, require_type
 from interlock.serving.requests.json_values import elements, is_object, members
 from interlock.serving.requests.limits import (
     CHOICES,
@@ -33,7 +31,6 @@ from interlock.serving.requests.limits import (
 from interlock.serving.requests.refusals import require, require_json_schema, require_list, too_long, unsupported, wrong_type
 
 __all__ = [
-    "CreateConversation",
     "CreateResponse",
     "read_conversation",
     "read_conversation_items",
@@ -65,7 +62,7 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
     tools: tuple[Mapping[str, object], ...] = ()
     tool_choice: str | Mapping[str, object] = "auto"
     background: bool = False
-    include: list[str] = []  # noqa: RUF012 - every request gets a list of its own
+    include: list[str] = []  # noqa: RUF012 - msgspec copies it for each request
     parallel_tool_calls: bool = True
     store: bool = True
     stream: bool = False
@@ -98,10 +95,6 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
         management = elements(self.raw.get("context_management"))
         thresholds = [members(each).get("compact_threshold") for each in management]
         return min((each for each in thresholds if isinstance(each, int)), default=None)
-
-    def resolve(self, previous: Sequence[Item] = (), stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
-        """Return the conversation so far and this request's input; see `interlock.serving.requests.input_items.join`."""
-        return join(previous, self.input, stored)
 
     @property
     def compacts_only(self) -> bool:
@@ -275,18 +268,10 @@ def _require_compatible(conversation_id: str | None, previous_response_id: str |
         raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
 
 
-@frozen
-class CreateConversation:
-    """A valid request for a conversation, with its first items."""
-
-    items: tuple[Item, ...] = field(repr=False)
-    metadata: Mapping[str, str]
-
-
-def read_conversation(raw: Mapping[str, object]) -> CreateConversation:
-    """Validate a body that creates a conversation."""
+def read_conversation(raw: Mapping[str, object]) -> tuple[tuple[Item, ...], Mapping[str, str]]:
+    """Validate a body that creates a conversation, and return the first items and the metadata."""
     items = () if raw.get("items") is None else read_conversation_items(raw)
-    return CreateConversation(items, read_metadata({"metadata": None, **raw}))
+    return items, read_metadata({"metadata": None, **raw})
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:

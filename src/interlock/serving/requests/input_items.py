@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
@@ -19,8 +18,6 @@ from interlock.serving.requests.refusals import require, require_list, too_long,
 __all__ = ["Item", "join", "read_input", "read_items", "require_input", "with_ids"]
 
 Item: TypeAlias = Mapping[str, object]
-
-STORED_NOWHERE: Final[Mapping[str, Item]] = MappingProxyType({})
 
 MAX_ITEMS: Final = 20_000
 """The most items in a conversation, over all its requests; no context window holds as many."""
@@ -83,7 +80,7 @@ def require_input(items: Sequence[Item], *, continues: bool) -> None:
         raise invalid("input", message, "missing_required_parameter")
 
 
-def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Item] = STORED_NOWHERE) -> tuple[Item, ...]:
+def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Item]) -> tuple[Item, ...]:
     """Return a conversation with new items appended.
 
     A reference is replaced by its item in `stored`, or dropped if the conversation has that item.

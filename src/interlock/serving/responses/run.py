@@ -54,7 +54,7 @@ class Activity:
 
 @define(eq=False)
 class Run(ABC, Generic[T]):
-    """Generates one response; the driver makes its events."""
+    """Generates one response; `driver` turns its deltas into events."""
 
     driver: ResponseDriver[T]
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)

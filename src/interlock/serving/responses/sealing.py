@@ -281,7 +281,7 @@ class Seals:
 
 
 async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
-    """Raise a 400 if the items contain a compaction that cannot be opened for any of the models."""
+    """Raise a 400 if the items contain a compaction that was sealed for none of the models."""
     every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
         if sealed is not None and sealed[0] == "compaction":

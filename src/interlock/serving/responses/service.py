@@ -15,7 +15,7 @@ from interlock.serving.engines.engine import Engine, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, Rendering, begin_generation, fitting
 from interlock.serving.requests.api_errors import PromptError, invalid, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import Item, join
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
@@ -155,7 +155,7 @@ class ResponseService:
         elif previous_id is not None:
             previous = (latest or await self.archive.previous(tenant, previous_id)).conversation
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
-        items = request.resolve(previous, await store.find(tenant, references) if references else {})
+        items = join(previous, request.input, await store.find(tenant, references) if references else {})
         seals = self._seals(request, tenant)
         return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals, connection)
 

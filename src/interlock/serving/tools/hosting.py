@@ -1,6 +1,7 @@
 """Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
-Filters rewrite the parser's deltas for the driver: calls that need approval become requests, and citations get annotations. A
+Filters rewrite the parser's deltas before they become events: calls that need approval become requests, and citations get
+annotations. A
 tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the consumer.
 """
 

@@ -43,7 +43,7 @@ class Tools(Protocol):
         ...
 
     def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
-        """Return items of the response for the model, with the results of tools as `output`, even if the items hide them."""
+        """Return items of the response for the model, with the results of tools as `output`, which clients may not receive."""
         ...
 
 
