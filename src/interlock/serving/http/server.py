@@ -1,7 +1,7 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-At shutdown, the server ends each open response with a terminal event, stops listening, waits until clients have read the events,
-and closes all connections.
+At shutdown, the server ends each open response with a terminal event, stops listening, waits a few seconds for clients to read
+the events, and closes all connections.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Lane:
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
-        """Queue a request, or return it if the lane is idle. The caller starts a returned request with `begin`, then `end`."""
+        """Queue a request, or return it to be started if the lane is idle; `begin` and `end` follow."""
         return self._fire(LaneTrigger.ASK, request)
 
     def begin(self, run: Interruptible) -> None:

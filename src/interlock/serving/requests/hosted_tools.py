@@ -31,12 +31,12 @@ LABELS: Final[Mapping[object, HostedTool]] = {
     "web_search_preview": "web_search",
     "container": "container",
 }
-"""The hosted tools that replace MCP servers with these labels, if the operator configured the tool, as in vLLM."""
+"""The hosted tools that replace MCP servers with these labels, if the operator configured them, as in vLLM."""
 
 CONTAINER: Final = "container"
 """The namespace of gpt-oss's container tools, whose calls are MCP items."""
 
-CALL_SECONDS: Final = 120.0  # by default, the most that a call may take
+CALL_SECONDS: Final = 120.0  # the default time limit of a call
 
 SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 

@@ -58,7 +58,7 @@ def _item(item: object, param: str, shapes: Shapes) -> Item:
 
 
 def require_type(kind: object, param: str) -> str:
-    """Require a string as `type`."""
+    """Return the `type` of an item or tool; raise an `ApiError` if it is missing or not a string."""
     if kind is None or kind == "":
         raise missing(param)
     if not isinstance(kind, str):

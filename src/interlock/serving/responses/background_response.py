@@ -236,7 +236,7 @@ class BackgroundRegistry:
         return queued
 
     async def wait(self, seconds: float) -> None:
-        """Wait until all responses have ended and are stored, for at most a number of seconds."""
+        """Wait until all responses have ended and are stored, for at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._tasks:

@@ -101,7 +101,7 @@ class ResponseRun(Run[T]):
     _archive: Archive | None
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation as a store needs it: each item has an id."""
-    _remaining_tokens: int | None = field(init=False)  # that the request still allows
+    _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
     _tools: Tools = field(init=False)
     _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """The tools and the conversation lease, released at the end of the run."""

@@ -315,7 +315,7 @@ class ActiveRuns:
             run.interrupt(ending)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until no run is left, at most a number of seconds."""
+        """Wait until no run is left, for at most `seconds`."""
         if self._runs:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

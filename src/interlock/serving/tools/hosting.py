@@ -244,8 +244,8 @@ class Citations:
 class ToolServers:
     """Creates the tools of each response; `open` has the tools of unfinished responses.
 
-    `hosted` maps each hosted tool to the trusted URL of its MCP server, `policy` limits the addresses that the URLs of requests
-    reach, and `seconds` limits each call.
+    `hosted` maps each hosted tool to the trusted URL of its MCP server, `policy` limits the addresses that the URLs in requests
+    can reach, and `seconds` limits each call.
     """
 
     hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])
