@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.dialects import DIALECTS, OPENAI
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
@@ -71,7 +71,6 @@ VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
 
-DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (OPENAI, OPEN_RESPONSES)}
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
 """The hosted tools by the names that the servers of `--tool-server` report."""
@@ -280,7 +279,7 @@ def _tools(serving: Serving) -> ToolServers:
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 
 
-def _choice(variable: str, values: Mapping[str, T], default: T) -> T:
+def _choice(variable: str, values: Mapping[Any, T], default: T) -> T:
     """Return the value that an environment variable names, or the default; warn of an unknown name."""
     name = os.environ.get(variable, "")
     if name and name not in values:

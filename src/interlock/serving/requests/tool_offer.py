@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from attrs import field, frozen
 
+from interlock.events.tools import AnyTool
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import Item
@@ -32,6 +33,9 @@ TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The input items that add tools."""
 DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
 """Tools that are left out without a warning: they only load or call tools that are offered anyway, or have no tools."""
+
+KNOWN_TYPES: Final = frozenset(tool.__struct_config__.tag for tool in get_args(AnyTool))
+"""The types of tools in OpenAI's API."""
 
 ESCAPE: Final = r"\\(?:[dDwWsSnrtfv]|x[\da-fA-F]{2}|u[\da-fA-F]{4}|[ -/:;=?@\[-`{-~])"
 REGEX: Final = re.compile(
@@ -202,12 +206,3 @@ def _is_named(offered: OfferedTool, choice: Tool) -> bool:
     if isinstance(namespace, str):
         return f"{namespace}{SEPARATOR}{name}" in offered.names
     return name is None or name in offered.names
-
-
-KNOWN_TYPES: Final = frozenset(
-    {
-        *("function", "custom", "namespace", "mcp", *CLIENT_TOOLS),
-        *("computer", "computer_use_preview", "file_search", "image_generation", "programmatic_tool_calling", "code_interpreter"),
-        *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
-    }
-)
