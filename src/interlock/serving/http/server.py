@@ -33,6 +33,8 @@ UNSENT: Final = 64 * 2**10
 """How many unsent bytes the system buffers for a connection; by default, it buffers megabytes for a client that does not read.
 uvicorn buffers as many and then makes the writer wait, so that the engine generates no more."""
 
+STARTUP_FAILURE: Final = 3  # uvicorn's exit status
+
 
 class Server(uvicorn.Server):
     """uvicorn's server, extended to end the open responses of its application at shutdown, before it waits for them."""
@@ -55,8 +57,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            self._on_ready()
+        if not self.started:
+            raise SystemExit(STARTUP_FAILURE)  # uvicorn 0.46 only returns
+        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown; a second signal ends the process at once."""
@@ -134,7 +137,7 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            with suppress(SystemExit):  # uvicorn raises it if the application cannot start
+            with suppress(SystemExit):  # the application cannot start
                 self._server.run([self._listener])
         finally:
             self._ready.set()
