@@ -173,7 +173,7 @@ class BackgroundStream:
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Await work on a request; if the client disconnects, cancel it and raise `ClientDisconnect`. Read the body first."""
+    """Await work on a request whose body was read; if the client disconnects, cancel the work and raise `ClientDisconnect`."""
     task, leaving = asyncio.create_task(work), asyncio.create_task(_disconnect(receive))
     try:
         await asyncio.wait([task, leaving], return_when=asyncio.FIRST_COMPLETED)

@@ -143,7 +143,7 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._abort_later()
 
     def handle_connect(self, event: Request) -> None:
-        """Open the connection, and bound its decompression."""
+        """Open the connection, and let only `LazyDeflate` decompress its messages."""
         super().handle_connect(event)
         self._deflate = [LazyDeflate(each) for each in self.conn.extensions if isinstance(each, PerMessageDeflate)]
         self.conn.extensions = [*self._deflate]

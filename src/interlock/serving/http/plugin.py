@@ -132,7 +132,7 @@ class InterlockPlugin:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
             self._app.router.routes[:0] = [mounted(route, keys, compat.router()) for route in api.response_routes()]
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
             return
         state.interlock = api
@@ -175,7 +175,7 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
             await connect(socket)
 
         return WebSocketRoute(route.path, connecting)
-    assert isinstance(route, Route)  # noqa: S101 - the service has no others
+    assert isinstance(route, Route)  # noqa: S101 - the service has no other kind of route
     answer: Callable[..., Any] = route.endpoint
 
     async def answering(*, raw_request: Request) -> Response:
@@ -271,7 +271,7 @@ def _family(args: object, serving: Serving) -> Family | None:
 
 
 def _tools(serving: Serving) -> ToolServers:
-    """Return the runner of hosted tools, on the servers of `--tool-server` and the MCP servers that requests may name."""
+    """Return the runner of hosted tools, for the servers of `--tool-server` and the MCP servers that requests may name."""
     hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))

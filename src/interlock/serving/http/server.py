@@ -31,7 +31,7 @@ at that moment. httpx, which the SDK uses, closes idle connections after five se
 
 UNSENT: Final = 64 * 2**10
 """How many unsent bytes the system buffers for a connection; by default, it buffers megabytes for a client that does not read.
-uvicorn buffers as many and then makes the writer wait, so that the engine generates no more."""
+uvicorn buffers as many itself, then makes the writer wait, so that the engine generates no more."""
 
 STARTUP_FAILURE: Final = 3  # uvicorn's exit status
 

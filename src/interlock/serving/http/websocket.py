@@ -72,7 +72,7 @@ class CreateFrame:
     """A request for a response."""
 
     stream_id: str | None  # None for the lane without a name
-    body: Mapping[str, object] = field(repr=False)  # as a POST has it
+    body: Mapping[str, object] = field(repr=False)  # as in a POST
     generate: bool  # if false, the request is only validated and rendered
     size: int  # an estimate of its memory, in bytes
 
@@ -107,7 +107,7 @@ class Lane:
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
-        """Queue a request, or return it to be started if the lane is idle; `begin` and `end` follow."""
+        """Return a request, for the caller to start, if the lane is idle; otherwise queue it."""
         return self._fire(LaneTrigger.ASK, request)
 
     def begin(self, run: Interruptible) -> None:
@@ -188,7 +188,7 @@ class Connection:
             self._memory.close()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """Fail the requests without a run, and close the connection once all have ended; `ActiveRuns` ends the runs."""
+        """Fail the requests without a run, and close the connection once all requests have ended; `ActiveRuns` ends the runs."""
         del ending
         self._preparations.end()
         self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
@@ -338,7 +338,7 @@ class Connection:
         await self._if_open(lambda: self._socket.close(code))
 
     async def _if_open(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Send or close, unless the client has disconnected, which `serve` notices itself."""
+        """Send or close with `action`, unless the client has disconnected; `serve` notices that itself."""
         if self._socket.application_state is WebSocketState.CONNECTED:
             try:
                 await action()

@@ -55,11 +55,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
     "code_interpreter": {"python": CODE_ROUTE, "code_interpreter": CODE_ROUTE},
     "web_search": {"web_search": SEARCH_ROUTE, "web_search_preview": SEARCH_ROUTE},
 }
-"""By hosted tool, the functions with which models other than gpt-oss call it."""
+"""The functions with which models other than gpt-oss call each hosted tool."""
 
 
 def hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
-    """Return the functions that stand for hosted tools, by tool type in requests, for models that only know functions."""
+    """Return the functions that stand for hosted tools, by the types of the tools in requests."""
     functions = {"code_interpreter": PYTHON, **dict.fromkeys(SEARCHES, SEARCH)}
     return {kind: tool for kind, tool in functions.items() if kind.startswith((*hosted,))}
 

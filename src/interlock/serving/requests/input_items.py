@@ -25,7 +25,7 @@ MAX_ITEMS: Final = 20_000
 CALL_OUTPUTS: Final = frozenset(
     {"function_call_output", "custom_tool_call_output", "computer_call_output", "shell_call_output", "apply_patch_call_output"}
 )
-"""The items that must follow the call with their `call_id`."""
+"""The types of items that must follow a call with the same `call_id`."""
 
 ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of new item ids, by the type of the item; all other types have `fc`."""

@@ -121,7 +121,7 @@ READ: Final[Mapping[type[Struct], Fields]] = {
     items.Compaction: {"encrypted_content": TEXT},
     tools.FunctionTool: {"name": NAME, "parameters": ANY, "description": TEXT, "strict": ANY},
     tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
-    tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # each is validated by itself
+    tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # `create` validates each tool
     tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
     tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
     tools.CodeInterpreterTool: {"container": TEXT},

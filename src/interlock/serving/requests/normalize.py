@@ -49,7 +49,7 @@ def _flatten(item: Item, *, images: bool) -> Item:
 
 
 def _message(item: Item) -> Iterable[Item]:
-    """Yield a message. The parts of an assistant's message, and refusals, become one text."""
+    """Yield a message. The parts of an assistant's message become one text, unless its only part is an `output_text`."""
     parts = [members(part) for part in elements(item.get("content"))]
     if (
         item.get("role") != "assistant"

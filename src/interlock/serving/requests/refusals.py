@@ -36,7 +36,7 @@ def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401
         raise _refusal(_first_mismatch(value, type_), path) from None
 
 
-def _first_mismatch(value: object, type_: Any) -> Mismatch:  # noqa: ANN401 - likewise
+def _first_mismatch(value: object, type_: Any) -> Mismatch:  # noqa: ANN401 - any type
     return next(mismatch for mismatch in mismatches(value, type_, direction="request") if mismatch.kind != "unknown")
 
 

@@ -30,7 +30,7 @@ NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
 """The fields of a function that engines read."""
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
-"""The input items that add tools."""
+"""The types of input items that add tools."""
 DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
 """Tools that are left out without a warning: they only load or call tools that are offered anyway, or have no tools."""
 
@@ -161,7 +161,7 @@ def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
 def _custom_function(tool: Tool) -> Tool:
     """Return a function with one string. A `REGEX` match goes into its schema, any other grammar into its description."""
     text_format = members(tool.get("format"))
-    grammar = members(text_format.get("grammar")) or text_format  # nested in Chat Completions, flat here
+    grammar = members(text_format.get("grammar")) or text_format  # nested in Chat Completions, flat in the Responses API
     text: dict[str, object] = {"type": "string", "description": "The text for the tool, as it is."}
     descriptions = [str(tool["description"])] if tool.get("description") else []
     strict: dict[str, object] = {}

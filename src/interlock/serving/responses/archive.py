@@ -35,7 +35,7 @@ NOT_STREAMED: Final = ApiError(
     400, "Only a background response can be streamed again.", param="stream", code="unsupported_parameter"
 )
 
-MAINTENANCE_SECONDS: Final = 5.0  # between two rounds
+MAINTENANCE_SECONDS: Final = 5.0  # between two rounds of maintenance
 ADOPTED_PER_ROUND: Final = 16  # the most responses with a lost owner that a round ends
 SWEEP_EVERY: Final = 120  # rounds
 
@@ -44,7 +44,7 @@ POLL_SECONDS: Final = 1.0  # after which a reader reads again without a notifica
 
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
-"""The beginnings of events that have a different name in OpenAI's dialect."""
+"""The first lines of the events whose names differ from OpenAI's."""
 
 _RESUMING: Final = Lock()
 """Held while a thread resumes a driver: msgspec 0.22 crashes if two threads first convert to a type at once."""
@@ -175,7 +175,7 @@ class Archive:
             await asyncio.sleep(MAINTENANCE_SECONDS)
 
     async def _end(self, tenant: str, response_id: str) -> None:
-        """End a response whose owner is lost. Log a fault unless the store is down, so that the next response has its turn."""
+        """End a response whose owner is lost. Log a fault unless the store is down, and go on with the next response."""
         try:
             await adopt(self.store, tenant, response_id, self.name)
         except BaseException as error:

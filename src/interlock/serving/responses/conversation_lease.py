@@ -61,7 +61,7 @@ class ConversationLease:
 
     async def release(self) -> None:
         """Release the lease, so that other requests can change the conversation."""
-        with suppress(StoreDown):  # in which case the lease expires
+        with suppress(StoreDown):  # then the lease expires by itself
             await self.store.release(self.tenant, self.conversation_id, self.response_id)
 
     def addition(self, stored: StoredResponse) -> Addition | None:

@@ -17,13 +17,13 @@ CONNECTION_CLOSED: Final = -32000
 MCPError: type[Exception] = import_module("mcp").McpError
 
 
-def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - of the package
-    """Return the streamable HTTP transport on an open client."""
+def streamable_http_client(url: str, *, http_client: Any) -> Any:  # noqa: ANN401 - objects of the package
+    """Return the streamable HTTP transport for an open HTTP client."""
     module = import_module("mcp.client.streamable_http")
     if hasattr(module, "streamable_http_client"):
         return module.streamable_http_client(url, http_client=http_client)
 
-    def factory(**_: object) -> Any:  # noqa: ANN401 - likewise
+    def factory(**_: object) -> Any:  # noqa: ANN401 - objects of the package
         return http_client
 
     return module.streamablehttp_client(url, httpx_client_factory=factory)
