@@ -205,6 +205,24 @@ def test_a_processed_frame_needs_no_answer(url) -> None:
         assert socket.ask()[-1]["type"] == "response.completed"
 
 
+@pytest.mark.parametrize("kind", ["response.processed", "response.append", "session.update", None])
+@pytest.mark.parametrize("stream_id", [None, "a"])
+def test_no_unexpected_frame_fails_the_request_in_flight(serve, kind, stream_id) -> None:
+    gate = Gate()
+    with serve(StagedEngine([gate, *steps(ANSWER)])) as url, client(url) as socket:
+        socket.send(STAGED)
+        assert gate.reached.wait(PATIENCE)
+        socket.send({"type": kind, "stream_id": stream_id, "input": []})
+        socket.send({"type": "response.steer"})
+        frames = [socket.receive()]
+        while frames[-1]["type"] != "response.steer.failed":
+            frames.append(socket.receive())
+        gate.open()
+        frames = [*frames[:-1], *socket.turn()]
+        assert (check(frames), frames[-1]["type"]) == ([], "response.completed")
+        assert socket.ask(STAGED)[-1]["type"] == "response.completed"
+
+
 @pytest.mark.parametrize(
     ("steer", "code", "unused"),
     [
@@ -500,11 +518,11 @@ def test_each_request_gets_one_stream_or_one_error(url, frames) -> None:
     with client(url) as socket:
         for lane, frame in frames:
             socket.send({"model": MODEL, **frame} | ({} if lane is None else {"stream_id": lane}))
-        while len(ended) + errors < sum(frame["type"] != "response.cancel" for _, frame in frames):
+        while len(ended) + errors < sum(frame["type"] == "response.create" for _, frame in frames):
             frame = socket.receive()
             lane = frame.pop("stream_id", None)
             if frame["type"] == "error":
-                errors += 1
+                errors += frame["error"]["param"] != "type"  # an unknown frame gets one only while no request is in flight
                 continue
             streams.setdefault(lane, []).append(frame)
             if frame["type"] in ENDS:

@@ -91,6 +91,11 @@ class FrameError(Exception):
     answer: str
 
 
+@frozen
+class UnknownFrameError(FrameError):
+    """A frame of an unknown type. It is ignored while a request is in flight, because clients would read an error as its end."""
+
+
 @define(eq=False)
 class Lane:
     """The requests of one `stream_id`, first in, first out."""
@@ -211,7 +216,10 @@ class Connection:
                 case _:
                     pass
         except FrameError as error:
-            await self._send(error.answer)
+            if isinstance(error, UnknownFrameError) and self._in_flight:
+                logger.warning("a WebSocket frame of an unknown type is ignored, because a request is in flight")
+            else:
+                await self._send(error.answer)
 
     async def _fire(self, trigger: ConnectionTrigger, request: CreateFrame | None = None) -> None:
         if trigger not in self._machine.state.rows:  # the connection may end while a frame is read
@@ -382,7 +390,7 @@ async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame 
                 return CancelFrame(stream_id)
             case _:
                 message = f"Unknown frame type: {str(kind)[:100]!r}. It must be 'response.create' or 'response.cancel'."
-                raise invalid("type", message)
+                raise UnknownFrameError(_error_frame(invalid("type", message), stream_id))
     except ApiError as error:
         raise FrameError(_error_frame(error, stream_id)) from None
 
