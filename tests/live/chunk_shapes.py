@@ -178,6 +178,21 @@ SHAPES = {
         [("reasoning", "Hm", None), ("message", "Yes", None)],
         (3, 0, 3, 0),
     ),
+    "empty content, a refusal and both forms of calls in one chunk": Shape(
+        [
+            chunk({"role": "assistant", "content": "", "refusal": "No, "}),
+            chunk(
+                {
+                    "content": "",
+                    "refusal": "but look.",
+                    "function_call": {"name": "get_time", "arguments": TIME},
+                    **call(0, WEATHER, "get_weather", "call_1"),
+                }
+            ),
+            chunk({}, "tool_calls"),
+        ],
+        [("message", "No, but look.", None), ("function_call", WEATHER, "get_weather"), ("function_call", TIME, "get_time")],
+    ),
     "a server that does not stream": Shape(
         [{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}]}],
         [("message", "Yes.", None)],

@@ -250,11 +250,21 @@ def test_reasoning_may_be_a_part_of_the_content():
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     parts = [thinking, {"type": "thinking", "thinking": "c"}, {"type": "text", "text": "d"}]
     assert read({"content": parts}, {"content": []}) == [reasoning("abc"), answer("d")]
+    assert read({"content": parts[1:], "reasoning": "b"}) == [reasoning("bc"), answer("d")]
 
 
 def test_an_object_may_have_fields_that_vllm_lacks():
     fields = {"reasoning": None, "content": None, "tool_calls": None}
     assert read(SimpleNamespace(**fields, reasoning_content="a"), SimpleNamespace(**fields, role="assistant")) == [reasoning("a")]
+
+
+@pytest.mark.parametrize("shape", [dict, lambda fields: SimpleNamespace(**fields)])
+def test_a_delta_may_have_all_fields_at_once(shape):
+    old = {"name": "g", "arguments": "{}"}
+    fields = {"reasoning": "a", "content": "b", "refusal": "c", "function_call": old, **tool(1, "{}", "f")}
+    deltas = run(ChatParser(ROUTING), [Chunk([1], delta=shape(fields))])
+    texts = [delta.text if isinstance(delta, Refusal) else delta for delta in deltas]
+    assert items(texts) == [reasoning("a"), answer("b"), answer("c"), call("f", "{}"), call("g", "{}")]
 
 
 def test_the_beginning_of_a_servers_label_is_no_name_yet():

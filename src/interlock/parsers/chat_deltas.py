@@ -319,12 +319,6 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
 
     Servers name reasoning `reasoning` or `reasoning_content`; Mistral sends it as a part of the content.
     """
-    try:
-        reasoning, content, calls = _FIELDS(delta)
-        if calls or reasoning.__class__ is str or content.__class__ is str:  # vLLM's objects have no other fields
-            return (as_text(reasoning), as_text(content), ""), as_sequence(calls)
-    except AttributeError:
-        pass
     get = _getter(delta)
     reasoning = get("reasoning") or get("reasoning_content")
     content, refusal, function = get("content"), get("refusal"), get("function_call")
@@ -332,7 +326,8 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     if function is not None:
         fragments = [*fragments, {"index": 0, "function": function}]
     if is_list := isinstance(content, list):
-        reasoning, content = _parts(cast("list[object]", content))
+        thinking, content = _parts(cast("list[object]", content))
+        reasoning = as_text(reasoning) + thinking
     texts = (as_text(reasoning), as_text(content), as_text(refusal))
     if not (fragments or is_list or any(texts)):
         _require_delta(delta)

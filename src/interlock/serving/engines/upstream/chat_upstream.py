@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from attrs import define, evolve, field
-from msgspec import UNSET, DecodeError, Struct, UnsetType, ValidationError
+from attrs import define
+from msgspec import Struct
 from msgspec.json import Decoder
+from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
-from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Parser
+from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.gateway import REASONS, Call, count_of, ended_early
-from interlock.serving.engines.upstream.upstream_client import error_of, upstream_error
-from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
+from interlock.serving.engines.upstream.completions import (
+    Choice,
+    CompletionsChunk,
+    CompletionsTranslator,
+    function_of,
+    response_format,
+)
+from interlock.serving.engines.upstream.gateway import Call, estimate
+from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
+from interlock.serving.requests.tool_offer import ToolOffer
 
 __all__ = ["ChatTranslator"]
 
-logger = logging.getLogger(__name__)
-
-PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
-SAME: Final = (
-    *("temperature", "top_p", "presence_penalty", "frequency_penalty", "user", "service_tier", "safety_identifier"),
-    *("prompt_cache_key", "prompt_cache_retention"),
+SAME: Final = frozenset(
+    {
+        *("temperature", "top_p", "presence_penalty", "frequency_penalty", "user", "service_tier", "safety_identifier"),
+        *("prompt_cache_key", "prompt_cache_retention"),
+    }
 )
-"""The parameters that Chat Completions has too."""
-DROPPED: Final = frozenset({"n", "messages", "functions", "function_call"})
-"""The parameters outside the API that are not sent: the gateway reads one choice, and writes messages and tools itself."""
-
-CHARACTERS: Final = 4
-"""The characters per token of an estimate."""
+"""The parameters of the API that Chat Completions has too."""
+NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, "n", "messages", "functions", "function_call"}) - SAME
+"""The other ones, and those outside the API that the gateway sets: it reads one choice, and writes messages and tools itself."""
 
 
 class FunctionDelta(Struct):
@@ -63,77 +62,32 @@ class ChatDelta(Struct):
     function_call: FunctionDelta | None = None
 
 
-class Choice(Struct):
+class ChatChoice(Choice):
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
-    finish_reason: str | None = None
     logprobs: dict[str, Any] | None = None
 
 
-class ChatChunk(Struct):
-    """An event of the stream, or the whole answer of a server that does not stream."""
-
-    choices: list[Choice] | UnsetType | None = UNSET
-    usage: dict[str, Any] | None = None
-    error: Any = None
-    object: str | None = None
-
-
-DECODER: Final = Decoder(ChatChunk)
-
-
 @define(eq=False)
-class ChatTranslator:
+class ChatTranslator(CompletionsTranslator[ChatChoice]):
     """Translates one response to and from Chat Completions."""
 
-    parser: Parser
-    _call: Call
-    _wants_logprobs: bool
-    _finish_reason: FinishReason | None = field(default=None, init=False)
-    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
+    path = "chat/completions"
+    decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
 
     @classmethod
     def of(cls, call: Call) -> ChatTranslator:
         """Return the translator of a response."""
-        hosted = hosted_kinds(call.hosted, call.request.tools)
         tagged = call.upstream.family
-        parser: Parser
-        if tagged is not None:
-            from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
+        if tagged is None:
+            return cls(call, ChatParser(call.routing, call.request.raw.get("include_reasoning") is not False))
+        from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
 
-            settings = Settings.from_request(call.declared)
-            settings.routing = with_hosted(settings.routing, hosted)
-            parser = FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings)
-        else:
-            routing = with_hosted(Routing.from_request(call.declared), hosted)
-            parser = ChatParser(routing, call.request.raw.get("include_reasoning") is not False)
-        return cls(parser, call, call.request.wants_logprobs)
+        settings = Settings.from_request(call.declared)
+        settings.routing = call.routing
+        return cls(call, FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings))
 
-    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
-        self._finish_reason, self._usage = None, {}
-        return "chat/completions", self._call.upstream.renamed(self._body(turn))
-
-    def read(self, data: bytes) -> EngineOutput | None:
-        if data == b"[DONE]":
-            return None
-        try:
-            chunk = DECODER.decode(data)
-        except (ValidationError, DecodeError) as error:
-            message = f"The upstream server sent a chunk that is malformed: {error}."
-            raise upstream_error(message) from None
-        if chunk.usage:
-            self._usage = chunk.usage
-        if chunk.error is not None or chunk.object == "error":
-            raise event_error(data)
-        if chunk.choices:
-            return self._read_choice(chunk.choices[0])
-        if chunk.choices is UNSET and not chunk.usage:
-            raise upstream_error("The upstream server sent a chunk without choices.")
-        return None
-
-    def _read_choice(self, choice: Choice) -> EngineOutput | None:
-        if choice.finish_reason is not None:
-            self._finish_reason = REASONS.get(choice.finish_reason, "stop")
+    def _read_choice(self, choice: ChatChoice) -> EngineOutput | None:
         delta = choice.delta or choice.message
         if delta is None:
             if choice.finish_reason is None:
@@ -141,88 +95,52 @@ class ChatTranslator:
             return None
         if delta.reasoning is None:
             delta.reasoning = delta.reasoning_content
-        logprobs = _entries(choice.logprobs) if self._wants_logprobs and choice.logprobs else None
+        logprobs = _entries(choice.logprobs) if choice.logprobs and self._call.request.wants_logprobs else None
         if self._call.upstream.family is not None:
             return EngineOutput(Chunk((), _raw_text(delta), logprobs))
+        if delta.refusal or delta.function_call:  # the parser's fast path reads no such fields of objects
+            return EngineOutput(Chunk((), "", logprobs, asdict(delta)))
         return EngineOutput(Chunk((), "", logprobs, delta))
-
-    def end(self) -> EngineOutput:
-        if self._finish_reason is None:
-            raise ended_early()
-        usage = self._usage
-        prompt, output = members(usage.get("prompt_tokens_details")), members(usage.get("completion_tokens_details"))
-        return EngineOutput(
-            Chunk(),
-            self._finish_reason,
-            input_tokens=count_of(usage.get("prompt_tokens")),
-            cached_tokens=count_of(prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
-            output_tokens=count_of(usage.get("completion_tokens")),
-            reasoning_tokens=count_of(output.get("reasoning_tokens")),
-        )
 
     async def count(self, turn: Turn) -> int:
         """Return an estimate, because Chat Completions counts tokens only in its answers."""
-        from interlock.events.json import dumps  # noqa: PLC0415
+        body = await self._body(turn)
+        return estimate([body["messages"], body.get("tools")])
 
-        body = self._body(turn)
-        return len(dumps([body["messages"], body.get("tools")])) // CHARACTERS
-
-    def _body(self, turn: Turn) -> dict[str, object]:
-        request, raw = turn.request, turn.request.raw
-        text = members(raw.get("text"))
-        tools = offer(request.tools, request.tool_choice, turn.items, HostedTools(hosted_functions(self._call.hosted)))
-        if not turn.index:
-            for kind in tools.left_out:
-                logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
+    async def _body(self, turn: Turn) -> dict[str, object]:
+        request, upstream = turn.request, self._call.upstream
+        reasoning_field = upstream.fields.get("reasoning_content", "reasoning_content")
         body: dict[str, object] = {
-            **{name: value for name, value in raw.items() if name not in PARAMETERS and name not in DROPPED},
-            **{name: raw[name] for name in SAME if raw.get(name) is not None},
+            **{name: value for name, value in request.raw.items() if name not in NOT_SENT},
             "model": self._call.model,
-            "messages": chat_messages(
-                request.instructions, turn.items, self._call.upstream.fields.get("reasoning_content", "reasoning_content")
-            ),
+            "messages": chat_messages(request.instructions, turn.items, reasoning_field),
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
-            "verbosity": text.get("verbosity"),
+            "verbosity": members(request.raw.get("text")).get("verbosity"),
             "response_format": response_format(request.text_format),
-            **_tool_parameters(tools, request.parallel_tool_calls, is_first=not turn.index),
+            **_tool_parameters(self._offer(turn, self._call.functions), request.parallel_tool_calls, is_first=not turn.index),
         }
         if request.wants_logprobs:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        return {name: value for name, value in body.items() if value is not None}
+        return body
 
 
 def _tool_parameters(tools: ToolOffer, parallel: bool, *, is_first: bool) -> dict[str, object]:  # noqa: FBT001 - a parameter of the API
     if not tools.tools:
         return {}
-    functions = [
-        {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}} for tool in tools.tools
-    ]
     choice = tools.choice
     if members(choice):
         choice = {"type": "function", "function": {"name": members(choice).get("name")}}
     if not is_first and choice != "none":
         choice = "auto"  # the first turn made the required call
-    return {"tools": functions, "tool_choice": choice, "parallel_tool_calls": None if parallel else False}
-
-
-def response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the `response_format` for a text format, or None for plain text."""
-    match text_format.get("type"):
-        case "json_schema":
-            schema = {name: text_format[name] for name in ("name", "description", "schema", "strict") if name in text_format}
-            return {"type": "json_schema", "json_schema": schema}
-        case "json_object":
-            return {"type": "json_object"}
-        case _:
-            return None
+    return {"tools": [*map(function_of, tools.tools)], "tool_choice": choice, "parallel_tool_calls": None if parallel else False}
 
 
 def _raw_text(delta: ChatDelta) -> str:
     """Return the text for the parser of the model's family."""
-    if delta.reasoning or delta.tool_calls or delta.function_call:
+    if delta.reasoning or delta.refusal or delta.tool_calls or delta.function_call:
         message = "The upstream server parses the output of this model itself, so the gateway must not be given its family."
         raise upstream_error(message)
     return delta.content if isinstance(delta.content, str) else ""
@@ -244,11 +162,3 @@ def _entry(entry: Mapping[str, object]) -> Mapping[str, object]:
         "logprob": entry.get("logprob", 0.0),
     }
     return {**result, "top_logprobs": alternatives} if "top_logprobs" in entry else result
-
-
-def event_error(data: bytes) -> ApiError:
-    """Return the error in the data of an event."""
-    from interlock.events.json import loads  # noqa: PLC0415
-
-    error = error_of(loads(data))
-    return error if error.code is not None else evolve(error, code="upstream_error")

@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
 from msgspec.structs import replace
 
+from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Format, Parser, Tagged
+from interlock.parsers import Chunk, Format, Parser, Tagged
+from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation
 from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, upstream_error
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
+from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import declare
+from interlock.serving.requests.tool_offer import HostedTools, declare
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["REASONS", "Call", "Gateway", "Translator", "Upstream", "UpstreamApi", "ended_early"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["Call", "Gateway", "Translator", "Upstream", "UpstreamApi", "count_of", "estimate"]
 
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
-
-REASONS: Final[Mapping[str, FinishReason]] = {
-    "length": "length",
-    "model_length": "length",
-    "max_tokens": "length",
-    "content_filter": "content_filter",
-    "repetition": "content_filter",
-    "error": "error",
-    "insufficient_system_resource": "error",
-    "abort": "error",
-}
-"""The finish reasons of upstreams that do not mean `stop`; all others do, such as `tool_calls`."""
 
 LEAST: Final = 16
 """The fewest `max_output_tokens` that OpenAI's service accepts."""
@@ -57,6 +46,9 @@ FRESH: Final = 10.0
 """Seconds for which the upstreams' lists of models are cached."""
 RECENT: Final = 1.0
 """Seconds for which a failure of all upstreams is cached."""
+
+BYTES_PER_TOKEN: Final = 4
+"""How many bytes of JSON an estimate counts as one token."""
 
 
 @frozen(eq=False)
@@ -124,46 +116,86 @@ class Call:
     authorization: str | None = field(repr=False)
     """The client's `Authorization` header."""
 
+    @property
+    def functions(self) -> HostedTools:
+        """The functions that stand for the tools of the gateway, for upstreams that know only functions."""
+        return HostedTools(hosted_functions(self.hosted))
+
+    @property
+    def routing(self) -> Routing:
+        """The routing of the model's calls, also of those functions."""
+        return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
+
     async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
         """Return the JSON answer of the upstream; see `UpstreamClient.fetch`."""
         return await self.upstream.client.fetch(path, body, self.authorization)
 
 
-class Translator(Protocol):
+@define(eq=False)
+class Translator(ABC):
     """Translates one response to and from an upstream's API: writes the request of each turn and reads its events."""
 
-    @property
-    def parser(self) -> Parser:
-        """The parser of the outputs' chunks."""
-        ...
+    path: ClassVar[str]
+    """The path of the API, relative to the upstream's URL."""
+    _call: Call
+    parser: Parser
+    """Parses the chunks of the outputs."""
+    _finish_reason: FinishReason | None = field(default=None, init=False)
+    """Why the turn has ended, once an event says so."""
+    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
+    """The upstream's counts of tokens."""
 
-    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
-        """Return the path and the body of the streaming request for a turn, and prepare to read its answer.
+    async def request(self, turn: Turn) -> Mapping[str, object]:
+        """Return the body of the streaming request for a turn, and prepare to read its answer.
 
         Raises:
             ApiError: The turn cannot be expressed in the API.
         """
-        ...
+        self._finish_reason, self._usage = None, {}
+        return self._call.upstream.renamed(await self._body(turn))
 
+    @abstractmethod
+    async def _body(self, turn: Turn) -> Mapping[str, object]:
+        """Return the body of the request, with the API's own names of fields; those that are None are not sent."""
+
+    @abstractmethod
     def read(self, data: bytes) -> EngineOutput | None:
         """Return the output in the data of one event, without a finish reason, or None if it has none.
 
         Raises:
             ApiError: The event is an error, or malformed.
         """
-        ...
 
     def end(self) -> EngineOutput:
-        """Return the last output of a turn, with its finish reason, when the stream has ended.
+        """Return the last output of a turn, with its finish reason and usage, when the stream has ended.
 
         Raises:
-            ApiError: The turn has not ended; see `ended_early`.
+            ApiError: The turn has not ended.
         """
-        ...
+        if self._finish_reason is None:
+            message = "The upstream server ended its stream before the end of the turn."
+            raise upstream_error(message, "upstream_disconnected")
+        usage = self._usage
+        read = members(usage.get("input_tokens_details", usage.get("prompt_tokens_details")))
+        written = members(usage.get("output_tokens_details", usage.get("completion_tokens_details")))
+        return EngineOutput(
+            Chunk(),
+            self._finish_reason,
+            input_tokens=count_of(usage.get("input_tokens", usage.get("prompt_tokens"))),
+            cached_tokens=count_of(read.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
+            cache_write_tokens=count_of(read.get("cache_write_tokens")),
+            output_tokens=count_of(usage.get("output_tokens", usage.get("completion_tokens"))),
+            reasoning_tokens=count_of(written.get("reasoning_tokens")),
+        )
 
+    @abstractmethod
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens in the prompt of a turn, or an estimate."""
-        ...
+
+
+def estimate(body: object) -> int:
+    """Return a number of tokens for the JSON of a request, if the upstream cannot count them."""
+    return len(dumps(body)) // BYTES_PER_TOKEN
 
 
 @define(eq=False)
@@ -310,9 +342,10 @@ class UpstreamGeneration(Generation):
         """Begin the call for a turn, unless it has begun, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
-            path, body = await (await self._translated()).request(turn)
+            translator = await self._translated()
+            body = await translator.request(turn)
             assert self._upstream is not None  # noqa: S101 - it is set with the translator
-            self._stream = (turn, self._upstream.client.stream(path, body, self._authorization))
+            self._stream = (turn, self._upstream.client.stream(translator.path, body, self._authorization))
         stream = self._stream[1]
         await stream.open()
         return stream
@@ -321,11 +354,6 @@ class UpstreamGeneration(Generation):
 def count_of(value: object) -> int:
     """Return a positive number of tokens as it is, and 0 for anything else."""
     return value if isinstance(value, int) and value > 0 else 0
-
-
-def ended_early() -> ApiError:
-    """Return the error for a stream that ended before its turn."""
-    return upstream_error("The upstream server ended its stream before the end of the turn.", "upstream_disconnected")
 
 
 def _engine_error(error: ApiError) -> EngineError:

@@ -7,22 +7,18 @@ from http import HTTPStatus
 from typing import Final
 
 import orjson
-from attrs import define, field
+from attrs import define
 
-from interlock.events.json import dumps
-from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
-from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.upstream.gateway import Call, count_of, ended_early
+from interlock.serving.engines.upstream.gateway import Call, Translator, count_of, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
-from interlock.serving.requests.tool_offer import HostedTools, offer
+from interlock.serving.requests.tool_offer import offer
 
 __all__ = ["ResponsesTranslator"]
 
@@ -38,30 +34,20 @@ OURS: Final = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "
 CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 """The items of hosted tools, which the gateway runs only if an operator has configured them."""
 
-CHARACTERS: Final = 4
-"""The bytes of JSON that an estimate counts as one token."""
 NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
+"""The statuses of upstreams that cannot count tokens."""
 
 
 @define(eq=False)
-class ResponsesTranslator:
+class ResponsesTranslator(Translator):
     """Writes a response's turns as requests to another Responses service, without its state, and reads its events."""
 
-    parser: ResponsesParser
-    _call: Call
-    _hosted: HostedTools
-    _finish_reason: FinishReason | None = field(default=None, init=False)
-    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
+    path = "responses"
 
     @classmethod
     def of(cls, call: Call) -> ResponsesTranslator:
         """Return the translator of a response."""
-        routing = with_hosted(Routing.from_request(call.declared), hosted_kinds(call.hosted, call.request.tools))
-        return cls(ResponsesParser(routing, frozenset(call.request.include)), call, HostedTools(hosted_functions(call.hosted)))
-
-    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
-        self._finish_reason, self._usage = None, {}
-        return "responses", self._body(turn)
+        return cls(call, ResponsesParser(call.routing, frozenset(call.request.include)))
 
     def read(self, data: bytes) -> EngineOutput | None:
         if data == b"[DONE]":  # the marker ends a response if no event has
@@ -78,36 +64,22 @@ class ResponsesTranslator:
             self._finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
         return EngineOutput(Chunk(delta=event))
 
-    def end(self) -> EngineOutput:
-        if self._finish_reason is None:
-            raise ended_early()
-        usage = self._usage
-        cached, written = members(usage.get("input_tokens_details")), members(usage.get("output_tokens_details"))
-        return EngineOutput(
-            Chunk(),
-            self._finish_reason,
-            input_tokens=count_of(usage.get("input_tokens")),
-            cached_tokens=count_of(cached.get("cached_tokens")),
-            cache_write_tokens=count_of(cached.get("cache_write_tokens")),
-            output_tokens=count_of(usage.get("output_tokens")),
-            reasoning_tokens=count_of(written.get("reasoning_tokens")),
-        )
-
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""
-        body = {name: value for name, value in self._body(turn).items() if name not in NOT_COUNTED}
+        full_body = await self._body(turn)
+        body = self._call.upstream.renamed({name: value for name, value in full_body.items() if name not in NOT_COUNTED})
         answer: object = None
         try:
             answer = await self._call.fetch("responses/input_tokens", body)
         except ApiError as error:
             if error.status not in NO_COUNT:
                 raise
-        return count_of(members(answer).get("input_tokens")) or len(dumps(body)) // CHARACTERS
+        return count_of(members(answer).get("input_tokens")) or estimate(body)
 
-    def _body(self, turn: Turn) -> dict[str, object]:
+    async def _body(self, turn: Turn) -> dict[str, object]:
         request = turn.request
         tools = [*self._tools(turn)]
-        body = {
+        return {
             **{name: value for name, value in request.raw.items() if name not in STATE},
             "model": self._call.model,
             "input": [*self._input(turn.items)],
@@ -117,23 +89,23 @@ class ResponsesTranslator:
             "store": False,
             "stream": True,
         }
-        return self._call.upstream.renamed(body)
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
         """Yield the tools of a turn, with functions in place of those that the gateway runs."""
+        functions = self._call.functions
         for tool in turn.request.tools:
-            if tool["type"] == "mcp" or tool["type"] in self._hosted.tools:
-                yield from offer([tool], None, turn.items, self._hosted).tools
+            if tool["type"] == "mcp" or tool["type"] in functions.tools:
+                yield from offer([tool], None, turn.items, functions).tools
             else:
                 yield tool
 
     def _choice(self, turn: Turn) -> object:
-        choice = turn.request.tool_choice
+        choice, functions = turn.request.tool_choice, self._call.functions
         if turn.index and choice not in ("none", "auto"):  # the first turn made the required call
             choice = {**members(choice), "mode": "auto"} if members(choice).get("type") == "allowed_tools" else "auto"
         named = [members(choice), *map(members, elements(members(choice).get("tools")))]
-        if any(each.get("type") == "mcp" or each.get("type") in self._hosted.tools for each in named):
-            return offer(turn.request.tools, choice, turn.items, self._hosted).choice
+        if any(each.get("type") == "mcp" or each.get("type") in functions.tools for each in named):
+            return offer(turn.request.tools, choice, turn.items, functions).choice
         return choice
 
     def _input(self, items: Sequence[Item]) -> Iterator[Mapping[str, object]]:

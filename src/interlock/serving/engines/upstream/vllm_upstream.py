@@ -8,42 +8,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
 from attrs import define, evolve, field, frozen
-from msgspec import UNSET, DecodeError, Struct, UnsetType, ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
 
 from interlock.events import response_object as wire
-from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Parser, Tagged, parser_for
+from interlock.parsers import Chunk, Tagged, parser_for
 from interlock.parsers.families import Family, FamilyParser, Settings, family
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.chat_upstream import event_error, response_format
-from interlock.serving.engines.upstream.gateway import REASONS, Call, count_of, ended_early
+from interlock.serving.engines.upstream.completions import (
+    Choice,
+    CompletionsChunk,
+    CompletionsTranslator,
+    function_of,
+    response_format,
+)
+from interlock.serving.engines.upstream.gateway import Call, count_of
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
-from interlock.serving.requests.hosted_tools import SEARCHES, hosted_functions, hosted_kinds, with_hosted
+from interlock.serving.requests.hosted_tools import SEARCHES, hosted_kinds
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer
 
 __all__ = ["VllmTranslator"]
 
 logger = logging.getLogger(__name__)
 
-PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
-SAME: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-"""The parameters that completions have too."""
-DROPPED: Final = frozenset({"n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs"})
-"""The parameters beyond the API that are not sent as they are."""
+SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
+"""The parameters of the API that completions have too."""
+OTHERS: Final = ("n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs")
+NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, *OTHERS}) - SAME
+"""The parameters that are not sent as they are, inside and outside the API."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt are searched for markers of reasoning."""
@@ -62,19 +67,10 @@ class CompletionLogprobs(Struct):
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
-class CompletionChoice(Struct):
+class CompletionChoice(Choice):
     text: str = ""
     token_ids: list[int] | None = None
     logprobs: CompletionLogprobs | None = None
-    finish_reason: str | None = None
-
-
-class CompletionChunk(Struct):
-    """An event of the stream, or the whole answer of a server that does not stream."""
-
-    choices: list[CompletionChoice] | UnsetType = UNSET
-    usage: dict[str, Any] | None = None
-    error: Any = None
 
 
 class Tokenized(Struct):
@@ -82,9 +78,6 @@ class Tokenized(Struct):
 
     tokens: list[int]
     max_model_len: int
-
-
-DECODER: Final = Decoder(CompletionChunk)
 
 
 @frozen
@@ -96,31 +89,24 @@ class Prompt:
 
 
 @define(eq=False)
-class VllmTranslator(ABC):
+class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     """Translates one response to and from vLLM's completions; `of` returns the translator for the model."""
 
-    _call: Call
-    _prompt: tuple[Turn, Prompt] | None = field(default=None, init=False)
-    _tokens: list[int] = field(factory=list[int], init=False)
-    """The output of the current turn."""
-    _finish_reason: FinishReason | None = field(default=None, init=False)
-    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
-
+    path = "completions"
+    decoder: ClassVar = Decoder(CompletionsChunk[CompletionChoice])
     stops: ClassVar[Sequence[int]] = ()
     """Tokens that end a turn, besides the model's own."""
     scores_ids: ClassVar[bool] = False
     """Whether log probabilities name tokens by their ids."""
+    _prompt: tuple[Turn, Prompt] | None = field(default=None, init=False)
+    _tokens: list[int] = field(factory=list[int], init=False)
+    """The output of the current turn."""
 
     @staticmethod
     def of(call: Call) -> VllmTranslator:
         """Return the translator of a response; without a family, the model is gpt-oss."""
-        return (
-            HarmonyTranslator.begin(call) if call.upstream.family is None else FamilyTranslator.begin(call, call.upstream.family)
-        )
-
-    @property
-    @abstractmethod
-    def parser(self) -> Parser: ...
+        tagged = call.upstream.family
+        return HarmonyTranslator.begin(call) if tagged is None else FamilyTranslator.begin(call, tagged)
 
     @abstractmethod
     async def _render(self, turn: Turn) -> Prompt:
@@ -134,21 +120,16 @@ class VllmTranslator(ABC):
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         """Return the log probability of a token in the API's format."""
 
-    def _reasoning_tokens(self) -> int:
-        """Return how many output tokens are reasoning, or 0 if the parser counts them."""
-        return 0
-
-    async def request(self, turn: Turn) -> tuple[str, Mapping[str, object]]:
+    async def _body(self, turn: Turn) -> dict[str, object]:
         prompt = await self._rendered(turn)
         if len(prompt.tokens) >= prompt.context:
             raise invalid("input", TOO_LONG, "context_length_exceeded")
-        self._finish_reason, self._usage, self._tokens = None, {}, []
+        self._tokens = []
         tokens = self._begin_turn(turn, prompt.tokens)
         room = max(prompt.context - len(tokens), 1)
         request, raw = turn.request, turn.request.raw
         body: dict[str, object] = {
-            **{name: value for name, value in raw.items() if name not in PARAMETERS and name not in DROPPED},
-            **{name: raw.get(name) for name in SAME},
+            **{name: value for name, value in raw.items() if name not in NOT_SENT},
             "model": self._call.model,
             "prompt": tokens,
             "max_tokens": room if turn.budget is None else min(turn.budget, room),
@@ -161,42 +142,17 @@ class VllmTranslator(ABC):
         }
         if request.wants_logprobs:
             body |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
-        return "completions", self._call.upstream.renamed(body)
+        return body
 
-    def read(self, data: bytes) -> EngineOutput | None:
-        if data == b"[DONE]":
-            return None
-        try:
-            chunk = DECODER.decode(data)
-        except (ValidationError, DecodeError) as error:
-            raise upstream_error(f"The upstream server sent a chunk that is malformed: {error}.") from None
-        if chunk.error is not None:
-            raise event_error(data)
-        self._usage = chunk.usage or self._usage
-        if not chunk.choices:
-            if chunk.choices is UNSET and not chunk.usage:
-                raise upstream_error("The upstream server sent a chunk without choices.")
-            return None
-        choice = chunk.choices[0]
+    def _read_choice(self, choice: CompletionChoice) -> EngineOutput:
         if choice.token_ids is None:
             raise upstream_error("The upstream server sends no token ids; vLLM has them since 0.10.2.")
-        if choice.finish_reason is not None:
-            self._finish_reason = REASONS.get(choice.finish_reason, "stop")
         self._tokens += choice.token_ids
         return EngineOutput(Chunk(choice.token_ids, choice.text, self._entries(choice.logprobs)))
 
     def end(self) -> EngineOutput:
-        if self._finish_reason is None:
-            raise ended_early()
-        details = members(self._usage.get("prompt_tokens_details"))
-        return EngineOutput(
-            Chunk(),
-            self._finish_reason,
-            input_tokens=count_of(self._usage.get("prompt_tokens")),
-            cached_tokens=count_of(details.get("cached_tokens")),
-            output_tokens=count_of(self._usage.get("completion_tokens")) or len(self._tokens),
-            reasoning_tokens=self._reasoning_tokens(),
-        )
+        output = super().end()
+        return output if output.output_tokens else evolve(output, output_tokens=len(self._tokens))
 
     async def count(self, turn: Turn) -> int:
         prompt = await self._rendered(turn)
@@ -211,10 +167,7 @@ class VllmTranslator(ABC):
         return self._prompt[1]
 
     def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
-        offered = offer(turn.request.tools, turn.request.tool_choice, turn.items, hosted)
-        if not turn.index:
-            for kind in offered.left_out:
-                logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
+        offered = super()._offer(turn, hosted)
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
@@ -234,7 +187,6 @@ class VllmTranslator(ABC):
 class HarmonyTranslator(VllmTranslator):
     """gpt-oss: renders the prompt here, and continues from the tokens of the last turn."""
 
-    parser: Parser  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the property
     _turn: Turn | None = field(default=None, init=False)
     """The last turn that was sent."""
     _sent: Sequence[int] = field(default=(), init=False)
@@ -304,7 +256,7 @@ class HarmonyTranslator(VllmTranslator):
 class FamilyTranslator(VllmTranslator):
     """A model of another family: vLLM renders the prompt with the model's template, and the parser reads text with markers."""
 
-    parser: FamilyParser  # pyright: ignore[reportIncompatibleMethodOverride] - likewise
+    parser: FamilyParser  # pyright: ignore[reportIncompatibleVariableOverride] - the attribute is never assigned
     _family: Family
     _settings: Settings
     _start: Start | None = field(default=None, init=False)
@@ -313,7 +265,7 @@ class FamilyTranslator(VllmTranslator):
     @classmethod
     def begin(cls, call: Call, tagged: Tagged) -> FamilyTranslator:
         settings = Settings.from_request(call.declared)
-        settings.routing = with_hosted(settings.routing, hosted_kinds(call.hosted, call.request.tools))
+        settings.routing = call.routing
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         return cls(call, FamilyParser(model_family, settings), model_family, settings)
 
@@ -323,13 +275,13 @@ class FamilyTranslator(VllmTranslator):
         messages = chat_messages(request.instructions, map(self._family.with_written_id, turn.items), "reasoning")
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
-        offered = self._offer(turn, HostedTools(hosted_functions(self._call.hosted)))
+        offered = self._offer(turn, self._call.functions)
         if not turn.index and offered.choice not in (None, "auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
             "model": self._call.model,
             "messages": [*map(_template_message, messages)],
-            "tools": [*map(_template_function, offered.tools)] or None,
+            "tools": [*map(function_of, offered.tools)] or None,
             "add_generation_prompt": True,
             "chat_template_kwargs": {**template, **members(raw.get("chat_template_kwargs"))},
         }
@@ -347,8 +299,9 @@ class FamilyTranslator(VllmTranslator):
         self.parser.begin(start)
         return prompt
 
-    def _reasoning_tokens(self) -> int:
-        return self._family.count_reasoning(self._tokens, self._settings.special, self._start)
+    def end(self) -> EngineOutput:
+        count = self._family.count_reasoning(self._tokens, self._settings.special, self._start)
+        return evolve(super().end(), reasoning_tokens=count)
 
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         return {"token": token, "bytes": [*token.encode(errors="replace")], "logprob": logprob}
@@ -371,10 +324,6 @@ class FamilyTranslator(VllmTranslator):
             return convert(answer, Tokenized)
         except ValidationError as error:
             raise upstream_error(f"The upstream server does not tokenize as vLLM does: {error}.") from None
-
-
-def _template_function(tool: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
 def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:
