@@ -3,9 +3,9 @@
 A delta may have reasoning, content, a refusal and fragments of several tool calls, each with an index. This module reads its
 fields from objects or mappings, so it works without vLLM and the `openai` package.
 
-A stream writes one item at a time (rule R10), so items wait in a queue in the order in which they began, and only the head is
-written. A text is complete when another item begins. A call is complete when another item has begun and its arguments are
-valid JSON, or when the turn ends. So fragments of interleaved calls are collected, and consecutive calls stream without delay.
+Items are written one at a time (rule R10), so they queue in the order in which they began, and only the head is written. A text
+is complete when another item begins. A call is complete when another item has begun and its arguments are a JSON object, or when
+the turn ends. So fragments of interleaved calls are collected, and consecutive calls stream without delay.
 
 The fast path handles more text of the only item in the queue, if that text passes through unchanged (`_sole`).
 """
@@ -18,16 +18,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias, cast
 
-import orjson
 from attrs import define, evolve, field
 
-from interlock.events.json import dumps
 from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, ReasoningCounter
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
-from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_sequence, as_text
+from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_arguments, as_sequence, as_text, is_json
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
 Key: TypeAlias = TextKey | int
@@ -66,7 +64,7 @@ class _Item:
     def matches(self, index: int, call_id: str, *, begins: bool) -> bool:
         """Return whether a fragment belongs to this call: it has the same index and no different id.
 
-        Some servers number every call 0, so a fragment that `begins` a call, with a name, does not belong to a complete one.
+        Some servers number every call 0, so a fragment with a name and arguments (`begins`) does not belong to a complete call.
         """
         if self.key != index or (call_id and self.call_id and call_id != self.call_id):
             return False
@@ -79,14 +77,14 @@ class _Item:
             return True
         if self.writer is None or not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
             return False
-        return _is_json("".join(self.arguments))
+        return is_json("".join(self.arguments))
 
     @property
-    def is_abandoned(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether this is a call with truncated arguments, except a browser call, which rejects them itself."""
         text = "".join(self.arguments)
         route = None if self.writer is None else self.writer.route
-        is_partial = text.lstrip().startswith("{") and not _is_json(text)
+        is_partial = text.lstrip().startswith("{") and not is_json(text)
         return is_partial and route is not None and route.is_call and route.payload != "browser"
 
 
@@ -163,7 +161,7 @@ class ChatParser:
             self._close_head()
         for item in self._queue:
             writer = self._start(item)
-            if reason == "stop" and item.is_abandoned:
+            if reason == "stop" and item.is_truncated:
                 reason = "cut"
             self._out += writer.close() if reason == "stop" else writer.leave()
         reasoning_tokens = round(self._reasoning) if self._count is None else self._count(self._token_ids)
@@ -289,7 +287,10 @@ class ChatParser:
 
 
 def _continuation(item: _Item, delta: object) -> str:
-    """Return the text of a delta that only continues the item; "" for any other delta and for a mapping."""
+    """Return the text of a delta that only continues the item; "" for any other delta and for a mapping.
+
+    An object with these three fields is taken for a delta of vLLM's parsers, which has no others with text.
+    """
     try:
         reasoning, content, calls = _FIELDS(delta)
         if not calls:
@@ -304,14 +305,6 @@ def _continuation(item: _Item, delta: object) -> str:
         return ""
     item.arguments.append(function.arguments)
     return function.arguments
-
-
-def _is_json(text: str) -> bool:
-    try:
-        orjson.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
@@ -372,8 +365,4 @@ def _get(value: object, name: str) -> object:
 
 
 def _arguments(call: object) -> str:
-    """Return a fragment of arguments as text; some parsers return an object."""
-    value = _get(_get(call, "function"), "arguments")
-    if isinstance(value, str):
-        return value
-    return dumps(cast("Mapping[str, object]", value)).decode() if isinstance(value, Mapping) else ""
+    return as_arguments(_get(_get(call, "function"), "arguments"))

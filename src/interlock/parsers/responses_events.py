@@ -1,10 +1,11 @@
 """The format `responses`: turns the events of any Responses service into deltas.
 
 Services omit or repeat events, rename and renumber items, or send an item only in the last event. So the parser reads each event
-as a statement about an item: more of a text, a whole text, or the whole item. It writes only the new content of a whole.
+as a statement about an item: more of a text, a whole text, or the whole item, of which it writes only the new content.
 
-A stream writes one item at a time (rule R8), so items queue in the order in which they began. The parser writes the active item
-until the service ends it, or begins another when this one seems complete. Text that arrives later begins a new item.
+Items are written one at a time (rule R10), so they queue in the order in which they began. The parser writes the active item
+until the service ends it, or until another begins while this one seems complete. More text of a message or reasoning then begins
+a new item.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, opened
-from interlock.events.json import as_json, dumps
+from interlock.events.json import as_json
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
 from interlock.fsm.deltas import (
@@ -45,7 +46,7 @@ from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import StreamWriter, Writer, join_text, writer_for
-from interlock.parsers.routing import PREAMBLE, Route, Routing, as_mapping, as_sequence, as_text
+from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, as_mapping, as_sequence, as_text, is_json
 
 __all__ = ["ResponsesParser", "finish_reason"]
 
@@ -123,12 +124,14 @@ SEARCH: Final[Fields] = {"type": "search", "query": ""}
 """The action of a web search before the service sends it."""
 
 PARTED: Final = frozenset({"message", "reasoning"})
+"""The items whose texts are parts."""
 AT_ONCE: Final = frozenset(kind for kind, each in LIFECYCLES.items() if not each.states["absent"].rows["open"][0].rows)
 """The items that are added and done at once."""
 
 STATUSES: Final[Mapping[str, Status]] = {"incomplete": "incomplete", "failed": "failed"}
 """The statuses that a service may end an item with; every other one is `completed`."""
 ENDED: Final = ("completed", "failed")
+"""The statuses that end an item. An item that is `incomplete` stays open, for the driver to end with the response."""
 
 ENDINGS: Final[Mapping[str, FinishReason]] = MappingProxyType(
     {"completed": "stop", "done": "stop", "incomplete": "length", "failed": "error", "cancelled": "abort"}
@@ -174,7 +177,7 @@ class _Item:
         if self.kind != "function_call":
             return self.kind in PARTED
         chunks = self.texts.get(("function_call_arguments", 0), [])
-        return bool(chunks) and chunks[-1].rstrip().endswith("}") and _is_json("".join(chunks))
+        return bool(chunks) and chunks[-1].rstrip().endswith("}") and is_json("".join(chunks))
 
     @property
     def is_for_client(self) -> bool:
@@ -266,7 +269,7 @@ def finish_reason(event: Fields) -> FinishReason | None:
 
 @define(eq=False)
 class ResponsesParser:
-    """Parses the events of a Responses service; each chunk has one as its `delta`. See `Parser`.
+    """Parses the events of a Responses service; each chunk has one event as its `delta`. See `Parser`.
 
     The driver makes the ids and indices. A call of a function that stands for another tool (`routing`) becomes that tool's item.
     Encrypted content and log probabilities are passed on if the request's `include` names them.
@@ -293,12 +296,15 @@ class ResponsesParser:
         subject, _, verb = as_text(event.get("type")).removeprefix("response.").rpartition(".")
         subject = OTHER_NAMES.get(subject, subject)
         match subject, verb:
-            case _, "delta" | "done" if subject in TEXTS:
-                self._read_text(subject, verb, event)
+            case _, "delta" if subject in TEXTS:
+                self._read_delta(subject, event)
+            case _, "done" if subject in TEXTS:
+                self._read_part(subject, event, event)
             case "output_item", "added" | "done":
                 self._read_item(verb, as_mapping(event.get("item")), event.get("output_index"))
             case "content_part" | "reasoning_summary_part", "done":
-                self._read_part(event)
+                part = as_mapping(event.get("part"))
+                self._read_part(PARTS.get(as_text(part.get("type")), ""), event, part)
             case "output_text.annotation", "added":
                 self._annotate(event)
             case "image_generation_call", "partial_image":
@@ -323,21 +329,23 @@ class ResponsesParser:
 
     # Reading events.
 
-    def _read_text(self, subject: str, verb: str, event: Fields) -> None:
-        events = TEXTS[subject]
-        text = _text(event.get("delta" if verb == "delta" else events.whole))
+    def _read_delta(self, subject: str, event: Fields) -> None:
+        text = as_arguments(event.get("delta"))
         if text:
-            item = self._find(events.kind, event.get("item_id"), event.get("output_index"))
-            write = self._add if verb == "delta" else self._complete
-            write(item, (subject, _index(event.get(events.index), item)), text, self._entries(event))
+            item, place = self._place(subject, event)
+            self._add(item, place, text, self._entries(event))
 
-    def _read_part(self, event: Fields) -> None:
-        part = as_mapping(event.get("part"))
-        subject = PARTS.get(as_text(part.get("type")), "")
+    def _read_part(self, subject: str, event: Fields, part: Fields) -> None:
+        """Read a whole text, which is in a part or in the event itself."""
         if subject and part.get(TEXTS[subject].whole):
-            events = TEXTS[subject]
-            item = self._find(events.kind, event.get("item_id"), event.get("output_index"))
-            self._complete_part(item, (subject, _index(event.get(events.index), item)), part)
+            self._complete_part(*self._place(subject, event), part)
+
+    def _place(self, subject: str, event: Fields) -> tuple[_Item, TextPlace]:
+        """Return the item of a text, and its place there."""
+        item = self._find(TEXTS[subject].kind, event.get("item_id"), event.get("output_index"))
+        index = event.get(TEXTS[subject].index)
+        last = 0 if item.place is None else item.place[1]
+        return item, (subject, index if isinstance(index, int) else last)
 
     def _read_item(self, verb: str, body: Fields, index: object) -> None:
         kind = as_text(body.get("type"))
@@ -374,8 +382,7 @@ class ResponsesParser:
         self._out.append(Fault(as_text(error.get("code")) or "server_error", as_text(error.get("message")) or FAILURE))
 
     def _annotate(self, event: Fields) -> None:
-        item = self._find("message", event.get("item_id"), event.get("output_index"))
-        place = ("output_text", _index(event.get("content_index"), item))
+        item, place = self._place("output_text", event)
         if place in item.texts:
             self._add_annotations(item, place, [event.get("annotation")])
 
@@ -414,7 +421,7 @@ class ResponsesParser:
             self._out.append(Fault("server_error", CONTRADICTION))
 
     def _complete_part(self, item: _Item, place: TextPlace, part: Fields) -> None:
-        self._complete(item, place, _text(part.get(TEXTS[place[0]].whole)), self._entries(part))
+        self._complete(item, place, as_arguments(part.get(TEXTS[place[0]].whole)), self._entries(part))
         self._add_annotations(item, place, as_sequence(part.get("annotations"))[item.annotations.get(place, 0) :])
 
     def _end_item(self, item: _Item, body: Fields) -> None:
@@ -522,7 +529,6 @@ class ResponsesParser:
                 self._read_whole(unended)
                 unended.status = "failed" if unended.kind in RESULTS else "completed"
         while (item := self._active or self._next()) is not None:
-            self._write(item)
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
             if item.status not in ENDED and not may_go_on:
                 item.flush()
@@ -553,7 +559,7 @@ def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
 
 def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
     """Return whether other items have all texts of an item; a service may rename an item in its last event."""
-    wholes = [_text(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
+    wholes = [as_arguments(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
     streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]
     return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
 
@@ -566,32 +572,14 @@ def _error_text(item: Fields) -> str:
     return as_text(item.get("error")) or as_text(error.get("message")) or "\n".join(texts)
 
 
-def _index(value: object, item: _Item) -> int:
-    """Return the index of a text; by default, the index of the last text."""
-    return value if isinstance(value, int) else item.place[1] if item.place is not None else 0
-
-
-def _text(value: object) -> str:
-    """Return a text; some services send arguments as an object."""
-    return dumps(cast("object", value)).decode() if isinstance(value, Mapping) else as_text(value)
-
-
 def _has_all(text: str, part: str) -> bool:
     """Return whether a text has all characters of another one, in order."""
     characters = iter(text)
     return all(character in characters for character in part)
 
 
-def _is_json(text: str) -> bool:
-    try:
-        orjson.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_same_json(text: str, other: str) -> bool:
-    return _is_json(text) and _is_json(other) and orjson.loads(text) == orjson.loads(other)
+    return is_json(text) and is_json(other) and orjson.loads(text) == orjson.loads(other)
 
 
 def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401 - JSON of the type

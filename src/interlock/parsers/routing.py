@@ -23,9 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, cast
 
+import orjson
 from attrs import evolve, field, frozen
 
 from interlock.events.items import ItemKind
+from interlock.events.json import dumps
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
@@ -204,3 +206,17 @@ def as_sequence(value: object) -> Sequence[object]:
 def as_text(value: object) -> str:
     """Return the value if it is a string, or else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def as_arguments(value: object) -> str:
+    """Return the arguments of a call as text; some services send an object instead."""
+    return dumps(cast("object", value)).decode() if isinstance(value, Mapping) else as_text(value)
+
+
+def is_json(text: str) -> bool:
+    """Return whether a text is complete JSON."""
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
