@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import typer
 from live.chunk_shapes import chunk
 from live.upstream import ScriptedUpstream, serve_upstream, stream
 from typer.testing import CliRunner
@@ -19,8 +22,12 @@ from interlock.serving.cli.run_client import codex_arguments
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
 from interlock.serving.http import server
+from interlock.serving.responses.sealing import KEYS_VARIABLE
 
 INTERLOCK = str(Path(sys.executable).with_name("interlock"))
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "gateway"
+PAGE = ROOT / "docs" / "gateway.md"
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 
 
@@ -250,14 +257,45 @@ def test_what_cannot_run_says_why():
     assert "name a server: --upstream URL, or --config FILE" in result.output
 
 
-def test_the_example_is_a_configuration():
-    config = read_config(Path(__file__).parents[3] / "examples" / "gateway" / "gateway.toml")
-    (upstream,) = config.upstreams()
-    assert (upstream.client.url, config.serve["store"]) == ("http://vllm:8000/v1", "redis://store")
+def test_the_example_serves_a_gateway(command, monkeypatch):
+    yaml = pytest.importorskip("yaml", reason="only the documentation needs it")
+    services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())["services"]
+    service = services["gateway"]
+    program, name, *arguments = shlex.split(service["command"])
+    mounts = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
+    arguments = [EXAMPLE / mounts[each] if each in mounts else each for each in arguments]
+    monkeypatch.delenv(KEYS_VARIABLE, raising=False)  # as on a machine where the user has set nothing
+    engine, _ = command(*arguments)
+    (upstream,) = engine.upstreams
+    config = read_config(EXAMPLE / "gateway.toml")
+    port, store = config.serve["port"], urlsplit(config.serve["store"])
+    assert (program, name, upstream.client.url) == ("interlock", "serve", "http://vllm:8000/v1")
+    assert {*service["environment"]} <= {KEYS_VARIABLE, *variables("serve")}  # the values are the user's
+    assert {*service["depends_on"]} == {urlsplit(upstream.client.url).hostname, store.hostname} == services.keys() - {"gateway"}
+    assert service["ports"] == [f"{port}:{port}"]
+    assert f"'http://127.0.0.1:{port}/ready'" in service["healthcheck"]["test"][-1]
+    assert f"[serve,{store.scheme}]" in service["build"]["dockerfile_inline"]
+
+
+def parameters(name):
+    return typer.main.get_command(app).commands[name].params
+
+
+def variables(name):
+    """The environment variables of a command's options."""
+    return {each.envvar for each in parameters(name) if each.envvar}
+
+
+def test_the_page_names_the_options_of_both_commands_and_their_variables():
+    page = PAGE.read_text()
+    serve, run = ({option for each in parameters(name) for option in each.opts} for name in ("serve", "run"))
+    named = {*re.findall(r"`(--[a-z-]+)", page)}
+    assert named <= serve
+    assert {option for option in serve if option.startswith("--upstream")} <= named & run
+    assert {*re.findall(r"INTERLOCK_\w+", page)} <= variables("serve")
 
 
 def test_the_file_of_the_page_is_a_configuration(tmp_path, monkeypatch):
     monkeypatch.setenv("MISTRAL_API_KEY", "k")
-    page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text()
-    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(read_config(written(tmp_path, text)).upstreams()) == 2
