@@ -141,6 +141,24 @@ def test_a_fault_in_the_middle_is_a_failed_response_with_the_text_so_far(rest, c
     assert last["response"]["output"][0]["content"][0]["text"] == "Hello"
 
 
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (Reply((CUT,)), "upstream_disconnected"),
+        (Reply(()), "upstream_disconnected"),
+        (Reply((b"<html>",), 200, {"content-type": "text/html"}), "upstream_error"),
+        (Reply((b"{",), 200, {"content-type": "application/json"}), "upstream_error"),
+        (Reply((b'data: {"choices": [{\n\n',)), "upstream_error"),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_fault_after_the_head_is_a_failed_response_with_the_status_200(reply, code, streams):
+    with gateway(reply) as (url, _):
+        answer = post(url, stream=streams)
+    response = bodies(answer.content)[-1]["response"] if streams else answer.json()
+    assert (answer.status_code, response["status"], response["error"]["code"]) == (200, "failed", code)
+
+
 def test_an_answer_in_one_piece_fails_the_same_way():
     with gateway(Reply((event(HELLO), CUT))) as (url, _):
         answer = post(url, stream=False).json()

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Final
@@ -52,8 +51,8 @@ def run(  # noqa: PLR0913 - a command has an argument for each of its options
 ) -> None:
     """Run a client of the Responses API with a gateway of its own.
 
-    Codex is configured by arguments, and any other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. Nothing is
-    written. The exit status is the client's.
+    Codex is configured by arguments, and any other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is
+    changed. The exit status is the client's.
     """
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.http.app import create_app
@@ -86,7 +85,7 @@ def run(  # noqa: PLR0913 - a command has an argument for each of its options
 
 
 def codex_arguments(base_url: str, model: str) -> list[str]:
-    """Return the arguments that configure Codex for a server, under the provider name with which Codex uses `/compact`."""
+    """Return the arguments that configure Codex for a server; Codex calls `/compact` only for a provider of this name."""
     provider = {"name": "OpenAI", "base_url": base_url, "wire_api": "responses", "env_key": KEY_NAME}
     settings = {"model": model, "model_provider": "interlock"}
     settings |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
@@ -94,8 +93,10 @@ def codex_arguments(base_url: str, model: str) -> list[str]:
 
 
 def _first_model(url: str, key: str) -> str:
-    request = urllib.request.Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
-    with urllib.request.urlopen(request) as answer:  # noqa: S310 - likewise
+    from urllib.request import Request, urlopen
+
+    request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
+    with urlopen(request) as answer:  # noqa: S310 - likewise
         models = json.load(answer)["data"]
     if not models:
         fail("the upstream lists no models: name one with --model NAME")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from interlock.serving.tools.tool_runner import ToolRunner
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+STARTING: Final = 20_000
+"""The threshold of the garbage collector during the start, whose imports make many objects and few cycles."""
 
 
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
@@ -95,7 +99,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         typer.Option(
             metavar="URL",
             envvar="INTERLOCK_STORE",
-            help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST (shared by hosts).",
+            help="The store for responses: memory:, sqlite:PATH (shared on one host), redis:// or postgresql://HOST (by hosts).",
         ),
     ] = None,
     max_stored: Annotated[
@@ -129,6 +133,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     """Serve the Responses API, with an engine or as a gateway."""
     if engine == "vllm":
         fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
+    thresholds = gc.get_threshold()
+    gc.set_threshold(STARTING)
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys
@@ -181,6 +187,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ready += f", its streams at {server.url_of(listening)}/interlock/"
     if sealing_keys is None:
         ready += f"\n{RANDOM_KEY}"
+    gc.set_threshold(*thresholds)
     server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
 
 

@@ -37,7 +37,7 @@ SAME: Final = frozenset(
 )
 """The parameters of the API that Chat Completions has too."""
 NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, "n", "messages", "functions", "function_call"}) - SAME
-"""The other ones, and those outside the API that the gateway sets: it reads one choice, and writes messages and tools itself."""
+"""The other parameters of the API, and the fields of Chat Completions that a client must not set."""
 
 
 class FunctionDelta(Struct):
