@@ -1,4 +1,4 @@
-"""A scripted upstream server: it answers as a test tells it, with every fault, and remembers what it was asked."""
+"""A scripted upstream server: it answers with the replies and faults of a test, and records its requests."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class Reply:
 
 @frozen
 class ReceivedRequest:
-    """A request that the upstream got."""
+    """A request that the upstream received."""
 
     path: str
     headers: dict[str, str]
@@ -43,7 +43,7 @@ class ScriptedUpstream:
     models: tuple[str, ...] = ("m",)
     listing: Reply | None = None  # in place of the models
     requests: list[ReceivedRequest] = field(factory=list)
-    left: int = 0  # clients that went away in the middle
+    left: int = 0  # clients that disconnected during a reply
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -116,7 +116,7 @@ def failure(status, body, **headers):
 
 @contextmanager
 def serve_upstream(upstream):
-    """Serve an upstream; gives its URL."""
+    """Serve an upstream, and yield its URL."""
     app = Starlette()
     app.mount("/", upstream)
     app.state.active_runs = app.state.open_sockets = ActiveRuns()
@@ -126,7 +126,7 @@ def serve_upstream(upstream):
 
 @contextmanager
 def gateway(*replies, models=("m",), listing=None, hosted=(), tools=None, **settings):
-    """Serve a gateway in front of an upstream with these replies; gives the gateway's URL and the upstream."""
+    """Serve a gateway in front of an upstream with these replies, and yield the gateway's URL and the upstream."""
     upstream = ScriptedUpstream([*replies], models, listing)
     with serve_upstream(upstream) as url:
         engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))

@@ -56,7 +56,7 @@ def as_vllm_gives(delta):
     return SimpleNamespace(reasoning=delta.get("reasoning"), content=delta.get("content"), tool_calls=calls)
 
 
-def test_further_pieces_are_passed_on_whatever_the_shape_of_a_delta():
+def test_deltas_may_be_mappings_or_objects():
     fragments = [{"reasoning": "a"}, {"reasoning": "b"}, {"content": "c"}, {"content": "d"}]
     fragments += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
     deltas = [
@@ -88,7 +88,7 @@ def test_interleaved_calls_come_together():
     ) == [call("f", '{"a":1}'), call("g", '{"b":2}'), answer("cd")]
 
 
-def test_calls_that_never_become_whole_are_written_at_the_end():
+def test_incomplete_calls_are_written_at_the_end():
     assert read(tool(0, '{"a}', "f"), tool(1, "", "g"), tool(2, '{"c', "h"), reason="length") == [
         call("f", '{"a}'),
         call("g", ""),
@@ -106,7 +106,7 @@ def test_calls_that_never_become_whole_are_written_at_the_end():
         ("", '{"s": ', preamble('{"s": ')),
     ],
 )
-def test_a_turn_that_stops_in_the_middle_of_arguments_was_cut(name, arguments, left):
+def test_a_turn_that_stops_inside_arguments_is_cut(name, arguments, left):
     deltas = run(ChatParser(ROUTING), [Chunk([1], delta=tool(0, "{}", "g")), Chunk([1], delta=tool(1, arguments, name))])
     assert items(deltas) == [call("g", "{}"), left]
     assert deltas[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
@@ -137,7 +137,7 @@ def test_another_id_on_the_same_index_is_another_call():
     ]
 
 
-def test_calls_without_an_index_are_told_apart_by_their_names():
+def test_names_distinguish_calls_without_an_index():
     assert read(tool(None, "{", "f"), tool(None, "}"), tool(None, "{}", "g")) == [call("f", "{}"), call("g", "{}")]
 
 
@@ -225,7 +225,7 @@ def test_the_tokens_of_content_are_given_with_it():
     "delta",
     [None, {}, {"role": "assistant"}, {"content": 3, "tool_calls": "x"}, {"tool_calls": [None, {"index": 0}, {"function": 7}]}],
 )
-def test_deltas_that_say_nothing_are_passed_over(delta):
+def test_deltas_without_content_are_ignored(delta):
     assert read(delta) == []
 
 
@@ -267,7 +267,7 @@ def test_a_delta_may_have_all_fields_at_once(shape):
     assert items(texts) == [reasoning("a"), answer("b"), answer("c"), call("f", "{}"), call("g", "{}")]
 
 
-def test_the_beginning_of_a_servers_label_is_no_name_yet():
+def test_the_beginning_of_a_server_label_is_not_a_complete_name():
     assert read(tool(0, "", "fil"), tool(0, "", "es__list"), tool(0, "{}")) == [mcp("files", "list", "{}")]
 
 
@@ -286,7 +286,7 @@ def test_the_old_function_call_is_a_call_and_a_turn_may_end_with_it(reason):
         (tool(0, "", "get_weather", "call_1"), tool(0, "{", "get_weather", "call_1"), tool(0, "}", "get_weather", "call_1")),
     ],
 )
-def test_a_name_may_come_in_pieces_or_again_and_again(fragments):
+def test_a_name_may_be_split_or_repeated(fragments):
     routing = Routing.from_request({"tools": [{"type": "function", "name": name} for name in ("get", "get_weather")]})
     assert items(run(ChatParser(routing), [Chunk([1], delta=fragment) for fragment in fragments])) == [
         Item("function_call", "{}", {"name": "get_weather", "call_id": "call_1"})
@@ -301,7 +301,7 @@ def test_the_beginning_of_a_longer_name_is_a_name_once_another_item_begins_or_th
     assert items([*deltas[1], *parser.end("stop", Usage())]) == [call("get", ""), call("get", "")]
 
 
-def test_complete_calls_that_all_have_the_index_0_are_told_apart():
+def test_complete_calls_may_all_have_the_index_0():
     assert read(tool(0, "{}", "f"), tool(0, '{"a":1}', "f"), tool(0, "{}", "g")) == [
         call("f", "{}"),
         call("f", '{"a":1}'),
@@ -341,7 +341,7 @@ def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason)
 
 
 @pytest.mark.parametrize("then", [tool(0, "{}", "f"), None])
-def test_text_that_ends_inside_of_a_token_waits_for_its_rest_or_for_the_end_of_its_item(then):
+def test_text_that_ends_inside_a_token_waits_for_its_rest_or_for_the_end_of_its_item(then):
     def scored(token, delta):
         return Chunk([1], logprobs=[{"token": token, "bytes": list(token.encode()), "logprob": -1.0}], delta=delta)
 

@@ -271,7 +271,7 @@ def test_encrypted_content_is_passed_on_if_the_request_includes_it():
         ),
     ],
 )  # fmt: skip
-def test_calls_are_whole(bodies, expected):
+def test_calls_are_complete(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
@@ -418,7 +418,7 @@ def test_text_that_waits_for_the_rest_of_its_token_is_written_at_the_end_of_its_
         ([text("a"), event("done", response={"status": "completed"})], ["completed", "message a"]),
     ],
 )  # fmt: skip
-def test_what_is_incomplete_stays_so(bodies, expected):
+def test_incomplete_items_and_responses_stay_incomplete(bodies, expected):
     assert summary(bodies) == expected
 
 
@@ -446,7 +446,7 @@ def test_a_failure_keeps_what_was_written(fault, error):
     assert final["output"][0]["type"] == "function_call"
 
 
-def test_a_failure_is_the_last_thing_that_a_parser_says():
+def test_a_failure_is_the_last_delta():
     parser = parser_for("responses", REQUEST)
     parser.feed(Chunk(delta=text("a")))
     assert parser.feed(Chunk(delta=ended(status="failed"))) == [Fault("server_error", "The service failed.")]
@@ -459,5 +459,5 @@ def test_a_parser_reads_one_turn_after_another():
         assert [type(delta).__name__ for delta in deltas] == ["Open", "str", "Close", "EndTurn"]
 
 
-def test_an_event_of_nothing_ends_nothing():
+def test_a_text_delta_ends_no_turn():
     assert finish_reason(text("a")) is None

@@ -94,18 +94,18 @@ def test_an_error_names_the_key(tmp_path, text, message):
     assert str(caught.value).startswith(message)
 
 
-def test_an_option_is_refused_likewise():
+def test_a_wrong_setting_of_an_upstream_is_named():
     with pytest.raises(ConfigError, match=r"^retries: Expected `int` <= 10"):
         read_upstream({"url": "http://a", "retries": 11})
 
 
-class Served(Exception):  # noqa: N818 - it is none
-    """What a command would serve."""
+class Served(Exception):  # noqa: N818 - not an error
+    """Stops a command that begins to serve."""
 
 
 @pytest.fixture
 def command(monkeypatch):
-    """Run a command up to the point where it serves; gives its upstreams, its port and the limit of streams."""
+    """Run `interlock serve` up to the point where it serves; returns its engine and its limit of streams, or its output."""
 
     def serve(application, listening, **_):
         listening.close()
@@ -121,7 +121,7 @@ def command(monkeypatch):
     return run
 
 
-def test_flags_come_before_the_environment_and_that_before_the_file(command, tmp_path):
+def test_options_override_the_environment_which_overrides_the_file(command, tmp_path):
     path = written(tmp_path, '[serve]\nmax_streams = 3\nupstream_retries = 5\nupstream = "http://file"\n')
     engine, limit = command("--config", path)
     (upstream,) = engine.upstreams
@@ -178,7 +178,7 @@ def ask(url, model):
     return httpx.post(f"{url}/v1/responses", json={"model": model, "input": "Hi"})
 
 
-def test_the_only_upstream_decides_itself_on_names_that_it_does_not_list(serve):
+def test_a_single_upstream_receives_names_that_it_does_not_list(serve):
     upstream = ScriptedUpstream([GOOD])
     with serve_upstream(upstream) as url, serve(Gateway([UpstreamSettings(url=url).upstream()])) as gateway_url:
         assert ask(gateway_url, "anything").status_code == 200
@@ -224,13 +224,13 @@ def running(url, *command, **environment):
     return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **environment})  # noqa: S603
 
 
-def test_a_client_runs_with_a_gateway_and_its_exit_status_is_the_commands():
+def test_interlock_run_exits_with_the_status_of_its_client():
     with serve_upstream(ScriptedUpstream([GOOD])) as url:
         done = running(url, "--", sys.executable, "-c", CLIENT, "--flag")
     assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
 
 
-def test_a_client_runs_with_the_upstreams_of_a_file_whatever_it_says_of_serve(tmp_path):
+def test_interlock_run_ignores_the_serve_table_of_a_file(tmp_path):
     with serve_upstream(ScriptedUpstream([GOOD])) as url:
         path = written(tmp_path, f'[serve]\nport = 8080\nmodel = ["x"]\n\n[[upstream]]\nurl = "{url}"\n')
         arguments = [INTERLOCK, "run", "--config", path, "--", sys.executable, "-c", CLIENT, "--flag"]
@@ -250,7 +250,7 @@ def test_codex_gets_its_configuration_as_arguments(tmp_path):
     assert arguments[:4] == ["-c", 'model="tiny"', "-c", 'model_provider="interlock"']
 
 
-def test_what_cannot_run_says_why():
+def test_interlock_run_reports_a_missing_command_or_upstream():
     with serve_upstream(ScriptedUpstream([GOOD], ())) as url:
         assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
     result = CliRunner().invoke(app, ["run", "codex"])

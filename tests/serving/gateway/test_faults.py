@@ -1,4 +1,4 @@
-"""Every fault of an upstream: an answer with its status before the first event, a legal `response.failed` after it."""
+"""Every fault of an upstream: an HTTP error before the head of its answer, a legal `response.failed` after it."""
 
 import json
 import socket
@@ -64,7 +64,7 @@ def test_a_status_without_a_name_is_passed_on():
     assert (answer.status_code, answer.json()["error"]["message"]) == (529, "The upstream server answered with status 529.")
 
 
-def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(serve):
+def test_an_unreachable_upstream_gives_502_and_is_not_ready(serve):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     upstream = UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0).upstream()
@@ -74,6 +74,14 @@ def test_an_upstream_that_refuses_connections_is_a_502_and_none_is_ready(serve):
         assert httpx.get(f"{url}/ready").status_code == 503
         assert httpx.get(f"{url}/health").status_code == 200
         assert httpx.get(f"{url}/v1/models").json()["data"] == []
+
+
+def test_an_upstream_without_an_answer_gives_504(serve):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        upstream = UpstreamSettings(url=f"http://127.0.0.1:{silent.getsockname()[1]}", first_timeout=0.1).upstream()
+        with serve(Gateway([upstream])) as url:
+            answer = post(url)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
 
 
 def test_a_retry_after_is_passed_on():
@@ -100,14 +108,14 @@ def test_a_retry_after_that_is_no_time_is_ignored(header, monkeypatch):
         Reply((b"data: {",), 200, {"content-type": "text/html", "retry-after": "0"}),
     ],
 )
-def test_what_fails_before_its_first_event_is_tried_again(fault, monkeypatch):
+def test_a_fault_before_the_first_event_is_retried(fault, monkeypatch):
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
     with gateway(fault, fault, GOOD, retries=2) as (url, upstream):
         *_, last = bodies(post(url).content)
     assert (last["type"], len(upstream.bodies)) == ("response.completed", 3)
 
 
-def test_an_error_of_the_request_is_not_tried_again():
+def test_a_refused_request_is_not_retried():
     with gateway(failure(400, {"error": {"message": "No."}}), GOOD, retries=2) as (url, upstream):
         assert post(url).status_code == 400
     assert len(upstream.bodies) == 1
@@ -181,7 +189,7 @@ def test_an_event_that_is_too_large_ends_the_response(monkeypatch):
         assert failed(url)["message"] == "The upstream server sent an event that is too large."
 
 
-def test_a_silent_upstream_is_not_tried_again():
+def test_a_silent_upstream_is_not_retried():
     with gateway(Reply((STALL,)), GOOD, first_timeout=0.1, retries=2) as (url, upstream):
         assert failed(url)["code"] == "upstream_timeout"
     assert len(upstream.bodies) == 1
@@ -211,13 +219,13 @@ def test_an_upstream_that_answers_without_a_list_is_ready(status, settings):
         assert httpx.get(f"{url}/ready").status_code == 200
 
 
-def test_a_stream_has_ended_with_its_end_marker_even_if_the_connection_stays_open():
+def test_the_end_marker_ends_a_stream_even_if_the_connection_stays_open():
     with gateway(Reply((*GOOD.body, STALL)), between_timeout=60) as (url, _):
         *_, last = bodies(post(url).content)
     assert last["type"] == "response.completed"
 
 
-def test_a_client_that_leaves_ends_the_call_of_the_upstream():
+def test_a_client_that_disconnects_ends_the_call_of_the_upstream():
     with gateway(Reply((event(HELLO), STALL))) as (url, upstream):
         with httpx.stream("POST", f"{url}/v1/responses", json=BODY) as answer:
             for line in answer.iter_lines():

@@ -1,4 +1,4 @@
-"""What the gateway sends to a server of Chat Completions: docs/gateway.md has it as tables."""
+"""What the gateway sends to a server of Chat Completions: docs/gateway.md has tables of it."""
 
 import httpx
 import pytest
@@ -53,7 +53,7 @@ def test_every_parameter_of_both_apis_is_sent():
     assert {"metadata", "truncation", "store", "text", "include", "reasoning"} & body.keys() == set()
 
 
-def test_parameters_beyond_the_api_are_sent_as_they_are_but_for_those_that_change_the_answers_shape():
+def test_parameters_outside_the_api_are_sent_unless_they_change_the_form_of_the_answer():
     body = sent(top_k=5, chat_template_kwargs={"thinking": True}, n=3, messages=[], text={"format": {"type": "json_object"}})
     assert (body["top_k"], body["chat_template_kwargs"]) == (5, {"thinking": True})
     assert body["messages"] == [{"role": "user", "content": "Hi"}]
@@ -61,7 +61,7 @@ def test_parameters_beyond_the_api_are_sent_as_they_are_but_for_those_that_chang
     assert body["response_format"] == {"type": "json_object"}
 
 
-def test_fields_can_have_other_names_or_be_left_out():
+def test_fields_can_be_renamed_or_dropped():
     reasoning = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     fields = {"max_completion_tokens": "max_tokens", "stream_options": "", "reasoning_content": "reasoning"}
     body = sent({"fields": fields}, max_output_tokens=50, input=[reasoning, {"role": "user", "content": "Hi"}])
@@ -101,14 +101,14 @@ def test_parts_of_a_users_message_become_parts():
 @pytest.mark.parametrize(
     "part", [{"type": "input_image", "file_id": "file-1"}, {"type": "input_file", "file_url": "https://example.com/a.pdf"}]
 )
-def test_a_part_that_chat_completions_lack_is_a_400(part):
+def test_a_part_that_chat_completions_lacks_gets_a_400(part):
     with gateway(GOOD) as (url, upstream):
         body = {"model": "m", "input": [{"role": "user", "content": [part]}]}
         answer = httpx.post(f"{url}/v1/responses", json=body)
     assert (answer.status_code, answer.json()["error"]["param"], upstream.bodies) == (400, "input", [])
 
 
-def test_a_turn_of_the_assistant_is_one_message_and_pictures_of_tools_follow_the_outputs():
+def test_a_turn_of_the_assistant_is_one_message_and_images_of_tools_follow_the_outputs():
     items = [
         {"role": "user", "content": "Hi"},
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},

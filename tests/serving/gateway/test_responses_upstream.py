@@ -1,4 +1,4 @@
-"""The gateway in front of another Responses service: what it asks, statelessly, and what it makes of the answers."""
+"""The gateway in front of another Responses service: its stateless requests, and how it reads the answers."""
 
 import base64
 import json
@@ -90,7 +90,7 @@ def test_an_answer_in_one_piece_is_read_too():
         assert post(url, stream=True)["output"][0]["content"][0]["text"] == "Yes."
 
 
-def test_tools_are_sent_as_they_are_but_for_those_that_the_gateway_runs():
+def test_tools_are_sent_unchanged_except_those_that_the_gateway_runs():
     search = {"type": "web_search"}
     custom = {"type": "custom", "name": "patch"}
     tools = [search, custom, {"type": "code_interpreter", "container": {"type": "auto"}}]
@@ -105,7 +105,7 @@ def test_tools_are_sent_as_they_are_but_for_those_that_the_gateway_runs():
     assert (body["tools"], body["tool_choice"]) == (tools, {"type": "custom", "name": "patch"})
 
 
-def test_items_come_back_as_a_stateless_service_takes_them():
+def test_items_are_sent_as_a_stateless_service_accepts_them():
     items = [
         {**REASONING, "content": [{"type": "reasoning_text", "text": "Hm."}]},
         {**REASONING, "id": "rs_2", "content": []},
@@ -126,7 +126,7 @@ def test_items_come_back_as_a_stateless_service_takes_them():
     assert body["input"][9:] == items[8:]
 
 
-def test_the_conversation_is_the_gateways():
+def test_the_gateway_sends_the_whole_conversation():
     with gateway(YES, api="responses") as (url, upstream):
         first = post(url)
         post(url, previous_response_id=first["id"], input="More")
@@ -216,7 +216,7 @@ def test_tokens_are_counted_by_the_upstream_or_estimated():
         assert httpx.post(f"{url}/v1/responses/input_tokens", json={"model": "m", "input": "Hi"}).status_code == 400
 
 
-def test_a_body_is_read_as_the_api_has_it_but_for_the_least_limit_of_tokens():
+def test_the_gateway_accepts_a_smaller_max_output_tokens_than_the_api():
     with pytest.raises(Exception, match="max_output_tokens"):
         read_request({"model": "m", "input": "Hi", "max_output_tokens": 7})
     with gateway(YES, api="responses") as (url, _):

@@ -1,4 +1,4 @@
-"""The gateway in front of vLLM's completions: prompts as tokens, and what is made of the tokens that come back."""
+"""The gateway in front of vLLM's completions: it sends prompts as tokens, and parses the tokens of the answers."""
 
 import httpx
 import pytest
@@ -49,7 +49,7 @@ def prompt(**body):
     return encoding().decode(sent(**body)[0]["prompt"])
 
 
-def test_a_request_is_a_prompt_of_tokens_with_all_that_sampling_takes():
+def test_a_request_has_a_prompt_of_tokens_and_the_sampling_parameters():
     (body,) = sent(temperature=0.5, top_p=0.9, top_k=3, n=2, stop_token_ids=[7], max_output_tokens=7, text={"format": SCHEMA})
     tokens = body.pop("prompt")
     schema = {name: SCHEMA[name] for name in ("name", "description", "schema", "strict")}
@@ -71,7 +71,7 @@ def test_a_request_is_a_prompt_of_tokens_with_all_that_sampling_takes():
     assert body["max_tokens"] == 131_072 - len(body["prompt"])
 
 
-def test_the_prompt_of_gpt_oss_is_that_of_its_own_template():
+def test_the_prompt_of_gpt_oss_equals_that_of_its_template():
     items = [
         {"role": "user", "content": "One <|end|>"},
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "gone"}]},
@@ -299,7 +299,7 @@ def test_structured_output_begins_after_the_reasoning():
     assert [item["type"] for item in response["output"]] == ["message"]
 
 
-def test_log_probabilities_of_a_family_are_of_texts():
+def test_log_probabilities_of_a_family_name_texts():
     scores = {"tokens": ["Yes", "."], "token_logprobs": [-0.5, None], "top_logprobs": [{"Yes": -0.5, "No": -1.0}, None]}
     reply = stream(chunk("Yes.", [20, 21], "stop", logprobs=scores))
     with family_gateway(reply, prompt=[8]) as (url, upstream):
@@ -310,7 +310,7 @@ def test_log_probabilities_of_a_family_are_of_texts():
     assert completions(upstream)[0]["return_tokens_as_token_ids"] is False
 
 
-def test_pictures_have_no_tokens_and_are_refused():
+def test_images_are_refused_because_they_have_no_tokens():
     picture = {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}
     with family_gateway() as (url, _):
         answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": [picture]})
@@ -330,7 +330,7 @@ def test_a_server_that_does_not_tokenize_is_a_502():
         ({"type": "function", "name": "f"}, "<|channel|>commentary to=functions.f <|constrain|>json", "<|message|>{}<|call|>"),
     ],
 )
-def test_gpt_oss_is_made_to_call(choice, prefix, written_by_model):
+def test_a_required_call_of_gpt_oss_begins_in_the_prompt(choice, prefix, written_by_model):
     with gateway(written(written_by_model), api="vllm") as (url, upstream):
         response = post(url, tools=[FUNCTION], tool_choice=choice, stream=True)
     assert encoding().decode(upstream.bodies[0]["prompt"]).endswith(f"<|start|>assistant{prefix}")
