@@ -145,14 +145,15 @@ class Translator(ABC):
     _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
     """The upstream's counts of tokens."""
 
-    async def request(self, turn: Turn) -> Mapping[str, object]:
-        """Return the body of the streaming request for a turn, and prepare to read its answer.
+    async def stream(self, turn: Turn) -> EventStream:
+        """Return the call of the upstream for a turn, which is not sent yet, and prepare to read its answer.
 
         Raises:
             ApiError: The turn cannot be expressed in the API.
         """
         self._finish_reason, self._usage = None, {}
-        return self._call.upstream.renamed(await self._body(turn))
+        upstream = self._call.upstream
+        return upstream.client.stream(self.path, upstream.renamed(await self._body(turn)), self._call.authorization)
 
     @abstractmethod
     async def _body(self, turn: Turn) -> Mapping[str, object]:
@@ -194,7 +195,7 @@ class Translator(ABC):
 
 
 def estimate(body: object) -> int:
-    """Return a number of tokens for the JSON of a request, if the upstream cannot count them."""
+    """Estimate the number of tokens in the JSON of a request."""
     return len(dumps(body)) // BYTES_PER_TOKEN
 
 
@@ -212,8 +213,7 @@ class Gateway:
 
     @property
     def format(self) -> Format:
-        upstream = self.upstreams[0]
-        return upstream.family or "chat"
+        return self.upstreams[0].family or "chat"
 
     async def names(self) -> Sequence[str]:
         await self._list()
@@ -293,7 +293,6 @@ class UpstreamGeneration(Generation):
     _authorization: str | None = field(repr=False)
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
     _translator: Translator | None = field(default=None, init=False)
-    _upstream: Upstream | None = field(default=None, init=False)
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
 
     @property
@@ -335,17 +334,14 @@ class UpstreamGeneration(Generation):
         if self._translator is None:
             upstream, model = await self._gateway.find(self._request.model)
             call = Call(upstream, model, self._request, self._declared, self._gateway.hosted, self._authorization)
-            self._upstream, self._translator = upstream, upstream.translator(call)
+            self._translator = upstream.translator(call)
         return self._translator
 
     async def _begin(self, turn: Turn) -> EventStream:
         """Begin the call for a turn, unless it has begun, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
-            translator = await self._translated()
-            body = await translator.request(turn)
-            assert self._upstream is not None  # noqa: S101 - it is set with the translator
-            self._stream = (turn, self._upstream.client.stream(translator.path, body, self._authorization))
+            self._stream = (turn, await (await self._translated()).stream(turn))
         stream = self._stream[1]
         await stream.open()
         return stream
