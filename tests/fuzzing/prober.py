@@ -70,7 +70,7 @@ class Prober:
             if len(content) > MAX_BODY_BYTES:
                 assert events[-1]["type"] == "closed", events
                 return "socket closed"
-            client.send(Opcode.TEXT, b"{}")
+            client.send(Opcode.TEXT, b"[]")
             assert client.end_of_turn()["type"] == "error"
         end = events[-1]
         if end["type"] in {"error", "response.steer.failed"}:

@@ -92,6 +92,7 @@ def test_with_a_family_the_content_is_read_by_our_own_parser():
     ]
 
 
-def test_an_upstream_that_parses_itself_needs_no_family():
-    events, _ = answered(stream(chunk({"reasoning_content": "Hm."}), chunk({}, "stop")), family="qwen3_json")
+@pytest.mark.parametrize("delta", [{"reasoning_content": "Hm."}, {"refusal": "No."}, {"function_call": {"name": "f"}}])
+def test_an_upstream_that_parses_itself_needs_no_family(delta):
+    events, _ = answered(stream(chunk(delta), chunk({}, "stop")), family="qwen3_json")
     assert "must not be given its family" in events[-1]["response"]["error"]["message"]
