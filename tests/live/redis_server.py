@@ -44,6 +44,12 @@ class RedisServer:
             time.sleep(0.02)
         raise AssertionError("the server did not start")
 
+    def clear(self):
+        """Remove everything."""
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.sendall(b"FLUSHALL\r\n")
+            assert connection.recv(100) == b"+OK\r\n"
+
     def kill(self):
         self.process.kill()
         self.process.wait()

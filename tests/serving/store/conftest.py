@@ -1,10 +1,14 @@
-"""A Redis server and a Postgres server for all tests of one process, emptied for each."""
+"""A Redis server and a Postgres server for all tests of one process, emptied for each test."""
 
-import socket
+from itertools import count
 
 import pytest
 from live.postgres_server import PostgresServer
 from live.redis_server import RedisServer
+
+from interlock.serving.store import MemoryStore
+from interlock.serving.store.redis import RedisStore
+from interlock.serving.store.sql.sqlite import SqliteStore
 
 
 @pytest.fixture(scope="session")
@@ -16,9 +20,7 @@ def redis_server():
 
 @pytest.fixture
 def redis_url(redis_server):
-    with socket.create_connection(("127.0.0.1", redis_server.port)) as connection:
-        connection.sendall(b"FLUSHALL\r\n")
-        assert connection.recv(100) == b"+OK\r\n"
+    redis_server.clear()
     return redis_server.url
 
 
@@ -33,3 +35,27 @@ def postgres_server():
 def postgres_url(postgres_server):
     postgres_server.clear()
     return postgres_server.url
+
+
+@pytest.fixture
+def make_store(request, tmp_path):
+    """A function that returns a new, empty store of a kind."""
+    numbers = count()
+
+    def make(kind, **settings):
+        match kind:
+            case "memory":
+                return MemoryStore(**settings)
+            case "sqlite":
+                return SqliteStore(str(tmp_path / f"{next(numbers)}.db"), **settings)
+            case "postgres":
+                from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
+
+                store_class = PostgresStore
+            case _:
+                store_class = RedisStore
+        server = request.getfixturevalue(f"{kind}_server")
+        server.clear()
+        return store_class(server.url, **settings)
+
+    return make

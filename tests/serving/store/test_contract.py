@@ -1,10 +1,10 @@
 """The contract of every store: one owner writes, readers see committed events, and the first end wins."""
 
 import asyncio
+from functools import partial
 
 import pytest
-from live.postgres_server import needs_postgres
-from live.redis_server import needs_redis
+from live.store_kinds import KINDS
 
 from interlock.serving.store import (
     LEASE,
@@ -13,12 +13,9 @@ from interlock.serving.store import (
     Conversation,
     Lease,
     LeaseLost,
-    MemoryStore,
     SequenceError,
     StoredResponse,
 )
-from interlock.serving.store.redis import RedisStore
-from interlock.serving.store.sql.sqlite import SqliteStore
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
@@ -29,45 +26,17 @@ FRAMES = (b"event: a\n\n", b"event: b\n\n", b"event: c\n\n")
 
 
 class Opened:
-    """A store, and the clock that it looks at."""
+    """A store, and the clock that it reads."""
 
-    def __init__(self, make):
+    def __init__(self, make_store):
         self.now = 1000.0
-        self.store = make(lambda: self.now)
+        self.make = lambda **settings: make_store(clock=lambda: self.now, **settings)
+        self.store = self.make(ttl=3600)
 
 
-def a_memory_store(clock):
-    return MemoryStore(ttl=3600, clock=clock)
-
-
-def a_sqlite_store(path):
-    return lambda clock: SqliteStore(str(path / "store.db"), ttl=3600, clock=clock)
-
-
-def a_redis_store(url):
-    return lambda clock: RedisStore(url, ttl=3600, clock=clock)
-
-
-def a_postgres_store(url):
-    from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
-
-    return lambda clock: PostgresStore(url, ttl=3600, clock=clock)
-
-
-SHARED = [pytest.param("postgres", marks=needs_postgres), pytest.param("redis", marks=needs_redis)]
-
-
-@pytest.fixture(params=["memory", "sqlite", *SHARED])
-def opened(request, tmp_path):
-    match request.param:
-        case "memory":
-            return Opened(a_memory_store)
-        case "sqlite":
-            return Opened(a_sqlite_store(tmp_path))
-        case "postgres":
-            return Opened(a_postgres_store(request.getfixturevalue("postgres_url")))
-        case _:
-            return Opened(a_redis_store(request.getfixturevalue("redis_url")))
+@pytest.fixture(params=KINDS)
+def opened(request, make_store):
+    return Opened(partial(make_store, request.param))
 
 
 def run(opened, scenario):
@@ -277,6 +246,42 @@ def test_an_expired_response_is_invisible_and_removed_by_a_sweep(opened) -> None
         return present, result.expired <= 2, info.responses, dict(await store.find("", ["msg_q", "msg_a"]))
 
     assert run(opened, scenario) == ([False, False, True], True, {"ended": 1}, {"msg_q": QUESTION})
+
+
+def test_a_response_with_a_valid_lease_does_not_expire(opened) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", QUEUED, "a")
+        await store.put("", StoredResponse({"id": "resp_2", "output": []}, ()))
+        opened.now += LEASE - 1
+        early = (await store.sweep()).expired
+        await store.renew(lease)
+        opened.now += LEASE
+        return early, (await store.sweep()).expired, await store.get("", "resp_1")
+
+    opened.store = opened.make(ttl=5)
+    assert run(opened, scenario) == (1, 1, None)
+
+
+def test_with_a_ttl_of_zero_a_response_expires_at_its_end(opened) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", QUEUED, "a")
+        queued = await store.get("", "resp_1")
+        await store.finish(lease, 0, FRAMES, ENDED)
+        return queued, await store.get("", "resp_1")
+
+    opened.store = opened.make(ttl=0)
+    assert run(opened, scenario) == (QUEUED, None)
+
+
+def test_of_all_lost_responses_those_that_were_lost_first_are_returned(opened) -> None:
+    async def scenario(store):
+        for tenant in ("z", "a", "m"):
+            await store.enqueue(tenant, QUEUED, "a")
+            opened.now += 1
+        opened.now += LEASE
+        return [[*await store.lost(limit)] for limit in (1, 3)]
+
+    assert run(opened, scenario) == [[("z", "resp_1")], [("z", "resp_1"), ("a", "resp_1"), ("m", "resp_1")]]
 
 
 def test_a_store_returns_what_it_contains(opened) -> None:

@@ -42,20 +42,21 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("memory:store.db", "memory: takes no path."),
         ("sqlite:", "sqlite: needs the path of a file, such as sqlite:responses.db"),
         ("sqlite:///tmp/store.db", "sqlite: needs the path of a file"),
-        ("sqlite:store.db?ttl=soon", "sqlite: cannot take ttl=soon."),
-        ("sqlite:store.db?ttl=3y", "sqlite: cannot take ttl=3y."),
-        ("sqlite:store.db?busy=never", "sqlite: cannot take busy=never."),
-        ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off."),
-        ("memory:?max_responses=many", "memory: cannot take max_responses=many."),
+        ("sqlite:store.db?ttl=soon", "sqlite: cannot take ttl=soon: a duration is like 900, 15m, 12h, 30d or never."),
+        ("sqlite:store.db?ttl=3y", "sqlite: cannot take ttl=3y: a duration is like 900, 15m, 12h, 30d or never."),
+        ("sqlite:store.db?busy=never", "sqlite: cannot take busy=never: a duration is like 0.5, 90s or 15m."),
+        ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off: it is normal or full."),
+        ("sqlite:store.db?max_bytes=-1", "sqlite: cannot take max_bytes=-1: a size is like 4096, 64k, 256m or 2g."),
         *(
             (
-                f"redis://db?max_connections={value}",
-                f"max_connections is a whole number from 2 to 999999, and cannot be '{value}'.",
+                f"memory:?max_responses={value}",
+                f"memory: cannot take max_responses={value[:40]}: it is a whole number from 1 on.",
             )
-            for value in ("1", "0", "-5", "2.5", "many", "", "²", "9" * 5000)
+            for value in ("0", "-5", "2.5", "many", "", "²", "9" * 5000)
         ),
+        ("redis://db?max_connections=1", "redis: cannot take max_connections=1: it is a whole number from 2 on."),
         ("postgresql:store", "postgresql: needs a server, such as postgresql://127.0.0.1/interlock."),
-        ("postgres://db?ttl=soon", "postgres: cannot take ttl=soon."),
+        ("postgres://db?ttl=soon", "postgres: cannot take ttl=soon: a duration is like 900, 15m, 12h, 30d or never."),
         ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )

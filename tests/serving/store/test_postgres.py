@@ -292,19 +292,25 @@ def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
     assert (round_trips, events) == (7, 100)
 
 
-def test_a_lease_lasts_from_when_its_row_was_locked(postgres_url) -> None:
+@pytest.mark.parametrize("table", ["response", "conversation"])
+def test_a_lease_lasts_from_when_its_row_was_locked(postgres_server, postgres_url, table) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
+
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'interlock'"
 
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
+        await store.create_conversation("", Conversation("conv_1", 0, {}))
         with psycopg.connect(postgres_url) as holder:
-            holder.execute("SELECT 1 FROM interlock.response FOR UPDATE")
-            renewal = asyncio.create_task(store.renew(lease))
-            await asyncio.sleep(1)
+            holder.execute(f"SELECT 1 FROM interlock.{table} FOR UPDATE")  # noqa: S608 - a parameter
+            write = store.renew(lease) if table == "response" else store.hold("", "conv_1", "resp_1")
+            renewal = asyncio.create_task(write)
+            while not postgres_server.query(waiting):  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.01)
             (unlocked,) = holder.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         await renewal
         with psycopg.connect(postgres_url) as reader:
-            (until,) = reader.execute("SELECT until FROM interlock.response").fetchone()
+            (until,) = reader.execute(f"SELECT until FROM interlock.{table}").fetchone()  # noqa: S608 - likewise
         return until - unlocked
 
     assert run(open_store(postgres_url), scenario) >= LEASE
@@ -436,6 +442,15 @@ def test_a_user_without_the_right_to_create_schemas_can_use_one_of_its_own(postg
         postgres_server.query("DROP ROLE guest")
 
 
+def test_a_schema_of_another_program_is_refused(postgres_server, postgres_url) -> None:
+    postgres_server.query("CREATE SCHEMA interlock CREATE TABLE letters (body text)")
+    store = open_store(postgres_url)
+    for ask in (lambda store: store.put("", stored(1)), lambda store: store.migrate(), lambda store: store.info()):
+        with pytest.raises(StoreDown, match="The schema interlock contains tables of another program"):
+            run(store, ask)
+    postgres_server.clear()
+
+
 def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
     async def scenario(store):
         stores = [store, *(open_store(postgres_url) for _ in range(7))]
@@ -454,7 +469,7 @@ def test_a_layout_of_a_newer_release_is_refused(postgres_server, postgres_url) -
 
     async def scenario(store):
         for ask in (store.get("", "resp_1"), store.put("", stored(2)), store.migrate()):
-            with pytest.raises(StoreDown, match="of a newer release of Interlock"):
+            with pytest.raises(StoreDown, match="use a newer release"):
                 await ask
 
     run(open_store(postgres_url), scenario)

@@ -227,7 +227,7 @@ def test_a_newer_layout_is_noticed_by_a_running_process(scene) -> None:
         await store.put("", stored(1))
         scene.plain.set("interlock:layout", 3)
         for call in (store.get("", "resp_1"), store.put("", stored(2)), store.lost(1), store.info()):
-            with pytest.raises(StoreDown, match="has the layout 3, and 2 is needed: see `interlock store migrate`"):
+            with pytest.raises(StoreDown, match="has layout 3, but this release of Interlock needs layout 2"):
                 await call
 
     scene.run(scenario)
@@ -506,7 +506,7 @@ def test_a_store_of_the_first_release_is_migrated(scene, redis_url) -> None:
         return StoredResponse(response, tuple(message(each) for each in range(2 * number + 1)))
 
     async def scenario(store):
-        with pytest.raises(StoreDown, match="has the layout 1, and 2 is needed"):
+        with pytest.raises(StoreDown, match="has layout 1, but this release of Interlock needs layout 2: run `inter"):
             await store.get("", "resp_1")
         versions = [await store.migrate(), await store.migrate()]
         info = await store.info()

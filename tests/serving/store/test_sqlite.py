@@ -15,6 +15,7 @@ import pytest
 
 from interlock.serving.store import Conversation, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.sql import sql_schema as layout
+from interlock.serving.store.sql import sqlite
 from interlock.serving.store.sql.sqlite import SqliteStore, loses_commits
 
 
@@ -176,6 +177,40 @@ def test_a_change_by_another_process_wakes_a_subscriber(path) -> None:
     assert run((SqliteStore(path), scenario)) == [(b"one",)]
 
 
+def test_a_change_by_another_process_wakes_a_subscriber_of_a_busy_store(monkeypatch, path) -> None:
+    monkeypatch.setattr(sqlite, "POLL", 0.3)  # longer than the writer is ever idle
+
+    async def scenario(store):
+        other = SqliteStore(path)
+        await store.put("", stored(1))
+        with store.subscribe("", "resp_1") as watch:
+            await asyncio.wait_for(watch.wait(60), 30)
+            await other.put("", stored(1, message(1)))
+            change = asyncio.create_task(watch.wait(60))
+            async with asyncio.timeout(10):
+                while not change.done():
+                    await store.put("", stored(2))
+        await other.close()
+
+    run((SqliteStore(path), scenario))
+
+
+def test_a_change_by_another_process_while_the_connection_is_lost_wakes_a_subscriber(path) -> None:
+    async def scenario(store):
+        other = SqliteStore(path)
+        lease = await store.enqueue("", stored(1), "a")
+        with store.subscribe("", "resp_1") as watch:
+            await asyncio.wait_for(watch.wait(60), 30)
+            await store.close()
+            await other.append(lease, 0, [b"one"])
+            await watch.wait(0)
+            await store.put("", stored(2))  # opens the connection
+            await asyncio.wait_for(watch.wait(60), 30)
+        await other.close()
+
+    run((SqliteStore(path), scenario))
+
+
 def test_a_file_that_is_locked_is_down_until_it_is_not(path) -> None:
     async def scenario(store):
         await store.put("", stored(1))
@@ -203,6 +238,11 @@ def test_a_full_disk_refuses_a_response_until_there_is_room(path) -> None:
         return present, await store.get("", "resp_3") is not None
 
     assert run((SqliteStore(path, max_bytes=250_000), scenario)) == [([True, False], True)]
+
+
+def test_a_limit_of_less_than_a_page_is_a_limit(path) -> None:
+    with pytest.raises(StoreDown, match="cannot grow"):
+        run((SqliteStore(path, max_bytes=1), lambda store: store.put("", stored(1))))
 
 
 def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(path) -> None:
@@ -323,10 +363,8 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
     newer.execute("UPDATE layout SET version = version + 1")
     newer.close()
     (error,) = run((SqliteStore(path), put))
-    assert (
-        error
-        == f"The store has the layout {layout.VERSION + 1}, of a newer release of Interlock; {layout.VERSION} is known here."
-    )
+    needed = f"but this release of Interlock needs layout {layout.VERSION}"
+    assert error == f"The store has layout {layout.VERSION + 1}, {needed}: use a newer release."
 
 
 def test_a_file_of_0_1_0_is_migrated_and_holds_what_it_held(path) -> None:
@@ -334,7 +372,9 @@ def test_a_file_of_0_1_0_is_migrated_and_holds_what_it_held(path) -> None:
     Path(path).write_bytes(gzip.decompress((Path(__file__).parent / "layouts" / "sqlite_1.db.gz").read_bytes()))
 
     async def scenario(store):
-        with pytest.raises(StoreDown, match="The store has the layout 1, and 2 is needed: run `interlock store migrate`"):
+        with pytest.raises(
+            StoreDown, match="layout 1, but this release of Interlock needs layout 2: run `interlock store migrate`"
+        ):
             await store.get("", "resp_1")
         before = await store.migrate()
         responses = [await store.get(*key) async for key in store.responses()]
@@ -373,9 +413,7 @@ def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> N
     monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: ("ALTER TABLE item ADD COLUMN color TEXT",)})
 
     async def scenario(store):
-        with pytest.raises(
-            StoreDown, match=f"layout {layout.VERSION - 1}, and {layout.VERSION} is needed: run `interlock store migr"
-        ):
+        with pytest.raises(StoreDown, match=f"has layout {layout.VERSION - 1}, but this release of Interlock needs layout "):
             await store.get("", "resp_1")
         before = await store.migrate()
         return before, await store.get("", "resp_1"), await store.migrate()

@@ -66,6 +66,20 @@ def test_too_many_responses_evict_the_least_recently_used() -> None:
     assert stored_numbers(store, 1, 2, 3) == [1, 3]
 
 
+def test_a_response_whose_events_are_read_is_not_evicted() -> None:
+    store = MemoryStore(max_responses=2)
+
+    async def scenario():
+        lease = await store.enqueue("", stored(1), "a")
+        await store.finish(lease, 0, [b"one", b"two"], stored(1))
+        await store.put("", stored(2))
+        await store.read("", "resp_1", 0, 1)
+        await store.put("", stored(3))
+        return (await store.read("", "resp_1", 1, 1)).frames
+
+    assert asyncio.run(scenario()) == (b"two",)
+
+
 def test_too_many_bytes_evict_as_many_responses_as_needed() -> None:
     store = MemoryStore(max_bytes=BOUND)
     put(store, stored(1, text=TEXT), stored(2, text=TEXT), stored(3, text=TEXT))

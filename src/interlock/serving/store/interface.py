@@ -42,6 +42,14 @@ class StoreDown(StoreError):
     """The store cannot be used now: it is unreachable, full or read-only. It may or may not have committed the last write."""
 
 
+class WrongLayout(StoreDown):
+    """The store has a layout that this release of Interlock cannot use."""
+
+    def __init__(self, version: int, needed: int, name: str = "The store") -> None:
+        advice = "run `interlock store migrate`" if version < needed else "use a newer release"
+        super().__init__(f"{name} has layout {version}, but this release of Interlock needs layout {needed}: {advice}.")
+
+
 class StoreUnusable(StoreError):
     """The store cannot be used at all: its URL is wrong, or a package that it needs is missing or too old."""
 

@@ -39,7 +39,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
         case "memory":
             if place:
                 raise StoreUnusable("memory: takes no path.")
-            parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": int})
+            parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": _count})
             return _store_class("sql.sqlite", "MemoryStore", "apsw")(**parameters)
         case "sqlite":
             if not place or place.startswith("//"):
@@ -81,7 +81,7 @@ def _store_class(module: str, name: str, package: str, install: str = "") -> Cal
 
 
 def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], object]]) -> dict[str, object]:
-    """Parse the parameters of a URL. A parser raises `ValueError` for an invalid value."""
+    """Parse the parameters of a URL. For an invalid value, a parser raises a `ValueError` that says what is valid."""
     parameters: dict[str, object] = {"ttl": TTL}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in parsers:
@@ -89,36 +89,40 @@ def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], o
         try:
             parameters[name] = parsers[name](value)
         except ValueError as error:
-            raise StoreUnusable(f"{scheme}: cannot take {name}={value}.") from error
+            raise StoreUnusable(f"{scheme}: cannot take {name}={value[:40]}: {error}.") from error
     return parameters
 
 
 def _duration(value: str) -> float | None:
-    return None if value == "never" else _seconds(value)
+    return None if value == "never" else _seconds(value, "a duration is like 900, 15m, 12h, 30d or never")
 
 
-def _seconds(value: str) -> float:
-    return _amount(value, {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400})
+def _seconds(value: str, valid: str = "a duration is like 0.5, 90s or 15m") -> float:
+    return _amount(value, {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}, valid)
 
 
 def _size(value: str) -> int:
-    return int(_amount(value.lower(), {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}))
+    return int(_amount(value.lower(), {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}, "a size is like 4096, 64k, 256m or 2g"))
+
+
+def _amount(value: str, units: Mapping[str, int], valid: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)", value, flags=re.ASCII)
+    if match is None or match[2] not in units:
+        raise ValueError(valid)
+    return float(match[1]) * units[match[2]]
 
 
 def _connections(value: str) -> int:
-    if re.fullmatch(r"[0-9]{1,6}", value) is None or int(value) < MIN_CONNECTIONS:
-        raise StoreUnusable(f"max_connections is a whole number from {MIN_CONNECTIONS} to 999999, and cannot be {value!r}.")
+    return _count(value, MIN_CONNECTIONS)
+
+
+def _count(value: str, least: int = 1) -> int:
+    if re.fullmatch(r"[0-9]{1,9}", value) is None or int(value) < least:
+        raise ValueError(f"it is a whole number from {least} on")
     return int(value)
-
-
-def _amount(value: str, units: Mapping[str, int]) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)", value, flags=re.ASCII)
-    if match is None or match[2] not in units:
-        raise ValueError(value)
-    return float(match[1]) * units[match[2]]
 
 
 def _synchronous(value: str) -> str:
     if value not in {"normal", "full"}:
-        raise ValueError(value)
+        raise ValueError("it is normal or full")
     return value

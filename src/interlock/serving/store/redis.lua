@@ -48,7 +48,7 @@ for _, index in ipairs(INDEXES) do require_type(base .. index, 'zset') end
 
 local layout = redis.call('GET', LAYOUT)
 if layout and layout ~= VERSION and args.operation ~= 'layout' and args.operation ~= 'migrate' then
-    return redis.error_reply('LAYOUT ' .. layout .. ', and ' .. VERSION .. ' is needed')
+    return redis.error_reply('LAYOUT ' .. (tonumber(layout) or 0) .. ' ' .. VERSION)
 end
 
 -- Writes what `FLUSHALL` or an eviction may have removed: the layout, and the tenant in the list of all.
@@ -92,7 +92,7 @@ local function state_of(row)
     if not row then return 'absent' end
     local state = row.state
     if has_lapsed(row.till) and STORED[state].lapse then state = STORED[state].lapse[1] end
-    if args.ttl > 0 and now >= row.written + args.ttl and STORED[state].expire then state = STORED[state].expire[1] end
+    if args.ttl >= 0 and now >= row.written + args.ttl and STORED[state].expire then state = STORED[state].expire[1] end
     return state
 end
 
@@ -191,15 +191,20 @@ end
 
 local function notify(name) redis.call('PUBLISH', key('w', name), '') end
 
--- Removes up to `limit` expired responses, and returns how many.
+-- Removes up to `limit` expired responses, and returns how many. One with a valid lease does not expire.
 local function expire(limit)
-    if args.ttl == 0 then return 0 end
+    if args.ttl < 0 then return 0 end
     local names = redis.call('ZRANGEBYSCORE', base .. ':written', '-inf', integer(now - args.ttl), 'LIMIT', 0, limit)
+    local removed = 0
     for _, name in ipairs(names) do
-        remove(name, response(name))
-        notify(name)
+        local row = response(name)
+        if not row or is_final(state_of(row)) then
+            remove(name, row)
+            notify(name)
+            removed = removed + 1
+        end
     end
-    return #names
+    return removed
 end
 
 -- Conversations that clients have created
@@ -314,7 +319,7 @@ end
 -- Returns all tenants.
 function operations.tenants() return redis.call('SMEMBERS', TENANTS) end
 
--- Returns the responses whose lease has ended, or dates from before the clock was set back far.
+-- Returns {end of the lease, name} of the responses whose lease has ended, or dates from before the clock was set back far.
 function operations.lost()
     local leases = base .. ':leases'
     local names = redis.call('ZRANGEBYSCORE', leases, '-inf', integer(now), 'LIMIT', 0, args.limit)
@@ -324,7 +329,7 @@ function operations.lost()
     for _, name in ipairs(names) do
         local row = response(name)
         if not row then redis.call('ZREM', leases, name) end
-        if STORED[state_of(row)].adopt and #lost < args.limit then lost[#lost + 1] = name end
+        if STORED[state_of(row)].adopt and #lost < args.limit then lost[#lost + 1] = {integer(row.till), name} end
     end
     return lost
 end
@@ -332,7 +337,7 @@ end
 -- Removes some expired responses; returns how many, and the names of some responses whose logs have expired.
 function operations.sweep()
     local names = {}
-    if args.logs > 0 then
+    if args.logs >= 0 then
         names = redis.call('ZRANGEBYSCORE', base .. ':logged', '-inf', integer(now - args.logs), 'LIMIT', 0, args.limit)
     end
     return {expire(args.limit), names}

@@ -36,11 +36,11 @@ from interlock.serving.store.interface import (
     Notifications,
     ResponseStore,
     SequenceError,
-    StoreDown,
     StoredResponse,
     StoreInfo,
     Subscription,
     SweepResult,
+    WrongLayout,
     refuse,
 )
 from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, as_text, key_prefix
@@ -137,11 +137,11 @@ class RedisStore(ResponseStore):
         return None if bodies is None else tuple(unpack(body) for body in bodies)
 
     async def lost(self, limit: int) -> Sequence[Key]:
-        lost: list[Key] = []
+        lost: list[tuple[int, str, str]] = []
         for tenant in await self._tenants():
-            names = await self._redis.run("lost", tenant, {"limit": limit})
-            lost += [(tenant, name.decode()) for name in names]
-        return lost[:limit]
+            replies = await self._redis.run("lost", tenant, {"limit": limit})
+            lost += [(int(till), tenant, name.decode()) for till, name in replies]
+        return [(tenant, name) for _, tenant, name in sorted(lost)[:limit]]
 
     async def sweep(self) -> SweepResult:
         expired, trimmed = 0, 0
@@ -151,7 +151,7 @@ class RedisStore(ResponseStore):
                 for name in names:
                     trimmed += await self._write(tenant, name.decode(), Edit(StoredTrigger.TRIM)) is not None
                 expired += removed
-                if max(removed, len(names)) < PAGE:
+                if not removed and len(names) < PAGE:
                     break
         return SweepResult(expired, trimmed)
 
@@ -193,8 +193,7 @@ class RedisStore(ResponseStore):
     async def migrate(self) -> int:
         version = int(await self._redis.run("layout") or VERSION)
         if version > VERSION:
-            message = f"The store has the layout {version}, of a newer release of Interlock; {VERSION} is known here."
-            raise StoreDown(message)
+            raise WrongLayout(version, VERSION, self._redis.redacted_url)
         if version < VERSION:
             await self._migrate()
         return version

@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from interlock.events.json import clean
-from interlock.serving.store.interface import LEASE, SHARED, Key, Notifications, StoreDown
+from interlock.serving.store.interface import LEASE, SHARED, Key, Notifications, StoreDown, WrongLayout
 
 __all__ = ["PREFIX", "TIMEOUT", "Disconnected", "Listener", "RedisClient", "as_text", "key_prefix"]
 
@@ -173,7 +173,8 @@ class RedisClient:
     def _store_down(self, error: Exception) -> StoreDown:
         message = str(error)
         if message.startswith("LAYOUT "):
-            return StoreDown(f"{self.redacted_url} has the layout {message[7:]}: see `interlock store migrate`.")
+            _, version, needed = message.split()
+            return WrongLayout(int(version), int(needed), self.redacted_url)
         kind = Disconnected if isinstance(error, (RedisConnectionError, OSError)) else StoreDown
         return kind(f"{self.redacted_url} cannot be used: {message}.")
 
@@ -285,4 +286,5 @@ def as_text(value: bytes) -> msgspec.Raw:
 
 
 def _milliseconds(seconds: float | None) -> int:
-    return 0 if seconds is None else round(seconds * 1000)
+    """Return a duration as the script takes it: -1 stands for no limit."""
+    return -1 if seconds is None else round(seconds * 1000)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from random import uniform
 from threading import Thread
@@ -146,7 +147,7 @@ class DatabaseThread(Generic[T]):
         open: Opens a connection.
         begin: Begins a transaction for jobs that change these responses.
         commit: Commits a transaction, and returns a function to call after that.
-        poll: Called with the connection after `interval()` seconds without a job, and by `poll_soon`.
+        poll: Called with the connection every `interval()` seconds, between two batches of jobs.
         interval: Returns None if there is nothing to poll for.
         timeout: Seconds of silence after which the database is down; None if the database has its own limits.
     """
@@ -182,7 +183,7 @@ class DatabaseThread(Generic[T]):
         return result.result()
 
     def poll_soon(self) -> None:
-        """Ask `interval` again, and poll now unless jobs are ahead in the queue."""
+        """Poll after the jobs that are in the queue, and ask `interval` again."""
         self._start().queue.put("poll")
 
     async def stop(self) -> None:
@@ -216,28 +217,32 @@ class Worker(Thread, Generic[T]):
         return monotonic() - max(self._begun, 0.0 if connection is None else connection.answered)
 
     def run(self) -> None:
-        running = True
-        while running:
-            jobs, running = self._next_jobs()
+        polled = 0.0
+        command = ""
+        while command != "stop":
+            interval = self._owner.interval()
+            due = inf if interval is None else polled + interval
+            jobs, command = self._next_jobs(None if interval is None else max(due - monotonic(), 0.0))
             if jobs:
                 self._run_batch(jobs)
-            elif running:
+            if command == "poll" or (command != "stop" and monotonic() >= due):
                 self._poll()
+                polled = monotonic()
         self._close()
 
-    def _next_jobs(self) -> tuple[list[Job[T, Any]], bool]:
-        """Return the jobs in the queue, or none if it is time to poll, and whether the thread goes on."""
+    def _next_jobs(self, timeout: float | None) -> tuple[list[Job[T, Any]], str]:
+        """Wait for jobs, and return those in the queue, and the command after them, if there is one."""
         jobs: list[Job[T, Any]] = []
         try:
-            entry = self.queue.get(timeout=self._owner.interval())
+            entry = self.queue.get(timeout=timeout)
             while isinstance(entry, Job):
                 jobs.append(entry)
                 if len(jobs) == BATCH:
-                    break
+                    return jobs, ""
                 entry = self.queue.get_nowait()
         except Empty:
-            return jobs, True
-        return jobs, entry != "stop"
+            return jobs, ""
+        return jobs, entry
 
     def _run_batch(self, jobs: Sequence[Job[T, Any]], attempts: int = ATTEMPTS) -> None:
         jobs = [job for job in jobs if not job.abandoned]

@@ -54,6 +54,11 @@ OPTIONS: Final = {
     "idle_in_transaction_session_timeout": "10s",  # a process that is stopped must not keep its locks
 }
 
+# Not `to_regclass` and the like, whose cache can miss what another process has just created.
+RELATIONS: Final = f"""
+    SELECT count(*), count(*) FILTER (WHERE relname = 'layout')
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = '{SCHEMA}'
+"""  # noqa: S608 - a constant
 PASSING: Final = (psycopg.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure)
 """Errors that concurrent transactions cause, and that a retry resolves. A store alone never violates a constraint."""
 
@@ -113,15 +118,16 @@ class PostgresConnection(Connection):
         self.connection.close()
 
     def layout(self) -> int | None:
-        if self.value("SELECT to_regclass('interlock.layout')") is None:
-            return None
-        return int(self.value("SELECT version FROM layout"))
+        relations, layouts = self.rows(RELATIONS)[0]
+        if relations and not layouts:
+            raise StoreDown(f"The schema {SCHEMA} contains tables of another program.")
+        return int(self.value("SELECT version FROM layout")) if layouts else None
 
     def begin_migration(self) -> None:
         super().begin_migration()
         self.execute(f"SELECT pg_advisory_xact_lock(hashtext('{SCHEMA}'))")
-        if self.value(f"SELECT to_regnamespace('{SCHEMA}')") is None:  # the user may not have the right to create schemas
-            self.execute(f"CREATE SCHEMA {SCHEMA}")
+        if not self.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608 - a constant
+            self.execute(f"CREATE SCHEMA {SCHEMA}")  # `IF NOT EXISTS` needs the right to create schemas
 
 
 @frozen

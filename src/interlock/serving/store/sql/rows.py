@@ -44,6 +44,10 @@ UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items
 """The states of responses that have not ended, as SQL."""
 
 
+VALID: Final = "(? < until AND until <= ?)"
+"""The condition that a lease has not lapsed, as SQL; its values are `Transaction.lease`. See `has_lapsed`."""
+
+
 def has_lapsed(until: float, now: float) -> bool:
     """Return whether a lease is over. A lease that ends too far ahead dates from before the clock was reset, as by a restart."""
     return not now < until <= now + 2 * LEASE
@@ -51,19 +55,28 @@ def has_lapsed(until: float, now: float) -> bool:
 
 @define(eq=False)
 class Transaction:
-    """A transaction and its time: `now` for leases, and `today` for the expiry of responses.
+    """A transaction and its time: `now` for leases, and `today` for the expiry of responses. `clock` returns both.
 
     `use` records the use of a response or conversation; `changed` collects the responses whose subscribers to notify.
     """
 
     connection: Connection
-    now: float
-    today: float
+    clock: Callable[[], tuple[float, float]]
     ttl: float | None
     use: Callable[[Literal["response", "conversation"], Seq], None] = lambda _table, _seq: None
     changed: list[Key] = field(factory=list[Key])
     locked: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"])
     """The rows that this transaction has locked, in their current state; None for a response that does not exist."""
+    now: float = field(init=False)
+    today: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.now, self.today = self.clock()
+
+    @property
+    def lease(self) -> tuple[float, float]:
+        """The values of `VALID`."""
+        return self.now, self.now + 2 * LEASE
 
 
 @frozen
@@ -245,6 +258,7 @@ class Responses:
         row = self.row(tenant, response_id)
         if row is None or not (state := self.state(row)).rows:
             return None
+        self.tx.use("response", row.seq)
         query = "SELECT frame FROM event WHERE response = ? AND number >= ? ORDER BY number LIMIT ?"
         frames = self.tx.connection.rows(query, (row.seq, first, limit)) if first >= row.oldest else ()
         return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state.name, bool(row.cancelled))
@@ -334,16 +348,16 @@ class Responses:
             self.tx.locked[row.tenant, row.id] = None
 
     def lost(self, limit: int) -> list[Key]:
-        lapsed = "state = 'lost' OR NOT (? < until AND until <= ?)"  # a stored `lost` stays lost, whatever its lease
-        where = f"state IN ({UNFINISHED}) AND ({lapsed}) ORDER BY until LIMIT ?"
-        rows = self.rows(where, self.tx.now, self.tx.now + 2 * LEASE, limit)
+        """Return up to `limit` responses whose lease has lapsed, the longest lapsed first."""
+        lapsed = f"(state = 'lost' OR NOT {VALID})"  # a stored `lost` stays lost, whatever its lease
+        rows = self.rows(f"state IN ({UNFINISHED}) AND {lapsed} ORDER BY until LIMIT ?", *self.tx.lease, limit)
         return [(row.tenant, row.id) for row in rows if _T.ADOPT in self.state(row).rows]
 
     def expire(self, limit: int) -> int:
         """Remove up to `limit` expired responses, and return how many."""
         lock = self.tx.connection.lock
-        where = f"written <= ? ORDER BY written LIMIT ?{lock}{lock and ' SKIP LOCKED'}"
-        rows = self.rows(where, self._expiry, limit)
+        where = f"written <= ? AND (state IN ('ended', 'lost') OR NOT {VALID}) ORDER BY written LIMIT ?"
+        rows = self.rows(f"{where}{lock}{lock and ' SKIP LOCKED'}", self._expiry, *self.tx.lease, limit)
         for row in rows:
             self.remove(row)
             self.tx.changed.append((row.tenant, row.id))
@@ -358,14 +372,12 @@ class Responses:
     def count(self) -> tuple[Counter[str], tuple[Lease, ...]]:
         """Return the number of responses in each state, and the leases that have not lapsed."""
         counts: Counter[str] = Counter()
-        valid = "? < until AND until <= ?"
-        lease = self.tx.now, self.tx.now + 2 * LEASE
-        query = f"SELECT state, NOT ({valid}), written <= ?, count(*) FROM response GROUP BY 1, 2, 3"  # noqa: S608 - constants
-        for name, lapsed, expired, count in self.tx.connection.rows(query, (*lease, self._expiry)):
+        query = f"SELECT state, NOT {VALID}, written <= ?, count(*) FROM response GROUP BY 1, 2, 3"  # noqa: S608 - constants
+        for name, lapsed, expired, count in self.tx.connection.rows(query, (*self.tx.lease, self._expiry)):
             state = _after(name, lapsed=lapsed, expired=expired)
             if state.rows:
                 counts[state.name] += count
-        rows = self.rows(f"state IN ({UNFINISHED}) AND {valid}", *lease)
+        rows = self.rows(f"state IN ({UNFINISHED}) AND {VALID}", *self.tx.lease)
         return counts, tuple(Lease(row.tenant, row.id, row.owner, row.epoch) for row in rows if _T.LAPSE in self.state(row).rows)
 
 
@@ -444,7 +456,8 @@ class Conversations:
                         Items(connection).drop(item)
                     connection.execute("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
                 case _CE.TAKE:
-                    values = edit.owner, self.tx.now + LEASE, row.seq
+                    now, _ = self.tx.clock()  # the lock on the row may have taken long
+                    values = edit.owner, now + LEASE, row.seq
                     connection.execute("UPDATE conversation SET owner = ?, until = ? WHERE seq = ?", values)
                 case _CE.FREE:
                     connection.execute("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))

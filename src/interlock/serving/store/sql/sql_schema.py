@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.serving.store.interface import StoreDown
+from interlock.serving.store.interface import StoreDown, WrongLayout
 from interlock.serving.store.sql.database import Connection
 
 __all__ = ["VERSION", "migrate", "prepare"]
@@ -73,24 +73,32 @@ VERSION: Final = max(LAYOUTS)
 
 
 def prepare(connection: Connection, *, create: bool) -> None:
-    """Create the tables if the database is empty and `create` is true. Raises `StoreDown` without the current layout."""
+    """Create the tables if the database is empty and `create` is true.
+
+    Raises:
+        WrongLayout: The store has a different layout.
+        StoreDown: The database has no store, and `create` is false.
+    """
     version = connection.layout()
     if version is None:
         if not create:
             raise StoreDown("The database has no store.")
         migrate(connection)
-    elif version < VERSION:
-        raise StoreDown(f"The store has the layout {version}, and {VERSION} is needed: run `interlock store migrate`.")
-    else:
-        _refuse_newer(version)
+    elif version != VERSION:
+        raise WrongLayout(version, VERSION)
 
 
 def migrate(connection: Connection) -> int:
-    """Migrate an older layout in one transaction, and return the version that it had. Raises `StoreDown` for a newer one."""
+    """Migrate an older layout in one transaction, and return its version: 0 for an empty database.
+
+    Raises:
+        WrongLayout: The layout is newer.
+    """
     connection.begin_migration()
     try:
         version = connection.layout() or 0
-        _refuse_newer(version)
+        if version > VERSION:
+            raise WrongLayout(version, VERSION)  # noqa: TRY301 - rolled back below
         for step in range(version + 1, VERSION + 1):
             for statement in LAYOUTS[step]:
                 connection.execute(statement.format_map(connection.types))
@@ -100,8 +108,3 @@ def migrate(connection: Connection) -> int:
         connection.roll_back()
         raise
     return version
-
-
-def _refuse_newer(version: int) -> None:
-    if version > VERSION:
-        raise StoreDown(f"The store has the layout {version}, of a newer release of Interlock; {VERSION} is known here.")

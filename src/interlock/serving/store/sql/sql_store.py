@@ -123,9 +123,12 @@ class SqlStore(ResponseStore):
 
     def _transaction(self, connection: Connection) -> Transaction:
         """Return a `Transaction` at the current time."""
-        now = connection.time() if self.clock is None else self.clock()
-        times = (time.monotonic(), time.time()) if now is None else (now, now)
-        return Transaction(connection, *times, self.ttl)
+
+        def clock() -> tuple[float, float]:
+            now = connection.time() if self.clock is None else self.clock()
+            return (time.monotonic(), time.time()) if now is None else (now, now)
+
+        return Transaction(connection, clock, self.ttl)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
         """Run work until it returns 0, and return the sum of its results."""

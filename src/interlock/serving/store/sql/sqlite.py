@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 
 import apsw
 from attrs import define, field, frozen
@@ -20,15 +20,7 @@ from attrs import define, field, frozen
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import (
-    LEASE,
-    Edit,
-    Key,
-    StoreDown,
-    StoreFull,
-    StoreUnusable,
-    Subscription,
-)
+from interlock.serving.store.interface import Edit, Key, StoreDown, StoreFull, StoreUnusable, Subscription
 from interlock.serving.store.sql import sql_schema
 from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
@@ -87,6 +79,7 @@ class SqliteConnection(Connection):
     busy: float = 0.0
     flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     file: tuple[int, int] | None = field(default=None, init=False)  # device and inode
+    data_version: int = field(default=0, init=False)  # at the last poll; other connections count differently
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
         "seq": "INTEGER PRIMARY KEY",
@@ -154,7 +147,8 @@ class SqliteFile(Database):
         connection.execute("PRAGMA secure_delete = ON")  # overwrites deleted data
         connection.execute("PRAGMA foreign_keys = ON")
         if self.max_bytes is not None:
-            connection.execute(f"PRAGMA max_page_count = {self.max_bytes // connection.value('PRAGMA page_size')}")
+            pages = max(self.max_bytes // connection.value("PRAGMA page_size"), 1)  # SQLite takes 0 for no limit
+            connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
     def is_current(self, connection: Connection) -> bool:
@@ -199,7 +193,6 @@ class SqliteStore(SharedSqlStore):
     max_bytes: int | None = field(default=None, kw_only=True)
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
     """The rows of the responses with subscriptions, as the last poll read them."""
-    _version: int = field(default=0, init=False)  # the last `data_version`, which changes when another connection writes
 
     def __attrs_post_init__(self) -> None:
         """Create the threads, which start on first use."""
@@ -228,10 +221,11 @@ class SqliteStore(SharedSqlStore):
 
     def _poll(self, connection: Connection) -> None:
         """Notify the subscribers of responses that another process has changed."""
-        version = connection.value("PRAGMA data_version")
-        if version == self._version:
+        connection = cast("SqliteConnection", connection)
+        version = connection.value("PRAGMA data_version")  # changes when another connection writes
+        if version == connection.data_version:
             return
-        self._version = version
+        connection.data_version = version
         responses = Responses(self._transaction(connection))
         rows = {key: responses.row(*key) for key in self._notifications.responses()}
         self._notifications.notify(key for key, row in rows.items() if key not in self._rows or self._rows[key] != row)
@@ -340,8 +334,7 @@ class MemoryStore(SqlStore):
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
             is_full = pages - free > max_pages
             tables = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
-            lease = tx.now, tx.now + 2 * LEASE
-            row = self._connection.row(EVICTABLE, (*tables, self._uses, *lease)) if any(tables) else None
+            row = self._connection.row(EVICTABLE, (*tables, self._uses, *tx.lease)) if any(tables) else None
             if row is None:
                 break
             response, conversation, _ = row
