@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from itertools import count
@@ -54,6 +54,7 @@ OPTIONS: Final = {
     "idle_in_transaction_session_timeout": "10s",  # a process that is stopped must not keep its locks
 }
 
+CLOCK: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 # Not `to_regclass` and the like, whose cache can miss what another process has just created.
 RELATIONS: Final = f"""
     SELECT count(*), count(*) FILTER (WHERE relname = 'layout')
@@ -82,9 +83,15 @@ def _numbered(statement: str) -> bytes:
 
 @define(eq=False)
 class PostgresConnection(Connection):
-    """A connection to a server."""
+    """A connection to a server. In a transaction, statements without a result are sent with the next one that has a result."""
 
     connection: psycopg.Connection[tuple[Any, ...]]
+    _cursors: dict[str, psycopg.RawCursor[tuple[Any, ...]]] = field(factory=dict[str, Any], init=False)
+    """A cursor for each statement, because a new cursor looks up again how to convert the values."""
+    _pipeline: ExitStack = field(factory=ExitStack, init=False)  # of the transaction
+    _began: float = field(default=0.0, init=False)
+    _offset: float | None = field(default=None, init=False)
+    """Seconds by which the server's clock is ahead of the monotonic clock, once the transaction has received it."""
     types: ClassVar[Mapping[str, str]] = {
         "seq": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "int": "BIGINT",
@@ -94,27 +101,50 @@ class PostgresConnection(Connection):
     }
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        cursor = psycopg.RawCursor(self.connection).execute(_numbered(statement), values, binary=True)
+        rows = self._cursor(statement).execute(_numbered(statement), values, binary=True).fetchall()
         self.answered = time.monotonic()
-        return cursor.fetchall() if cursor.description else []
+        return rows
+
+    def execute(self, statement: str, values: Values = ()) -> None:
+        self._cursor(statement).execute(_numbered(statement), values)
 
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
-        psycopg.RawCursor(self.connection).executemany(_numbered(statement), [*values])  # in one round trip
-        self.answered = time.monotonic()
+        self._cursor(statement).executemany(_numbered(statement), [*values])
+
+    def _cursor(self, statement: str) -> psycopg.RawCursor[tuple[Any, ...]]:
+        cursor = self._cursors.get(statement)
+        if cursor is None:
+            cursor = self._cursors[statement] = psycopg.RawCursor(self.connection)
+        return cursor
 
     def begin(self, *, write: bool) -> None:
         mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
         self.lock, self.share = (" FOR UPDATE", " FOR KEY SHARE") if write else ("", "")
+        self._pipeline.enter_context(self.connection.pipeline())
         self.execute(f"BEGIN{mode}")
+        self._began, self._offset = time.monotonic(), None
+        self.execute(CLOCK)
 
     def time(self) -> float:
-        return float(self.value("SELECT extract(epoch FROM clock_timestamp())::float8"))
+        """Return the time on the server's clock, of which `begin` asks; locks can have taken long since then."""
+        if self._offset is None:
+            self._offset = float(self._cursor(CLOCK).fetchall()[0][0]) - self._began
+        return self._offset + time.monotonic()
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+        self._pipeline.close()
+        self.answered = time.monotonic()
 
     def roll_back(self) -> None:
+        with suppress(psycopg.Error):  # which a statement has raised already
+            self._pipeline.close()
         if not self.connection.closed and self.connection.info.transaction_status:
             self.execute("ROLLBACK")
 
     def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._pipeline.close()
         self.connection.close()
 
     def layout(self) -> int | None:

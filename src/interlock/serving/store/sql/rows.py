@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 
@@ -55,7 +56,7 @@ def has_lapsed(until: float, now: float) -> bool:
 
 @define(eq=False)
 class Transaction:
-    """A transaction and its time: `now` for leases, and `today` for the expiry of responses. `clock` returns both.
+    """A transaction and the time of its first look at the `clock`: `now` for leases, and `today` for the expiry of responses.
 
     `use` records the use of a response or conversation; `changed` collects the responses whose subscribers to notify.
     """
@@ -67,11 +68,18 @@ class Transaction:
     changed: list[Key] = field(factory=list[Key])
     locked: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"])
     """The rows that this transaction has locked, in their current state; None for a response that does not exist."""
-    now: float = field(init=False)
-    today: float = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.now, self.today = self.clock()
+    @cached_property
+    def _times(self) -> tuple[float, float]:
+        return self.clock()
+
+    @property
+    def now(self) -> float:
+        return self._times[0]
+
+    @property
+    def today(self) -> float:
+        return self._times[1]
 
     @property
     def lease(self) -> tuple[float, float]:

@@ -122,7 +122,7 @@ class SqlStore(ResponseStore):
         return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
 
     def _transaction(self, connection: Connection) -> Transaction:
-        """Return a `Transaction` at the current time."""
+        """Return a `Transaction` on the store's clock."""
 
         def clock() -> tuple[float, float]:
             now = connection.time() if self.clock is None else self.clock()
@@ -210,7 +210,7 @@ class SharedSqlStore(SqlStore):
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
         connection.begin(write=True)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
-        tx = self._transaction(connection)  # reads the clock after the locks, which can take many seconds
+        tx = self._transaction(connection)
         tx.locked |= locked
         return tx
 
