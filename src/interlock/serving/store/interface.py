@@ -140,7 +140,7 @@ class Log:
         first: The number of the first frame.
         oldest: The number of the oldest stored event.
         following: The number of the next event to append.
-        state: The state of the response in the table `stored`.
+        state: The state of the response in the table `interlock.fsm.processes.stored`.
         cancelled: Whether a client has asked to cancel the response.
     """
 
@@ -270,8 +270,8 @@ class Notifications:
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
-    Each write fires an edge of the table `stored` or `conversation`; if the state has no such edge, nothing is written. Responses
-    and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
+    Each write fires an edge of the table `stored` or `conversation` in `interlock.fsm.processes`; if the state has no such edge,
+    nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
 
     - Every method raises `StoreDown` if the store cannot be used now.
     - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
@@ -351,7 +351,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def lost(self, limit: int) -> Sequence[Key]:
-        """Return the tenant and id of up to `limit` responses whose owner is lost."""
+        """Return the tenant and id of up to `limit` responses whose lease has lapsed, the longest lapsed first."""
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
         """Store a new conversation with its first items."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Final, cast
 from urllib.parse import parse_qsl, urlencode
@@ -16,19 +17,20 @@ IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
 
 TTL: Final = 30 * 86_400.0
-"""The default number of seconds until a response expires: 30 days, as with OpenAI."""
-
-MIN_CONNECTIONS: Final = 2  # to Redis: one of them receives only notifications
+"""The default number of seconds until a response expires: 30 days, as at OpenAI."""
 
 
 def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
-    """Return the store at a URL. It opens files and connections on first use; without `create`, a SQL store must exist.
+    """Return the store at a URL. It opens files and connections on first use.
 
     The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
-    port and database. Parameters follow a `?`. All stores have `ttl`, and all but memory have `logs`: how long responses, and the
-    events of ended responses, are stored (`30d`, `12h`, `900` seconds, or `never` removed). SQLite has `busy`, `max_bytes` and
-    `synchronous` (`normal` or `full`); memory has `max_bytes` and `max_responses`; Redis has `max_connections` (2 or more);
-    Postgres has those of libpq.
+    port and database. Parameters follow a `?`; docs/stores.md describes them. All stores have `ttl`, and all but memory have
+    `logs`. SQLite has `busy`, `max_bytes` and `synchronous`; memory has `max_bytes` and `max_responses`; Redis has
+    `max_connections`; Postgres has those of libpq.
+
+    Args:
+        url: The URL.
+        create: Whether to create a store in SQLite or Postgres that does not exist. Redis needs no creation.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
@@ -60,7 +62,8 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
-            parameters = _parameters(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": _connections})
+            connections = partial(_count, least=2)  # one of them receives only notifications
+            parameters = _parameters(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": connections})
             url = f"{scheme.replace('valkey', 'redis')}:{place}"
             return _store_class("redis", "RedisStore", "redis")(url, **parameters)
         case _:
@@ -110,10 +113,6 @@ def _amount(value: str, units: Mapping[str, int], valid: str) -> float:
     if match is None or match[2] not in units:
         raise ValueError(valid)
     return float(match[1]) * units[match[2]]
-
-
-def _connections(value: str) -> int:
-    return _count(value, MIN_CONNECTIONS)
 
 
 def _count(value: str, least: int = 1) -> int:

@@ -1,7 +1,7 @@
 -- The operations of the store, as one script. A call is one commit: nothing else runs in Redis meanwhile.
 --
--- In front of this text stand PREFIX, VERSION, and the tables STORED and CONVERSATION: for each state and trigger, the next state
--- and the effects.
+-- `redis.py` puts PREFIX, VERSION, and the tables STORED and CONVERSATION in front of this text. A table has, for each state and
+-- trigger, the next state and the effects.
 -- KEYS[1] is the beginning of all keys of a tenant; its hash tag puts them into one slot of a cluster.
 -- ARGV[1] is a map in MessagePack, as is every record below, which is a string in Redis:
 --   r:ID  a response; its body without output is b:ID, its events are the list e:ID
@@ -15,7 +15,7 @@ local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
 
 local function integer(number) return string.format('%.0f', number) end
 
--- Removes a key that the store has not written, so that it makes no other call fail.
+-- Removes a key that another program has written, because the calls that use the key would fail.
 local function discard(name, reason)
     redis.log(redis.LOG_WARNING, 'Interlock removes the key ' .. name .. ', which ' .. reason .. '.')
     redis.call('DEL', name)
@@ -87,7 +87,7 @@ local function save_response(name, row)
     save(key('r', name), values)
 end
 
--- Returns the state of a response after what time alone has done to it.
+-- Returns the current state of a response, whose lease may have lapsed, or which may have expired.
 local function state_of(row)
     if not row then return 'absent' end
     local state = row.state
@@ -105,7 +105,7 @@ end
 
 -- Items: each is stored once, with the number of its references.
 
--- Returns where in a record of items the one with a digest begins; nil if it is not there.
+-- Returns the index at which the item with a digest begins in a record of items; nil if it is not there.
 local function place_of(items, digest)
     for place = 1, #items, 3 do
         if items[place] == digest then return place end

@@ -33,12 +33,12 @@ PREFIX: Final = "interlock"  # of all keys
 TIMEOUT: Final = 5.0  # seconds that the server has to answer
 BATCH: Final = 64  # the most calls in one round trip
 BATCH_SIZE: Final = 2**14
-"""Bytes after which a round trip takes no more calls: Redis reads so many at once, and logs them in one write."""
+"""A round trip takes no more calls after this many bytes, which Redis reads at once, and logs in one write."""
 
 ALIVE: Final = f"{PREFIX}:alive"  # a channel without messages, because a connection needs a channel to listen
-RECONNECT: Final = 0.5  # seconds until the listener connects again; subscribers read without notifications meanwhile
+RECONNECT: Final = 0.5  # seconds until the listener connects again; meanwhile, subscribers poll
 STRING: Final = 0xDB  # the MessagePack type of a string with a length of 32 bits
-SILENCE: Final = 10.0  # seconds in one wait of the listener for a message
+SILENCE: Final = 10.0  # seconds that the listener waits for one message
 
 
 class Disconnected(StoreDown):

@@ -88,7 +88,7 @@ class Connection(ABC):
         """Return the version of the layout, or None for an empty database."""
 
     def begin_migration(self) -> None:
-        """Begin a transaction that locks the layout. Subclasses also mark or create what an empty database needs first."""
+        """Begin a transaction that locks the layout. Subclasses also prepare an empty database."""
         self.begin(write=True)
 
 
@@ -183,7 +183,7 @@ class DatabaseThread(Generic[T]):
         return result.result()
 
     def poll_soon(self) -> None:
-        """Poll after the jobs that are in the queue, and ask `interval` again."""
+        """Poll after the jobs in the queue, and call `interval` again."""
         self._start().queue.put("poll")
 
     async def stop(self) -> None:

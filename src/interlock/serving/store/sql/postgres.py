@@ -1,14 +1,15 @@
 """The store in Postgres, which the processes of several hosts can share. It needs the package `psycopg`.
 
-Each process has three connections: one writes, one reads, and one listens for the changes of the others. Writes that arrive
-during a transaction are committed together, so a pool of connections would only slow them down. An
-acknowledged write is as durable as Postgres makes it (`synchronous_commit`, `synchronous_standby_names`).
+Each process keeps three connections: one writes, one reads, and one listens for the changes of other processes. Writes that
+arrive during a transaction are committed together in the next, so more connections would only add commits. An acknowledged write
+is as durable as Postgres makes it (`synchronous_commit`, `synchronous_standby_names`).
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -36,7 +37,7 @@ CHANNEL: Final = "interlock"
 TIMEOUT: Final = 5.0  # seconds without an answer after which the server is down
 LOCK_WAIT: Final = 4  # seconds to wait for a transaction of another process
 RECONNECT: Final = 0.5  # seconds until the listener tries again; meanwhile, subscribers poll
-LISTEN: Final = 0.2  # seconds that the listener waits for a notification before it looks for other work
+LISTEN: Final = 0.2  # seconds that the listener waits for a notification before it looks whether it has to stop
 
 SETTINGS: Final = {
     "connect_timeout": "5",
@@ -86,8 +87,8 @@ class PostgresConnection(Connection):
     """A connection to a server. In a transaction, statements without a result are sent with the next one that has a result."""
 
     connection: psycopg.Connection[tuple[Any, ...]]
-    _cursors: dict[str, psycopg.RawCursor[tuple[Any, ...]]] = field(factory=dict[str, Any], init=False)
-    """A cursor for each statement, because a new cursor looks up again how to convert the values."""
+    _cursors: dict[str, psycopg.RawCursor[tuple[Any, ...]]] = field(init=False)
+    """A cursor for each statement, because a new cursor looks up again how to convert values."""
     _pipeline: ExitStack = field(factory=ExitStack, init=False)  # of the transaction
     _began: float = field(default=0.0, init=False)
     _offset: float | None = field(default=None, init=False)
@@ -100,22 +101,19 @@ class PostgresConnection(Connection):
         "clustered": "",
     }
 
+    def __attrs_post_init__(self) -> None:
+        self._cursors = defaultdict(lambda: psycopg.RawCursor(self.connection))
+
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        rows = self._cursor(statement).execute(_numbered(statement), values, binary=True).fetchall()
+        rows = self._cursors[statement].execute(_numbered(statement), values, binary=True).fetchall()
         self.answered = time.monotonic()
         return rows
 
     def execute(self, statement: str, values: Values = ()) -> None:
-        self._cursor(statement).execute(_numbered(statement), values)
+        self._cursors[statement].execute(_numbered(statement), values)
 
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
-        self._cursor(statement).executemany(_numbered(statement), [*values])
-
-    def _cursor(self, statement: str) -> psycopg.RawCursor[tuple[Any, ...]]:
-        cursor = self._cursors.get(statement)
-        if cursor is None:
-            cursor = self._cursors[statement] = psycopg.RawCursor(self.connection)
-        return cursor
+        self._cursors[statement].executemany(_numbered(statement), [*values])
 
     def begin(self, *, write: bool) -> None:
         mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -126,9 +124,9 @@ class PostgresConnection(Connection):
         self.execute(CLOCK)
 
     def time(self) -> float:
-        """Return the time on the server's clock, of which `begin` asks; locks can have taken long since then."""
+        """Return the time on the server's clock: that of `begin`, plus the time since, which locks can make long."""
         if self._offset is None:
-            self._offset = float(self._cursor(CLOCK).fetchall()[0][0]) - self._began
+            self._offset = float(self._cursors[CLOCK].fetchall()[0][0]) - self._began
         return self._offset + time.monotonic()
 
     def commit(self) -> None:
@@ -270,16 +268,14 @@ class PostgresStore(SharedSqlStore):
                 keys = (self._payloads.get(payload) for payload in message.payload.split())
                 self._notifications.notify(key for key in keys if key is not None)
 
-    def _kind(self, connection: Connection) -> str:
-        return f"PostgreSQL {connection.value('SHOW server_version').split()[0]}"
-
-    def _size(self, connection: Connection) -> int:
-        size = "sum(pg_total_relation_size(oid))::int8"
+    def _describe(self, connection: Connection) -> tuple[str, int]:
+        size = "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
         tables = f"relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r'"
-        return int(connection.value(f"SELECT {size} FROM pg_class WHERE {tables}"))  # noqa: S608 - constants
+        version = connection.value("SHOW server_version").split()[0]
+        return f"PostgreSQL {version}", int(connection.value(f"{size} WHERE {tables}"))
 
     async def _free_space(self) -> None:
-        """Do nothing: autovacuum frees the space."""
+        """Do nothing, because autovacuum frees the space."""
 
 
 def _payload(key: Key) -> str:

@@ -117,8 +117,7 @@ class SqlStore(ResponseStore):
             tx.connection.value(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
             for table in ("conversation", "item", "event")
         )
-        size = self._size(tx.connection)
-        kind = self._kind(tx.connection)
+        kind, size = self._describe(tx.connection)
         return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
 
     def _transaction(self, connection: Connection) -> Transaction:
@@ -146,12 +145,8 @@ class SqlStore(ResponseStore):
         """Run work that writes, about the response `key` if any, and notify the subscribers of changed responses afterwards."""
 
     @abstractmethod
-    def _kind(self, connection: Connection, /) -> str:
-        """Return the name and version of the database."""
-
-    @abstractmethod
-    def _size(self, connection: Connection, /) -> int:
-        """Return the size of the store in bytes."""
+    def _describe(self, connection: Connection, /) -> tuple[str, int]:
+        """Return the name and version of the database, and the size of the store in bytes."""
 
     @abstractmethod
     async def _free_space(self) -> None:

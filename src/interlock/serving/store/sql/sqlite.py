@@ -79,7 +79,7 @@ class SqliteConnection(Connection):
     busy: float = 0.0
     flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     file: tuple[int, int] | None = field(default=None, init=False)  # device and inode
-    data_version: int = field(default=0, init=False)  # at the last poll; other connections count differently
+    data_version: int = field(default=0, init=False)  # at the last poll; each connection counts differently
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
         "seq": "INTEGER PRIMARY KEY",
@@ -127,7 +127,7 @@ class SqliteConnection(Connection):
 
 @frozen
 class SqliteFile(Database):
-    """A file; see `SqliteStore`."""
+    """The file of a `SqliteStore`."""
 
     path: str
     synchronous: Literal["normal", "full"]
@@ -212,12 +212,9 @@ class SqliteStore(SharedSqlStore):
             self._writer.poll_soon()
             yield subscription
 
-    def _kind(self, _connection: Connection) -> str:
-        return f"SQLite {apsw.sqlite_lib_version()}"
-
-    def _size(self, _connection: Connection) -> int:
+    def _describe(self, _connection: Connection) -> tuple[str, int]:
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return f"SQLite {apsw.sqlite_lib_version()}", sum(file.stat().st_size for file in files if file.exists())
 
     def _poll(self, connection: Connection) -> None:
         """Notify the subscribers of responses that another process has changed."""
@@ -272,7 +269,7 @@ class MemoryStore(SqlStore):
         return sql_schema.VERSION
 
     async def close(self) -> None:
-        """Do nothing: the responses stay until the process ends."""
+        """Do nothing, because the responses stay until the process ends."""
 
     async def _read(self, work: Callable[[Transaction], R]) -> R:
         return self._run(work, lambda: None)
@@ -297,11 +294,8 @@ class MemoryStore(SqlStore):
         self._notifications.notify(tx.changed)
         return result
 
-    def _kind(self, _connection: Connection) -> str:
-        return "memory"
-
-    def _size(self, connection: Connection) -> int:
-        return int(connection.value("PRAGMA page_count")) * PAGE
+    def _describe(self, connection: Connection) -> tuple[str, int]:
+        return "memory", int(connection.value("PRAGMA page_count")) * PAGE
 
     async def _free_space(self) -> None:
         self._connection.execute("PRAGMA incremental_vacuum")
