@@ -1,4 +1,4 @@
-"""What a store is to do, as a model of few lines: the table `stored`, and a clock that is moved."""
+"""A model of a store: the table `stored`, and a clock that the test moves."""
 
 from copy import copy
 
@@ -38,9 +38,9 @@ class Model:
         return until <= self.now or until > self.now + 2 * LEASE
 
     def row(self, name):
-        """Return a response after what time has done to it; an absent one if there is none any more."""
+        """Return a response as it is now, or an absent one if there is none or it has expired."""
         row = copy(self.rows.get(name, Row()))
-        row.life = Machine(row.life.state)  # what time alone does is not written: the clock may be set back
+        row.life = Machine(row.life.state)  # a lapse is not stored, because the clock may be set back
         if self.over(row.until) and StoredTrigger.LAPSE in row.life.state.rows:
             row.life.fire(StoredTrigger.LAPSE)
         if self.now >= row.written + TTL and StoredTrigger.EXPIRE in row.life.state.rows:
@@ -49,7 +49,7 @@ class Model:
         return row
 
     def write(self, name, trigger, *, lease=None, owner=None, first=0, frames=(), stored=None, addition=None):
-        """Fire an edge; return what the store is to raise or return."""
+        """Fire an edge; return the row, the name of the error that a store must raise, or None if a store writes nothing."""
         row = self.row(name)
         if lease is not None and (trigger not in row.life.state.rows or (row.owner, row.epoch) != lease):
             return "LeaseLost"

@@ -1,4 +1,4 @@
-"""What may befall several processes and the store that they share: each fault comes, and goes again, while they are at work."""
+"""Faults of server processes and of their store. Each is injected and removed while the processes serve."""
 
 import os
 import shutil
@@ -8,23 +8,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
 import pytest
-import redis
 from attrs import field, frozen
-from store.kinds import postgres_server, redis_server
+from store.kinds import KINDS, postgres_server
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
 from interlock.serving.store.redis_client import TIMEOUT
 
 WHILE = 2.0
-"""Seconds for which a fault lasts: long for a client, and short for a lease."""
+"""Seconds that most faults last: long for a client, short for a lease."""
 
 LONG = TIMEOUT + 2.0
-"""Seconds for one that is to be longer than what is waited for: an answer of Redis, and a lock of SQLite."""
+"""Seconds that the others last: longer than a store waits for an answer of its server, or for a lock."""
 
 HOUR = 3600
 
@@ -37,11 +37,11 @@ class Scene:
     """A store, and a fault.
 
     Args:
-        url: The store.
-        strike: Has the fault come, and go again; it is given the fleet.
-        ends: How responses may end: nobody fails where nobody is lost.
-        prefix: What the commands of the servers begin with.
-        environment: What their environment has beside ours.
+        url: The URL of the store.
+        strike: Injects and removes the fault. Its argument is the fleet.
+        ends: The statuses with which responses may end.
+        prefix: The beginning of the servers' command.
+        environment: Variables that the servers have besides those of the tests.
     """
 
     url: str
@@ -51,100 +51,68 @@ class Scene:
     environment: dict = field(factory=dict)
 
 
-def kill_one(fleet):
-    """Kill a process, which is started again."""
+def fault(kind, strike, ends=ANSWERED):
+    """Return a fault of a kind of store; the arguments of `strike` are the store and the fleet."""
+
+    @contextmanager
+    def scene(folder):
+        with KINDS[kind](folder) as store:
+            yield Scene(store.url, partial(strike, store), ends)
+
+    return scene
+
+
+def kill_process(_store, fleet):
+    """Kill a server process, and start it again."""
     victim = fleet.chance.choice(fleet.servers)
     victim.kill()
     victim.start()
 
 
-@contextmanager
-def postgres_process_killed(_folder):
-    with postgres_server() as server:
-        yield Scene(server.url, kill_one, LOST)
+def kill_store(store, _fleet):
+    store.kill()
+    time.sleep(WHILE)
+    store.start()
 
 
-@contextmanager
-def postgres_killed(_folder):
-    with postgres_server() as server:
-
-        def kill(_fleet):
-            server.kill()
-            time.sleep(WHILE)
-            server.start()
-
-        yield Scene(server.url, kill)
+def stop_store(store, _fleet):
+    """Stop the store, which continues with what it was asked meanwhile."""
+    store.signal(signal.SIGSTOP)
+    time.sleep(LONG)
+    store.signal(signal.SIGCONT)
 
 
-@contextmanager
-def postgres_stopped(_folder):
-    """A server that does not answer, and then does what it was asked."""
-    with postgres_server() as server:
-
-        def stop(_fleet):
-            server.signal(signal.SIGSTOP)
-            time.sleep(LONG)
-            server.signal(signal.SIGCONT)
-
-        yield Scene(server.url, stop)
+def close_connections(store, _fleet):
+    """Close all connections to the store repeatedly, as a proxy may."""
+    for _ in range(20):
+        store.disconnect_all()
+        time.sleep(WHILE / 20)
 
 
-@contextmanager
-def postgres_connections_closed(_folder):
-    with postgres_server() as server:
-
-        def close(_fleet):
-            for _ in range(20):
-                server.disconnect_all()
-                time.sleep(WHILE / 20)
-
-        yield Scene(server.url, close)
+def lock_table(store, _fleet):
+    store.query(f"BEGIN; LOCK TABLE interlock.response IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({LONG})")
 
 
-@contextmanager
-def postgres_locked(_folder):
-    """A program that keeps a table locked for longer than anybody waits for it."""
-    with postgres_server() as server:
-
-        def lock(_fleet):
-            server.query(f"BEGIN; LOCK TABLE interlock.response IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({LONG})")
-
-        yield Scene(server.url, lock)
+def forbid_writes(store, _fleet):
+    """Allow only reading transactions, as hosting services do when a disk is nearly full."""
+    for setting in ("on", "off"):
+        store.query(f"ALTER SYSTEM SET default_transaction_read_only = {setting}")
+        store.query("SELECT pg_reload_conf()")
+        time.sleep(WHILE)
 
 
-@contextmanager
-def postgres_read_only(_folder):
-    """Transactions that may only read, as services make them when a disk is nearly full."""
-    with postgres_server() as server:
-
-        def forbid(_fleet):
-            for setting in ("on", "off"):
-                server.query(f"ALTER SYSTEM SET default_transaction_read_only = {setting}")
-                server.query("SELECT pg_reload_conf()")
-                time.sleep(WHILE)
-
-        yield Scene(server.url, forbid)
-
-
-@contextmanager
-def postgres_disk_full(folder):
-    """Tables on a small disk of their own, which only the server sees as one."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a server a disk of its own")
-    Path(folder).chmod(0o755)
-    with small_disk(folder, "64m") as (prefix, path), postgres_server(prefix=prefix) as server:
-        shutil.chown(path, "postgres", "postgres")
-        server.query(f"CREATE TABLESPACE small LOCATION '{folder}'")
-        server.query("ALTER ROLE interlock SET default_tablespace = small")
-
-        yield Scene(server.url, lambda _fleet: fill_disk(path))
+def lock_file(store, _fleet):
+    with closing(apsw.Connection(store.url.removeprefix("sqlite:"))) as connection:
+        connection.set_busy_timeout(10_000)
+        connection.execute("BEGIN IMMEDIATE")
+        time.sleep(LONG)
 
 
 @contextmanager
 def postgres_failover(_folder):
-    """A primary that dies, and a replica that takes over with everything that was acknowledged; then it gets a replica too.
+    """The primary dies, and its synchronous replica takes over. The old primary then becomes a replica.
 
-    Nothing can be written until that is there, on a busy machine for longer than a lease.
+    Nothing can be written until that replica runs, which can take longer than a lease on a busy machine.
     """
     synchronous = "synchronous_standby_names=*"
     with postgres_server(synchronous) as first, postgres_server(synchronous, primary=first) as second:
@@ -163,31 +131,12 @@ def postgres_failover(_folder):
 
 
 @contextmanager
-def postgres_clock_of_processes_jumps(folder):
-    with faked_clock(folder) as (environment, jump), postgres_server() as server:
-        yield Scene(server.url, jump, environment=environment)
+def small_disk(folder):
+    """Mount a disk of 64 MiB on a folder, in a mount namespace that ends with the context.
 
-
-@contextmanager
-def postgres_clock_of_postgres_jumps(folder):
-    """By its clock all leases are over at once: whoever looks first ends the response."""
-    Path(folder).chmod(0o755)
-    with faked_clock(folder) as (environment, jump), postgres_server(environment=environment) as server:
-        yield Scene(server.url, jump, LOST)
-
-
-@contextmanager
-def sqlite_process_killed(folder):
-    yield Scene(f"sqlite:{folder}/store.db", kill_one, LOST)
-
-
-@contextmanager
-def small_disk(folder, size):
-    """Mount a disk on a folder, for commands that begin with the prefix: nothing else is in its way, and it goes with them.
-
-    Yield the prefix, and the path by which the folder is seen from here.
+    Yield the prefix of commands that run in the namespace, and the path of the folder from outside.
     """
-    mount = f"mount -t tmpfs -o size={size} tmpfs {folder} && echo mounted && exec sleep infinity"
+    mount = f"mount -t tmpfs -o size=64m tmpfs {folder} && echo mounted && exec sleep infinity"
     users = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     with subprocess.Popen(  # noqa: S603 - commands of the system
         ["/usr/bin/env", "unshare", *users, "--mount", "sh", "-c", mount], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -195,15 +144,14 @@ def small_disk(folder, size):
         try:
             line = holder.stdout.readline()
             if line != b"mounted\n":
-                pytest.skip(f"a disk to be filled cannot be mounted here: {line.decode().strip()}")
+                pytest.skip(f"a small disk cannot be mounted here: {line.decode().strip()}")
             entered = (("--user", "--preserve-credentials") if users else ()) + ("--mount",)
             yield ("nsenter", f"--target={holder.pid}", *entered, "--"), Path(f"/proc/{holder.pid}/root{folder}")
         finally:
             holder.kill()
 
 
-def fill_disk(path):
-    """Leave no room on a disk for a while."""
+def fill_disk(path, _fleet):
     ballast = path / "ballast"
     with ballast.open("wb", buffering=0) as file:
         while shutil.disk_usage(path).free:
@@ -214,14 +162,26 @@ def fill_disk(path):
 
 
 @contextmanager
+def postgres_disk_full(folder):
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk for a server")
+    Path(folder).chmod(0o755)
+    with small_disk(folder) as (prefix, path), postgres_server(prefix=prefix) as server:
+        shutil.chown(path, "postgres", "postgres")
+        server.query(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        server.query("ALTER ROLE interlock SET default_tablespace = small")
+        yield Scene(server.url, partial(fill_disk, path))
+
+
+@contextmanager
 def sqlite_disk_full(folder):
-    with small_disk(folder, "64m") as (prefix, path):
-        yield Scene(f"sqlite:{folder}/store.db", lambda _fleet: fill_disk(path), prefix=prefix)
+    with small_disk(folder) as (prefix, path):
+        yield Scene(f"sqlite:{folder}/store.db", partial(fill_disk, path), prefix=prefix)
 
 
 @contextmanager
 def sqlite_read_only(folder):
-    """A file system that takes nothing more, not even through files that are open: what an error of the disk makes of it."""
+    """Writes fail even through open files, as after an error of the disk."""
     store = Path(folder, "store.db")
 
     def flag(sign):
@@ -234,9 +194,9 @@ def sqlite_read_only(folder):
         assert flag("-").returncode == 0
 
     store.touch()
-    tried = flag("+")
-    if tried.returncode:
-        pytest.skip(f"a file cannot be made immutable here: {tried.stderr.strip()}")
+    attempt = flag("+")
+    if attempt.returncode:
+        pytest.skip(f"a file cannot be made immutable here: {attempt.stderr.strip()}")
     flag("-")
     try:
         yield Scene(f"sqlite:{store}", forbid)
@@ -245,125 +205,11 @@ def sqlite_read_only(folder):
 
 
 @contextmanager
-def sqlite_locked(folder):
-    """A program that keeps the file locked for longer than anybody waits for it."""
-    path = f"{folder}/store.db"
-
-    def lock(_fleet):
-        with closing(apsw.Connection(path)) as connection:
-            connection.set_busy_timeout(10_000)
-            connection.execute("BEGIN IMMEDIATE")
-            time.sleep(LONG)
-
-    yield Scene(f"sqlite:{path}", lock)
-
-
-@contextmanager
-def sqlite_clock_jumps(folder):
-    with faked_clock(folder) as (environment, jump):
-        yield Scene(f"sqlite:{folder}/store.db", jump, environment=environment)
-
-
-@contextmanager
-def redis_process_killed(_folder):
-    with redis_server() as redis:
-        yield Scene(redis.url, kill_one, LOST)
-
-
-@contextmanager
-def redis_killed(_folder):
-    with redis_server() as redis:
-
-        def kill(_fleet):
-            redis.kill()
-            time.sleep(WHILE)
-            redis.start()
-
-        yield Scene(redis.url, kill)
-
-
-@contextmanager
-def redis_stopped(_folder):
-    """A Redis that does not answer, and then does all that it was asked meanwhile."""
-    with redis_server() as redis:
-
-        def stop(_fleet):
-            redis.process.send_signal(signal.SIGSTOP)
-            time.sleep(LONG)
-            redis.process.send_signal(signal.SIGCONT)
-
-        yield Scene(redis.url, stop)
-
-
-@contextmanager
-def redis_connections_closed(_folder):
-    """A Redis that closes all connections again and again, as a proxy in front of it may."""
-    with redis_server() as server, closing(redis.Redis.from_url(server.url)) as client:
-
-        def close(_fleet):
-            for _ in range(20):
-                client.client_kill_filter(skipme=True)
-                time.sleep(WHILE / 20)
-
-        yield Scene(server.url, close)
-
-
-@contextmanager
-def redis_clock_of_processes_jumps(folder):
-    with faked_clock(folder) as (environment, jump), redis_server() as redis:
-        yield Scene(redis.url, jump, environment=environment)
-
-
-@contextmanager
-def redis_clock_of_redis_jumps(folder):
-    """By its clock all leases are over at once: whoever looks first ends the response."""
-    with faked_clock(folder) as (environment, jump), redis_server(environment) as redis:
-        yield Scene(redis.url, jump, LOST)
-
-
-FAULTS = {
-    ("postgres", "a process is killed"): postgres_process_killed,
-    ("postgres", "the store is killed"): postgres_killed,
-    ("postgres", "the store is stopped"): postgres_stopped,
-    ("postgres", "its connections are closed"): postgres_connections_closed,
-    ("postgres", "a table is locked"): postgres_locked,
-    ("postgres", "transactions only read"): postgres_read_only,
-    ("postgres", "the disk is full"): postgres_disk_full,
-    ("postgres", "a replica takes over"): postgres_failover,
-    ("postgres", "the clock jumps"): postgres_clock_of_processes_jumps,
-    ("postgres", "the clock of Postgres jumps"): postgres_clock_of_postgres_jumps,
-    ("sqlite", "a process is killed"): sqlite_process_killed,
-    ("sqlite", "the disk is full"): sqlite_disk_full,
-    ("sqlite", "the file is read-only"): sqlite_read_only,
-    ("sqlite", "the file is locked"): sqlite_locked,
-    ("sqlite", "the clock jumps"): sqlite_clock_jumps,
-    ("redis", "a process is killed"): redis_process_killed,
-    ("redis", "the store is killed"): redis_killed,
-    ("redis", "the store is stopped"): redis_stopped,
-    ("redis", "its connections are closed"): redis_connections_closed,
-    ("redis", "the clock jumps"): redis_clock_of_processes_jumps,
-    ("redis", "the clock of Redis jumps"): redis_clock_of_redis_jumps,
-}
-"""The faults of the table in docs/performance/stores.md."""
-
-
-@contextmanager
-def scene_of(store, fault):
-    """Make the store and the fault ready, or skip where that cannot be done."""
-    with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, FAULTS[store, fault](folder) as scene:
-        try:
-            open_store(scene.url)
-        except StoreUnusable as unfit:
-            pytest.skip(str(unfit))
-        yield scene
-
-
-@contextmanager
 def faked_clock(folder):
-    """Give the environment of a process whose time of day can be set, and what lets it jump by an hour, forth and back."""
+    """Yield the environment of processes with a faked clock, and a strike that sets the clock forward, back, and right again."""
     libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not libraries:
-        pytest.skip("there is no libfaketime (Debian's package of that name brings it)")
+        pytest.skip("there is no libfaketime (Debian's package of that name contains it)")
     clock = Path(folder, "clock")
     clock.write_text("+0\n")
 
@@ -371,9 +217,69 @@ def faked_clock(folder):
         for offset in (HOUR, -HOUR, 0):
             new = clock.with_suffix(".new")
             new.write_text(f"{offset:+}\n")
-            shutil.move(new, clock)  # which is never seen half written
+            shutil.move(new, clock)  # at once, so that nobody reads half of it
             time.sleep(WHILE)
 
-    # The C library comes second, so that its allocator is the one of Redis too: another one asks for the time before it is there.
+    # The C library is preloaded too: otherwise the allocator of Redis asks for the time before libfaketime is ready.
     preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_CACHE_DURATION": "1"}
     yield {**preload, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}, jump
+
+
+def process_clocks(kind):
+    """Return the fault that the clock of all server processes jumps."""
+
+    @contextmanager
+    def scene(folder):
+        with faked_clock(folder) as (environment, jump), KINDS[kind](folder) as store:
+            yield Scene(store.url, jump, environment=environment)
+
+    return scene
+
+
+def store_clock(kind):
+    """Return the fault that the clock of the store jumps, so that all leases end, and any process may end the responses."""
+
+    @contextmanager
+    def scene(folder):
+        Path(folder).chmod(0o755)  # for the user of Postgres
+        with faked_clock(folder) as (environment, jump), KINDS[kind](folder, environment=environment) as store:
+            yield Scene(store.url, jump, LOST)
+
+    return scene
+
+
+FAULTS = {
+    ("postgres", "a process is killed"): fault("postgres", kill_process, LOST),
+    ("postgres", "the store is killed"): fault("postgres", kill_store),
+    ("postgres", "the store is stopped"): fault("postgres", stop_store),
+    ("postgres", "its connections are closed"): fault("postgres", close_connections),
+    ("postgres", "a table is locked"): fault("postgres", lock_table),
+    ("postgres", "transactions only read"): fault("postgres", forbid_writes),
+    ("postgres", "the disk is full"): postgres_disk_full,
+    ("postgres", "a replica takes over"): postgres_failover,
+    ("postgres", "the clock jumps"): process_clocks("postgres"),
+    ("postgres", "the clock of Postgres jumps"): store_clock("postgres"),
+    ("sqlite", "a process is killed"): fault("sqlite", kill_process, LOST),
+    ("sqlite", "the disk is full"): sqlite_disk_full,
+    ("sqlite", "the file is read-only"): sqlite_read_only,
+    ("sqlite", "the file is locked"): fault("sqlite", lock_file),
+    ("sqlite", "the clock jumps"): process_clocks("sqlite"),
+    ("redis", "a process is killed"): fault("redis", kill_process, LOST),
+    ("redis", "the store is killed"): fault("redis", kill_store),
+    ("redis", "the store is stopped"): fault("redis", stop_store),
+    ("redis", "its connections are closed"): fault("redis", close_connections),
+    ("redis", "the clock jumps"): process_clocks("redis"),
+    ("redis", "the clock of Redis jumps"): store_clock("redis"),
+}
+"""The faults of the table in docs/performance/stores.md."""
+
+
+@contextmanager
+def scene_of(store, name):
+    """Prepare a store and a fault, or skip the test if this machine cannot."""
+    with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, FAULTS[store, name](folder) as scene:
+        try:
+            open_store(scene.url)
+        except StoreUnusable as error:
+            pytest.skip(str(error))
+        yield scene

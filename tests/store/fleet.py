@@ -1,4 +1,4 @@
-"""Several server processes over one store, and clients that ask any of them; processes may be killed meanwhile."""
+"""Several server processes with one store, and clients that use any of them while processes are killed."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 BODY = {"model": "interlock-embedded", "background": True}
 WORDS = "Say something long about the rivers of Europe, one after another"
 AGAIN = 0.05
-"""Seconds after which a client that was refused asks again."""
+"""Seconds until a refused client tries again."""
 
 
 @define(eq=False)
@@ -27,8 +27,8 @@ class Server:
 
     Args:
         store: The URL of its store.
-        prefix: What its command begins with.
-        environment: What its environment has beside ours.
+        prefix: The beginning of its command.
+        environment: Variables that it has besides those of the tests.
     """
 
     store: str
@@ -37,13 +37,13 @@ class Server:
     url: str = field(default="", init=False)
     process: subprocess.Popen = field(init=False)
     log: IO = field(factory=tempfile.TemporaryFile, init=False)
-    """What all its processes log: a file, because a pipe that nobody reads would stop them."""
+    """The log of all its runs. A pipe would block them once it is full."""
 
     def start(self):
         command = [str(Path(sys.executable).with_name("interlock")), "serve", "--port", "0", "--store", self.store]
         command += ["--rate", "60", "--max-streams", "400"]
         environment = {**os.environ, **self.environment}
-        self.process = subprocess.Popen([*self.prefix, *command], stderr=self.log, env=environment)  # noqa: S603 - our own command
+        self.process = subprocess.Popen([*self.prefix, *command], stderr=self.log, env=environment)  # noqa: S603 - the command of this project
         offset = len(self.logged())
         while not (url := self.logged()[offset:].partition(" at ")[2].partition("\n")[0].strip()):
             assert self.process.poll() is None, self.logged()
@@ -56,19 +56,19 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        """End it as an operator does, and return what it has logged."""
+        """Interrupt the process, and return its log."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait(30)
         with self.log:
             return self.logged()
 
     def logged(self):
-        return os.pread(self.log.fileno(), 2**24, 0).decode()  # which leaves alone the place where the process writes
+        return os.pread(self.log.fileno(), 2**24, 0).decode()  # `read` would move the position at which the process writes
 
 
 @define
 class Reading:
-    """What one reader has read of a response, from wherever it was let in."""
+    """The events of a response that one reader has received, and how often it has resumed."""
 
     response_id: str
     frames: list = field(factory=list)
@@ -77,7 +77,7 @@ class Reading:
 
 @frozen
 class Fleet:
-    """Server processes over one store."""
+    """Server processes with one store."""
 
     servers: list
     chance: Random
@@ -86,7 +86,7 @@ class Fleet:
         return self.chance.choice([url for server in self.servers if (url := server.url)])
 
     def ask(self, method, path, **options):
-        """Ask any server until one answers with 200; what was acknowledged is returned."""
+        """Send a request to any server until one answers with 200, and return the body."""
         with httpx.Client(timeout=60) as client:
             while True:
                 try:
@@ -100,15 +100,15 @@ class Fleet:
                 time.sleep(AGAIN)
 
     def begin(self):
-        """Begin a response, and return its id."""
+        """Create a background response, and return its id."""
         return self.ask("POST", "", json={**BODY, "input": WORDS})["id"]
 
     def cancel(self, response_id):
-        """Cancel a response, and return what became of it."""
+        """Cancel a response, and return its status."""
         return self.ask("POST", f"/{response_id}/cancel")["status"]
 
     def read(self, response_id, deadline):
-        """Read a response to its end, from any server, and go on at another where one has gone."""
+        """Read a response to its end; after a disconnection, resume at any server."""
         reading = Reading(response_id)
         with httpx.Client(timeout=60) as client:
             while time.monotonic() < deadline:
@@ -132,13 +132,13 @@ class Fleet:
                     return True
                 reading.frames.append(frame + b"\n\n")
             if self.chance.random() < 0.002:
-                return False  # a client that goes away, and comes back to another server
+                return False  # the client disconnects on purpose
         return False
 
 
 @contextmanager
 def fleet_of(processes, chance, **settings):
-    """Run so many server processes over one store; what they have logged may hold no traceback."""
+    """Run server processes with one store, and check at the end that their logs have no traceback."""
     servers = [Server(**settings) for _ in range(processes)]
     with ThreadPoolExecutor(processes) as threads:
         try:

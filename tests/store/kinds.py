@@ -1,15 +1,23 @@
-"""The kinds of stores, each of which can be opened in a folder of its own: a new kind is one more row of `KINDS`."""
+"""Starts a store of each kind; a kind is a row of `KINDS`."""
 
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 import pytest
+from attrs import frozen
 from live.postgres_server import BINARIES, PostgresServer
 from live.redis_server import COMMAND, RedisServer
 
 
+@frozen
+class Local:
+    """A store without a server."""
+
+    url: str
+
+
 @contextmanager
-def redis_server(environment=None, appendfsync="always"):
-    """A real redis-server that writes to the disk before it answers."""
+def redis_server(*, appendfsync="always", environment=None):
+    """Start a server of Redis, which by default writes to the disk before it answers."""
     if COMMAND is None:
         pytest.skip("there is no redis-server")
     with closing(RedisServer("--appendonly", "yes", "--appendfsync", appendfsync, environment=environment)) as server:
@@ -18,37 +26,20 @@ def redis_server(environment=None, appendfsync="always"):
 
 @contextmanager
 def postgres_server(*settings, **others):
-    """A real server of Postgres."""
+    """Start a server of Postgres."""
     if BINARIES is None:
         pytest.skip("there is no postgres")
     with closing(PostgresServer(*settings, **others)) as server:
         yield server
 
 
-@contextmanager
-def memory(_folder):
-    yield "memory:"
-
-
-@contextmanager
-def sqlite(folder):
-    yield f"sqlite:{folder}/store.db"
-
-
-@contextmanager
-def postgres(_folder):
-    with postgres_server() as server:
-        yield server.url
-
-
-@contextmanager
-def redis(_folder):
-    with redis_server() as server:
-        yield server.url
-
-
-KINDS = {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}
-"""Each makes a store ready, and yields its URL."""
+KINDS = {
+    "memory": lambda _folder: nullcontext(Local("memory:")),
+    "sqlite": lambda folder: nullcontext(Local(f"sqlite:{folder}/store.db")),
+    "postgres": lambda _folder, **settings: postgres_server(**settings),
+    "redis": lambda _folder, **settings: redis_server(**settings),
+}
+"""Each starts an empty store, whose files are in a folder, and yields an object with its `url`."""
 
 SHARED = KINDS.keys() - {"memory"}
 """The kinds that several processes can share."""

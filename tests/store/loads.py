@@ -1,4 +1,4 @@
-"""Many clients at once of server processes with one store, for tests and for `make bench-store`."""
+"""Sends many requests at once to server processes with one store, for tests and for `make bench-store`."""
 
 import asyncio
 import time
@@ -23,14 +23,14 @@ class Answer:
 
 @asynccontextmanager
 async def clients():
-    """A client with as many connections as there are requests."""
+    """Open a client that uses a new connection for each request."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
         yield client
 
 
 async def ask_at_once(urls, count):
-    """Ask one process for so many responses at once, then fetch them from all; return both answers of each."""
+    """Request responses from one process at once, then fetch them from all processes; return both answers for each."""
     async with clients() as client:
         asked = await asyncio.gather(*(_answer(client, "POST", urls[0], json=BODY) for _ in range(count)))
         fetched = await _fetch(client, urls, [answer.body["id"] for answer in asked])
@@ -38,15 +38,15 @@ async def ask_at_once(urls, count):
 
 
 async def create_at_once(urls, count):
-    """Create so many background responses at once in one process."""
+    """Create background responses in one process at once."""
     async with clients() as client:
         return await asyncio.gather(*(_answer(client, "POST", urls[0], json=BACKGROUND) for _ in range(count)))
 
 
 async def stream_at_once(urls, count, readers=2):
-    """Create so many background responses, each with readers at other processes, at once.
+    """Create background responses at once, each with readers at other processes.
 
-    Return the answers of the readers of each, and the stored response.
+    Return, for each, the answers to its readers, and the stored response.
     """
     async with clients() as client:
 
@@ -63,7 +63,7 @@ async def stream_at_once(urls, count, readers=2):
 
 
 async def first_events(urls, count, rounds):
-    """Stream so many background responses at once, round after round; return the seconds until the first event of each."""
+    """Stream `count` background responses at once in each round; return the seconds until the first event of each."""
     seconds = []
     async with clients() as client:
         for _ in range(rounds):
@@ -74,7 +74,7 @@ async def first_events(urls, count, rounds):
 
 
 async def _fetch(client, urls, names):
-    """Fetch each response, from one process after another."""
+    """Fetch responses, from the processes in turn."""
     return await asyncio.gather(
         *(_answer(client, "GET", urls[(number + 1) % len(urls)], f"/{name}") for number, name in enumerate(names))
     )

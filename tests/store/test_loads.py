@@ -1,6 +1,6 @@
-"""Many requests at once, to server processes with one store: each is answered, and what is answered is stored.
+"""Many requests at once to server processes with one store: each is answered, and each answered response is stored.
 
-`make test` makes few of them with two processes; `make test-store` makes as many as a busy server gets, with four.
+`make test` sends few requests to two processes, `make test-store` many to four.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ def urls(request):
     kind = request.param
     with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, KINDS[kind](folder) as store:
         count = PROCESSES if kind in SHARED else 1
-        with fleet_of(count, random.Random(1), store=store) as fleet:  # noqa: S311 - repeats its choices
+        with fleet_of(count, random.Random(1), store=store.url) as fleet:  # noqa: S311 - repeats its choices
             yield [server.url for server in fleet.servers]
 
 
-def test_every_answer_of_many_that_are_asked_for_at_once_is_stored(urls) -> None:
+def test_every_response_of_many_requests_at_once_is_stored(urls) -> None:
     answers = asyncio.run(ask_at_once(urls, FOREGROUND))
     assert [asked.body.get("status") for asked, _ in answers] == ["completed"] * FOREGROUND
     assert [fetched.body for _, fetched in answers] == [asked.body for asked, _ in answers]

@@ -1,7 +1,7 @@
-"""Several server processes over one store, and what may befall them: every reader comes to a legal end, and nothing is lost.
+"""Several server processes with one store survive faults: every reader comes to a legal end, and nothing is lost.
 
-In `make test` a process is killed once. `make test-store` runs every fault of `store.faults` with two processes and with four,
-each with as many responses as INTERLOCK_STORE_RUNS says.
+In `make test`, a process is killed once. `make test-store` runs every fault of `store.faults` with two processes and with four,
+and creates INTERLOCK_STORE_RUNS responses in each run.
 """
 
 import json
@@ -27,7 +27,7 @@ CASES = [(*fault, processes) for fault in FAULTS for processes in (2, 4)] if ALL
 
 
 @pytest.mark.parametrize(("store", "fault", "processes"), CASES)
-def test_every_reader_comes_to_the_same_legal_end_whatever_befalls_the_processes_and_their_store(store, fault, processes) -> None:
+def test_every_reader_comes_to_the_same_legal_end_whatever_fault_occurs(store, fault, processes) -> None:
     began = time.monotonic()
     chance = random.Random(SEED)  # noqa: S311 - a seed repeats the choices
     with scene_of(store, fault) as scene:
@@ -48,7 +48,10 @@ def test_every_reader_comes_to_the_same_legal_end_whatever_befalls_the_processes
 
 
 def campaign(fleet, strike):
-    """Make responses on any server, read each twice, cancel some, and have the fault come; give what was read and cancelled."""
+    """Create responses on any server, read each twice, cancel some, and inject the fault.
+
+    Return the readings and the statuses of cancelled responses, both by the id of the response.
+    """
     chance, deadline = fleet.chance, time.monotonic() + 120 + 2 * RUNS
     struck = {*chance.sample(range(RUNS), STRIKES)}
     reading, cancelling, strikes = {}, {}, []
@@ -67,7 +70,7 @@ def campaign(fleet, strike):
 
 
 def terminal_event(first, second):
-    """Judge what both readers of a response have read, and return its last event."""
+    """Check that both readers of a response have received the same legal stream, and return its last event."""
     assert first.frames == second.frames
     bodies = [json.loads(frame[frame.index(b"{") :]) for frame in first.frames]
     assert [body["sequence_number"] for body in bodies] == [*range(len(bodies))]
@@ -76,7 +79,7 @@ def terminal_event(first, second):
 
 
 def record(page, key, cells):
-    """Write a row into the table of a page, in the place of the one that begins like it."""
+    """Write a row into the table of a page. It replaces the row that begins with the same key."""
     beginning, row = (f"| {' | '.join(map(str, each))} |" for each in (key, [*key, *cells]))
     before, mark, rest = page.read_text().partition("<!-- runs with faults -->\n")
     rows = [*takewhile(lambda line: line.startswith("|"), rest.splitlines())]

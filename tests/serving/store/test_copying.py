@@ -3,19 +3,11 @@
 import asyncio
 
 import pytest
-from live.postgres_server import needs_postgres
-from live.redis_server import needs_redis
+from live.store_kinds import POSTGRES, REDIS
 
-from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse, open_store
+from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse
 from interlock.serving.store.copying import Copied, copy_store
 
-KINDS = [
-    ("sqlite", "memory"),
-    pytest.param("sqlite", "postgres", marks=needs_postgres),
-    pytest.param("postgres", "sqlite", marks=needs_postgres),
-    pytest.param("sqlite", "redis", marks=needs_redis),
-    pytest.param("redis", "sqlite", marks=needs_redis),
-]
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
 CONVERSATION = Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 3)
@@ -26,18 +18,8 @@ def response(number, *output, **fields):
     return StoredResponse({"id": f"resp_{number}", "output": [*output], **fields}, (QUESTION,))
 
 
-def opened(kind, request, name):
-    match kind:
-        case "memory":
-            return MemoryStore()
-        case "sqlite":
-            return open_store(f"sqlite:{request.getfixturevalue('tmp_path')}/{name}.db")
-        case _:
-            return open_store(request.getfixturevalue(f"{kind}_url"))
-
-
 async def contents(store):
-    """Return everything that a store shows of what it has."""
+    """Return everything in a store."""
     responses = {}
     async for key in store.responses():
         log = await store.read(*key, 0, 1000)
@@ -49,10 +31,11 @@ async def contents(store):
     return responses, conversations
 
 
-@pytest.mark.parametrize(("source", "target"), KINDS)
-def test_everything_is_copied(request, source, target) -> None:
+@pytest.mark.parametrize("kind", ["memory", POSTGRES, REDIS])
+@pytest.mark.parametrize("to_sqlite", [True, False])
+def test_everything_is_copied(make_store, kind, to_sqlite) -> None:
     async def scenario():
-        old, new = opened(source, request, "old"), opened(target, request, "new")
+        old, new = (make_store("sqlite" if is_sqlite else kind) for is_sqlite in (not to_sqlite, to_sqlite))
         await old.put("", response(1, ANSWER))
         await old.put("two", response(1))
         for number, count in ((2, 600), (3, 256), (4, 1)):

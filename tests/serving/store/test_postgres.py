@@ -147,7 +147,7 @@ def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(ow
         await store.put("", stored(0))
         patience, store._writer.timeout = store._writer.timeout, 0.5
         own_server.signal(signal.SIGSTOP)
-        for number in (1, 2):  # the second one is abandoned before it is begun
+        for number in (1, 2):  # the writer abandons the second before it begins
             with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
                 await store.put("", stored(number))
         store._writer.timeout = patience
@@ -188,12 +188,12 @@ def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connectio
         other = open_store(postgres_url)
         lease = await store.enqueue("", stored(1), "a")
         with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
-            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await asyncio.wait_for(watch.wait(60), 30)  # for changes before the listener started
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])
             await asyncio.wait_for(watch.wait(60), 30)
             postgres_server.disconnect_all()
-            await asyncio.wait_for(watch.wait(60), 30)  # something may have come while nobody listened
+            await asyncio.wait_for(watch.wait(60), 30)  # for changes while the connection was lost
             await other.append(lease, 1, [b"two"])
             await asyncio.wait_for(watch.wait(60), 30)
             log = await store.read("", "resp_1", 0, 10)
@@ -204,7 +204,7 @@ def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connectio
 
 
 def test_two_processes_that_share_items_and_links_lose_none_of_them(postgres_url) -> None:
-    """Both add and remove the same chains at once: each transaction sees the other's rows come and go."""
+    """Both add and remove the same chains at once, so their transactions conflict."""
     prefix = [message(number) for number in range(5)]
 
     async def work(store, name):
@@ -253,7 +253,7 @@ def test_of_two_processes_that_adopt_or_create_at_once_one_succeeds(postgres_url
     assert run(open_store(postgres_url), scenario) == [(["Conflict", "Lease"], [2])] * 10
 
 
-def test_a_row_that_another_transaction_keeps_is_down_and_the_others_are_not(monkeypatch, postgres_url) -> None:
+def test_a_locked_row_is_down_and_other_rows_are_not(monkeypatch, postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
     from interlock.serving.store.sql import postgres  # noqa: PLC0415 - likewise
@@ -396,7 +396,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(postgres_url) -> None:
 
 def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(postgres_url) -> None:
     class Strange:
-        """What no JSON is made of."""
+        """A value that JSON does not have."""
 
     async def scenario(store):
         await store.put("", stored(0))

@@ -30,7 +30,7 @@ from interlock.serving.store.redis_client import Disconnected, RedisClient, key_
 pytestmark = needs_redis
 
 CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
-"""Of the name mcp.test, and signed by itself."""
+"""A self-signed certificate of the name mcp.test."""
 
 
 DELETED = {"trigger": "delete", "leased": False}
@@ -106,13 +106,13 @@ def test_a_subscriber_is_woken_by_another_process_even_after_the_server_has_rest
         other = RedisStore(own_server.url)
         lease = await store.enqueue("", stored(1), "a")
         with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
-            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await asyncio.wait_for(watch.wait(60), 30)  # for changes before the listener started
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])
             await asyncio.wait_for(watch.wait(60), 30)
             own_server.kill()
             own_server.start()
-            await asyncio.wait_for(watch.wait(60), 30)  # something may have come while nobody listened
+            await asyncio.wait_for(watch.wait(60), 30)  # for changes while the connection was lost
             await other.append(lease, 1, [b"two"])
             await asyncio.wait_for(watch.wait(60), 30)
             log = await store.read("", "resp_1", 0, 10)
@@ -138,7 +138,7 @@ def test_many_subscribers_share_one_connection(redis_url) -> None:
 
 
 class Crowd(Gate):
-    """A place where many runs wait until all of them have come."""
+    """A point at which runs wait until all of them have reached it."""
 
     def __init__(self, count):
         self.wait = asyncio.Barrier(count).wait
@@ -146,7 +146,7 @@ class Crowd(Gate):
 
 @pytest.mark.parametrize("connections", ["", "?max_connections=2"])
 def test_many_responses_that_end_at_once_can_all_be_fetched_afterwards(redis_url, connections) -> None:
-    count = 400
+    count = 150  # more than the connections of redis-py's default pool
     engine = StagedEngine([Crowd(count), *steps(ANSWER)])
 
     async def ask(url):
@@ -361,7 +361,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(redis_url) -> None:
 
 
 def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> None:
-    """The connection is lost after Redis has carried out the call: the worst moment."""
+    """The connection is lost after Redis has carried out the call, so that the store cannot know."""
     run_script = RedisClient.run
     losing = []
 

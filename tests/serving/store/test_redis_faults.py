@@ -1,4 +1,4 @@
-"""The store in Redis after keys were removed or damaged, connections were closed, or the server was used by others."""
+"""The store in Redis after keys were removed or damaged, or connections were closed, or while others use the server."""
 
 import asyncio
 import logging
@@ -16,6 +16,7 @@ from live.redis_server import RedisServer, needs_redis
 
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.responses import archive
 from interlock.serving.store import (
     LEASE,
     Addition,
@@ -33,7 +34,7 @@ pytestmark = needs_redis
 
 PREFIX = key_prefix("")
 LAYOUT_1 = Path(__file__).parent / "layout_1.aof"
-"""A server of release 0.1.0 as Redis' append-only file: commands that fill it again."""
+"""The append-only file of a Redis that release 0.1.0 has filled."""
 
 
 def stored(number, *items, output=()):
@@ -45,7 +46,7 @@ def message(number):
 
 
 class Scene:
-    """A store with a clock of its own, and a plain client of its server."""
+    """A store, the clock that it reads, and a client of its server."""
 
     def __init__(self, url):
         self.now = 1_700_000_000.0
@@ -63,7 +64,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(redis_url):
+def scene(monkeypatch, redis_url):
+    monkeypatch.setattr(module, "RECONNECT", 0.05)
     return Scene(redis_url)
 
 
@@ -73,7 +75,7 @@ def channels(scene):
 
 async def until(condition):
     async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - of another process
+        while not condition():  # noqa: ASYNC110 - the state of another process
             await asyncio.sleep(0.01)
 
 
@@ -370,7 +372,7 @@ def test_a_listener_whose_connection_is_closed_connects_again(scene) -> None:
         with store.subscribe("", "resp_1") as subscription:
             for number in range(5):
                 scene.plain.client_kill_filter(_type="pubsub")
-                with store.subscribe("", f"resp_{number}"):  # changes the channels at the worst moment
+                with store.subscribe("", f"resp_{number}"):  # changes the channels while the connection is closed
                     await asyncio.sleep(0)
                 await until(lambda: scene.plain.pubsub_numsub(f"{PREFIX}:w:resp_1")[0][1])
                 await subscription.wait(0)
@@ -485,20 +487,11 @@ def test_a_short_response_takes_at_most_twice_its_json(scene) -> None:
     assert scene.run(scenario) <= 2 * size
 
 
-class Migration:
-    """The store of layout 1, as it was filled before."""
-
-    def __init__(self, url):
-        with socket.create_connection(
-            ("127.0.0.1", redis.Redis.from_url(url).connection_pool.connection_kwargs["port"])
-        ) as server:
-            server.sendall(LAYOUT_1.read_bytes() + b"QUIT\r\n")
-            while server.recv(4096):
-                pass
-
-
-def test_a_store_of_the_first_release_is_migrated(scene, redis_url) -> None:
-    Migration(redis_url)
+def test_a_store_of_the_first_release_is_migrated(scene, redis_server) -> None:
+    with socket.create_connection(("127.0.0.1", redis_server.port)) as connection:
+        connection.sendall(LAYOUT_1.read_bytes() + b"QUIT\r\n")
+        while connection.recv(4096):
+            pass
     scene.now += 60
 
     def turn(number):
@@ -563,7 +556,10 @@ def fill_memory(server):
 
 
 @pytest.mark.parametrize("strike", [kill, fill_memory])
-def test_a_response_during_which_the_server_fails_says_that_it_is_not_stored_and_later_ones_are(own_server, strike) -> None:
+def test_a_response_during_which_the_server_fails_says_that_it_is_not_stored_and_later_ones_are(
+    monkeypatch, own_server, strike
+) -> None:
+    monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.2)
     gate = Gate()
     body = {"model": "staged", "input": "Hi"}
 

@@ -4,11 +4,11 @@ import asyncio
 import json
 
 import pytest
-from live.postgres_server import needs_postgres
+from live.store_kinds import POSTGRES
 
 from interlock.events.resource import response_settings
 from interlock.serving.requests.identity import random_id
-from interlock.serving.store import StoredResponse, open_store
+from interlock.serving.store import StoredResponse
 
 COUNT = 500
 TEXT = "Here is what I know of it. " * 5
@@ -25,13 +25,12 @@ def short_response():
     return StoredResponse({"id": random_id("resp"), **times, **settings, "output": [output], "usage": usage}, (question,))
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs_postgres)])
-def test_a_short_response_takes_at_most_twice_its_json(request, tmp_path, kind) -> None:
-    url = f"sqlite:{tmp_path}/store.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+@pytest.mark.parametrize("kind", ["sqlite", POSTGRES])
+def test_a_short_response_takes_at_most_twice_its_json(make_store, kind) -> None:
     responses = [short_response() for _ in range(COUNT)]
 
     async def scenario():
-        store = open_store(url)
+        store = make_store(kind)
         empty = (await store.info()).size
         await asyncio.gather(*(store.put("", each) for each in responses))
         await store.sweep()

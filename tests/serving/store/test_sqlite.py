@@ -165,7 +165,7 @@ def test_a_change_by_another_process_wakes_a_subscriber(path) -> None:
         other = SqliteStore(path)
         lease = await store.enqueue("", stored(1), "a")
         with store.subscribe("", "resp_1") as watch, store.subscribe("", "resp_2") as quiet:
-            await asyncio.wait_for(watch.wait(60), 30)  # what was there before is looked at once
+            await asyncio.wait_for(watch.wait(60), 30)  # the first poll notifies all subscribers
             await quiet.wait(60)
             await other.append(lease, 0, [b"one"])
             await asyncio.wait_for(watch.wait(60), 30)
@@ -247,7 +247,7 @@ def test_a_limit_of_less_than_a_page_is_a_limit(path) -> None:
 
 def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(path) -> None:
     class Strange:
-        """What no JSON is made of."""
+        """A value that JSON does not have."""
 
     async def scenario(store):
         await store.put("", stored(0))
@@ -319,7 +319,7 @@ def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
 
 @contextmanager
 def unprivileged():
-    """Run as a user whom permissions bind, unlike root."""
+    """Run as a user other than root, so that permissions are checked."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65_534)
@@ -367,8 +367,8 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
     assert error == f"The store has layout {layout.VERSION + 1}, {needed}: use a newer release."
 
 
-def test_a_file_of_0_1_0_is_migrated_and_holds_what_it_held(path) -> None:
-    """`layouts/sqlite_1.db.gz` was made by 0.1.0."""
+def test_a_file_of_0_1_0_is_migrated_with_all_its_contents(path) -> None:
+    """Release 0.1.0 wrote `layouts/sqlite_1.db.gz`."""
     Path(path).write_bytes(gzip.decompress((Path(__file__).parent / "layouts" / "sqlite_1.db.gz").read_bytes()))
 
     async def scenario(store):

@@ -34,11 +34,11 @@ def size_of(store):
 
 TEXT = "x" * 20_000
 BOUND = 70_000
-"""Bytes, in which there is room for three responses with that text, but not for four."""
+"""Bytes that three responses with that text fit in, but not four."""
 
 
 EMPTY = 600_000
-"""Bytes that SQLite takes for the tables without rows, and for its prepared statements."""
+"""Bytes that SQLite needs for the empty tables and for its prepared statements."""
 
 SHARED = {"id": "msg_in", "type": "message"}
 
