@@ -1,11 +1,10 @@
-"""`make bench-store`: what a store costs, for each event and response, for a token of a stream, and with many clients at once.
+"""`make bench-store`: the cost of each store per event, per response and per token of a stream, and with many clients at once.
 
     PYTHONPATH=tests python benchmarks/bench_store.py
 
-Each figure of events and responses is wall time of one process that waits for each answer, divided by how many there were: what
-a server adds to a response. Those of streams are in `store_stream`; the clients are in tests/store/loads.py. Redis and Postgres
-are servers of our own on this machine; without their programs they are left out. Figures go to benchmarks/out/store.json, and
-from there into docs/performance/stores.md by `make bench-docs`.
+The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
+tests/store/loads.py has the clients. Redis and Postgres run on this machine, and are skipped if they are not installed. The
+figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_s
 
 OUT: Final = Path(__file__).parent / "out" / "store.json"
 FRAME: Final = b"event: response.output_text.delta\ndata: " + b"x" * 211 + b"\n\n"
-"""An event of 254 bytes, as a token of text is."""
+"""An event of 254 bytes, the size of a text delta of one token."""
 
 EVENTS: Final = 2_048
 BATCH: Final = 32
@@ -57,18 +56,18 @@ def main() -> None:
 
 
 def stores() -> Iterator[tuple[str, str]]:
-    """Yield each store by its name in the table, as long as it may be used."""
+    """Start each store in turn, and yield its name in the table and its URL."""
     yield "`memory:`", "memory:"
     with tempfile.TemporaryDirectory() as folder:
         yield "`sqlite:PATH`", f"sqlite:{folder}/normal.db"
         yield "`sqlite:PATH?synchronous=full`", f"sqlite:{folder}/full.db?synchronous=full"
     if BINARIES is None:
-        print("without Postgres: there is no postgres", file=sys.stderr)
+        print("skipped Postgres: there is no postgres", file=sys.stderr)
     else:
         with postgres_server("fsync=on") as postgres:
             yield "Postgres", postgres.url
     if COMMAND is None:
-        print("without Redis: there is no redis-server", file=sys.stderr)
+        print("skipped Redis: there is no redis-server", file=sys.stderr)
         return
     for level in ("everysec", "always"):
         with redis_server(appendfsync=level) as server:
@@ -77,9 +76,9 @@ def stores() -> Iterator[tuple[str, str]]:
 
 def loaded(url: str) -> dict[str, float]:
     """Return the figures of a server process with many clients at once, in milliseconds."""
-    with fleet_of(1, Random(1), store=url) as fleet:  # noqa: S311 - repeats its choices
+    with fleet_of(1, Random(1), store=url) as fleet:  # noqa: S311 - a seed repeats the choices
         urls = [server.url for server in fleet.servers]
-        asyncio.run(ask_at_once(urls, 24))  # a process is slower at first
+        asyncio.run(ask_at_once(urls, 24))  # warms up
         begun = time.perf_counter()
         asyncio.run(ask_at_once(urls, FOREGROUND))
         seconds = time.perf_counter() - begun
@@ -118,24 +117,24 @@ async def measured(url: str) -> dict[str, float]:
 
 
 def note(figures: dict[str, list[float]], name: str, count: int, seconds: float) -> None:
-    """Note what one of so many took."""
+    """Add the microseconds that each of `count` took to the figures."""
     figures.setdefault(name, []).append(seconds / count * 1e6)
 
 
 async def took(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the seconds that something took."""
+    """Return the seconds that the work takes."""
     begun = time.perf_counter()
     await work()
     return time.perf_counter() - begun
 
 
 async def enqueued(store: ResponseStore, number: int) -> Lease:
-    """Store a response that is to be made."""
+    """Enqueue a background response."""
     return await store.enqueue("", response(number), "bench")
 
 
 async def appended(store: ResponseStore, lease: Lease, first: int, batch: int) -> None:
-    """Append events, so many at a time."""
+    """Append `EVENTS` events, `batch` at a time."""
     for start in range(first, first + EVENTS, batch):
         await store.append(lease, start, [FRAME] * batch)
 

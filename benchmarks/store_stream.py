@@ -1,9 +1,9 @@
-"""What the stream of a response costs a token: stored nowhere, in the foreground, in the background; part of `make bench-store`.
+"""The cost per token of streams that are not stored, in the foreground, and in the background; part of `make bench-store`.
 
-32 streams at a time get what an engine yields, a token every 5 ms each, and do with it what the plugin in vLLM does: its reader,
-the run, the driver and the writer of frames. A response in the background is read by one client while it is made. The figures are
-CPU time of the process, with the threads of its store; that of Redis is not in them. The server around the streams is not in them
-either: in vLLM its process needs several times as much for a token, see docs/performance.md.
+32 streams at a time receive a token every 5 ms, and process it as the plugin in vLLM does: with its parser, the run, the driver
+and the writer of frames. One client reads each background response meanwhile. The figures are the CPU time of the process, with
+the threads of its store. They contain neither the server of the store nor the HTTP server, which in vLLM needs several times as
+much per token; see docs/performance.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["streamed"]
 STREAMS: Final = 32
 TOKENS: Final = 256
 WRITE: Final = "the write at its end alone"
-"""What a stream in the foreground has beside one that is not stored."""
+"""The name of the figure for the write that only stored foreground streams have."""
 
 PACE: Final = 0.005
 """Seconds between two tokens of a stream."""
@@ -46,10 +46,10 @@ BODY: Final = outputs(prose(TOKENS))
 
 @define(eq=False)
 class Streamed(Run[bytes]):
-    """A response of outputs that were prepared.
+    """A response that is generated from prepared outputs.
 
     Args:
-        store: Where it is put at its end; None if it is not.
+        store: The store of the ended response, or None if it is not stored.
     """
 
     store: ResponseStore | None
@@ -57,14 +57,14 @@ class Streamed(Run[bytes]):
 
     @property
     def stored(self) -> StoredResponse:
-        """The response as it is now, with the question that it answers."""
+        """The response as it is now, with its input."""
         question = {"id": random_id("msg"), "type": "message", "role": "user", "content": REQUEST["input"]}
         return StoredResponse(self.driver.response, (question,))
 
     def _prepare(self) -> Activity:
         async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            for told in ():
-                yield told
+            for deltas in ():
+                yield deltas
 
         return Activity(steps(), lambda: TurnTrigger.GO_ON)
 
@@ -91,10 +91,10 @@ class Streamed(Run[bytes]):
 
 
 async def streamed(url: str) -> dict[str, float]:
-    """Return what a token costs, in microseconds of CPU time: for each way, the middle of rounds that were taken in turn.
+    """Return the CPU time per token in microseconds, by the name of the figure: medians of rounds.
 
     Args:
-        url: The store.
+        url: The URL of the store.
     """
     store = open_store(url)
     figures: dict[str, list[float]] = {way: [] for way in (*WAYS, WRITE)}
@@ -107,20 +107,20 @@ async def streamed(url: str) -> dict[str, float]:
 
 
 async def _cost(responses: Sequence[Coroutine[object, object, None]]) -> float:
-    """Return what a token costs where so many responses are made at a time."""
+    """Return the CPU time per token of responses that are made at once, in microseconds."""
     began = process_time()
     await asyncio.gather(*responses)
     return (process_time() - began) / (len(responses) * TOKENS) * 1e6
 
 
 async def _foreground(store: ResponseStore | None) -> None:
-    """Make a response, and write its frames."""
+    """Make a foreground response, and join its frames."""
     async for frames in Streamed(begin(), store).events():
         b"".join(frames)
 
 
 def _ended() -> StoredResponse:
-    """Return a response that has ended."""
+    """Return an ended response."""
     run, parser = Streamed(begin(), None), harmony()
     deltas = [delta for each in (HEAD, *BODY) for delta in parser.feed(chunk_of(each))]
     deltas = [Start(), *deltas, *parser.end("stop", Usage()), Finish()]
@@ -129,7 +129,7 @@ def _ended() -> StoredResponse:
 
 
 async def _background(store: ResponseStore) -> None:
-    """Make a response, and read it meanwhile."""
+    """Make a background response, and read it meanwhile."""
     run = Streamed(begin(), None)
     background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
     queued = await background_registry.begin("", run)
