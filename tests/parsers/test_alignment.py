@@ -1,3 +1,5 @@
+import pytest
+
 from interlock.parsers.alignment import Alignment
 
 LE, T, IN, BARE, NONE = (
@@ -59,3 +61,9 @@ def test_a_text_that_no_token_says_has_none_and_takes_none():
     assert alignment.find("l") == ("", [])
     assert alignment.find("other") == ("lother", ())
     assert alignment.find("le") == ("le", [LE])
+
+
+@pytest.mark.parametrize("content", [[256], [-1], ["l", "e"], [None]])
+def test_a_token_with_invalid_bytes_has_its_text(content):
+    entry = {**LE, "bytes": content}
+    assert aligned(entry).find("le") == ("le", [entry])

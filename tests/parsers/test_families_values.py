@@ -77,6 +77,11 @@ def test_types_are_found_by_every_name_of_a_tool():
     assert Schemas.from_request({}).types("f", "string") is None
 
 
+def test_a_tool_without_a_name_has_no_schema():
+    tools = [{"type": "function", "parameters": {}}, {"type": "function", "function": {"name": None}}, {"type": "web_search"}]
+    assert Schemas.from_request({"tools": [*tools, {"type": "namespace", "tools": tools}]}) == Schemas()
+
+
 def test_a_schema_without_a_bottom_says_nothing():
     deep: dict[str, object] = {"type": "integer"}
     for _ in range(100):

@@ -84,9 +84,9 @@ def test_an_unknown_name_is_a_function_where_there_are_only_functions(name: str,
 
 def test_a_function_that_stands_for_a_servers_tool_is_a_call_of_that():
     routing = Routing.from_request({"tools": [{"type": "mcp", "server_label": label} for label in ("rail", "rail__sea")]})
-    for name in ("functions.rail__trains", "functions.rail__sea__ships"):
-        route = mcp("rail", "trains") if name.endswith("trains") else mcp("rail__sea", "ships")
-        assert routing.recipient(name) == routing.function(name) == routing.function(name.removeprefix("functions.")) == route
+    for name, route in {"rail__trains": mcp("rail", "trains"), "rail__sea__ships": mcp("rail__sea", "ships")}.items():
+        for recipient in (name, f"functions.{name}"):
+            assert routing.recipient(recipient) == routing.function(recipient) == route
     assert routing.function("other__f") == Route("function_call", {"name": "other__f"})
 
 

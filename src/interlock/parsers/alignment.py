@@ -1,12 +1,13 @@
-"""Aligns text with the tokens that it came from.
+"""Finds the log probabilities of the tokens that a text came from.
 
-vLLM's parsers and the family parsers handle text and log probabilities separately. `Alignment` finds each text in the joined
-bytes of the tokens, after the previous text, and skips the markup between them.
+Parsers that read text, such as vLLM's, do not know which tokens a text came from. `Alignment` finds each text in the joined bytes
+of the tokens, after the previous text, and skips the markup between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias, cast
 
 from attrs import define, field
@@ -16,7 +17,7 @@ from interlock.parsers.harmony_vocabulary import Entry
 __all__ = ["Alignment", "TokenizedText"]
 
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
-"""A text and all its tokens, or no tokens if they are unknown."""
+"""A text and the log probabilities of all its tokens, or none if they are unknown."""
 
 CONTINUATION: Final = range(0x80, 0xC0)
 """The bytes of UTF-8 that continue a character."""
@@ -24,7 +25,10 @@ CONTINUATION: Final = range(0x80, 0xC0)
 
 @define(eq=False)
 class Alignment:
-    """The tokens of a turn that are not matched to text yet, and the text that ends inside one of them."""
+    """The tokens of a turn whose text was not found yet, and the text that ends inside one of them.
+
+    A token is an object of the API's `logprobs`: its `token` and `bytes`, with probabilities.
+    """
 
     _bytes: bytes = b""
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
@@ -37,7 +41,7 @@ class Alignment:
         return not self._tokens
 
     def add(self, entry: Entry) -> None:
-        """Add the next token, in the API's shape; its text is its `bytes`, or else its `token`."""
+        """Add the next token."""
         content = _content(entry)
         if content:
             begin = len(self._bytes)
@@ -45,10 +49,10 @@ class Alignment:
             self._tokens.append((begin, len(self._bytes), entry))
 
     def find(self, text: str) -> TokenizedText:
-        """Return the part of a text whose tokens are complete, with these tokens, and drop everything up to its end.
+        """Return the part of a text whose tokens are complete, with these tokens, and drop all tokens up to its end.
 
         Text that ends inside a token waits for the rest of that token, because a text has the log probabilities of all its
-        tokens or of none (rule R15). Text that does not occur in the tokens is returned without tokens.
+        tokens or of none (rule R15). Text that is not in the tokens is returned at once, without tokens.
         """
         if not self._tokens:
             return text, ()
@@ -72,7 +76,7 @@ class Alignment:
         return end < len(self._bytes) and self._bytes[end] in CONTINUATION
 
     def _take(self, start: int, stop: int) -> TokenizedText:
-        """Return a text and its tokens, and drop everything up to its end; a token is cut to the part that is in the text."""
+        """Return a text and its tokens, and drop all tokens up to its end; a token is cut to its part in the text."""
         text = self._bytes[start:stop]
         entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
@@ -85,12 +89,14 @@ class Alignment:
 
 
 def _part(entry: Entry, fragment: bytes) -> Entry:
-    """Return the entry for a part of a token; it has no alternatives, because they are for the full token."""
+    """Return the entry for a part of a token, without alternatives, because those are for the whole token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 
 def _content(entry: Entry) -> bytes:
+    """Return the text of a token: its `bytes` if they are valid, or else its `token`."""
     content, token = entry.get("bytes"), entry.get("token")
     if isinstance(content, list):
-        return bytes(cast("list[int]", content))
+        with suppress(TypeError, ValueError):  # an entry that is no number, or is not in 0 to 255
+            return bytes(cast("list[int]", content))
     return token.encode(errors="replace") if isinstance(token, str) else b""

@@ -146,7 +146,7 @@ _WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | Cl
 
 def writer_for(route: Route, call_id: str = "") -> Writer:
     """Return the writer for a route; only calls that the client answers get the `call_id`."""
-    return _WRITERS[route.payload](route, {"call_id": call_id} if call_id and route.is_answered else NO_FIELDS)
+    return _WRITERS[route.payload](route, {"call_id": call_id} if call_id and route.has_call_id else NO_FIELDS)
 
 
 def text_deltas(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:

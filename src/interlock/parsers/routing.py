@@ -1,21 +1,21 @@
-"""Routing maps the recipient of a call to an item kind, by one table for all formats.
+"""Maps the recipient of a call to the kind of its item.
 
-Tools that the request declares come first.
+The first row that fits counts. `functions.` may precede the recipients of the first four.
 
-    recipient                                item
-    a declared function, `functions.` or not function_call
-    a declared custom tool, likewise         custom_tool_call
-    a declared tool that the client runs     its own kind: shell_call, apply_patch_call, …
-    `functions.label__X`                     mcp_call X of the declared server `label`
-    `functions.X`                            function_call X
-    `python`                                 code_interpreter_call
-    `browser.search`, `.open`, `.find`       web_search_call
-    `mcp.server.tool`, `server.tool`         mcp_call of that server
-    a bare name                              mcp_call of the server that allows it, the only one, or one of that name
-    `assistant`, `user`, `all`               no call: a message
+    recipient                              item
+    a declared function                    function_call
+    a declared custom tool                 custom_tool_call
+    a declared tool that the client runs   its own kind: shell_call, apply_patch_call, …
+    `label__X`                             mcp_call X of the declared MCP server `label`
+    `functions.X`                          function_call X
+    `python`                               code_interpreter_call
+    `browser.search`, `.open`, `.find`     web_search_call
+    `assistant`, `user`, `all`             no call: a message
+    `mcp.server.tool`, `server.tool`       mcp_call of that server
+    a bare name                            mcp_call of the server that allows it, the only one, or one of that name
 
-In formats other than harmony, `label__X` is an mcp_call too, and an unknown name is a function_call, unless it begins with
-`mcp.`, `container.` or a declared server.
+In formats other than harmony, the last three rows are a function_call, unless the name begins with `mcp.`, `container.` or a
+declared server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from interlock.events.json import dumps
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
-"""The form of an item's text: plain text, an input or code (possibly in JSON), or arguments of the browser or a client tool."""
+"""The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or a client tool."""
 
 SEPARATOR = "__"
 """Separates a namespace or server from a name in the flat names that chat templates show to a model."""
@@ -39,7 +39,10 @@ SEPARATOR = "__"
 
 @frozen
 class Route:
-    """The item for a text: its kind, first fields and payload; `function` is the function of a browser call."""
+    """The item that a text belongs to: its kind, its first fields, and the form of its text.
+
+    `function` is the function of a browser call.
+    """
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -52,8 +55,8 @@ class Route:
         return self.kind not in {"reasoning", "message"}
 
     @property
-    def is_answered(self) -> bool:
-        """Whether the client answers the call by its `call_id`."""
+    def has_call_id(self) -> bool:
+        """Whether the item is a call that the client runs and answers by `call_id`."""
         return self.payload == "client" or self.kind in {"function_call", "custom_tool_call"}
 
 
@@ -85,14 +88,14 @@ class Routing:
         return cls(declared, servers)
 
     def recipient(self, recipient: str) -> Route | None:
-        """Return the route of a harmony recipient (the text after `to=`); None if nothing is called."""
+        """Return the route of a harmony recipient (the text after `to=`); None if it calls nothing."""
         if (route := self._explicit(recipient)) is not None:
             return route
         return None if recipient in _NO_CALL else self._mcp_call(recipient)
 
     def function(self, name: str) -> Route:
         """Return the route of a call in a format that only has functions; an unknown name is a function."""
-        if (route := self._explicit(name) or self._server_tool(name)) is not None:
+        if (route := self._explicit(name)) is not None:
             return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
@@ -105,7 +108,7 @@ class Routing:
         return name not in self.declared and any(f"{label}{SEPARATOR}".startswith(name) for label in self.servers)
 
     def _explicit(self, recipient: str) -> Route | None:
-        """Route a declared tool, or a name with a fixed meaning."""
+        """Route a declared tool, a tool of a declared server, or a name with a fixed meaning."""
         if (route := self.declared.get(recipient)) is not None:
             return route
         space, _, name = recipient.partition(".")
@@ -117,10 +120,10 @@ class Routing:
             case "browser":
                 return Route("web_search_call", payload="browser", function=name)
             case _:
-                return None
+                return self._server_tool(recipient)
 
     def _server_tool(self, name: str) -> Route | None:
-        """Route a function that stands for a tool of a declared server, `<label>__<tool>`."""
+        """Route `<label>__<tool>`, a tool of a declared server."""
         label = max((label for label in self.servers if name.startswith(f"{label}{SEPARATOR}")), key=len, default=None)
         return None if label is None else Route("mcp_call", {"name": name[len(label) + len(SEPARATOR) :], "server_label": label})
 
@@ -146,7 +149,7 @@ class Routing:
 
 
 def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
-    """Yield recipients and routes of declared tools; reserved names require `functions.`."""
+    """Yield the recipients of declared tools with their routes; a reserved name requires `functions.`."""
     for tool in tools:
         if tool.get("type") == "namespace":
             space = as_text(tool.get("name"))

@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from interlock.events.json import clean
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence
+from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence, as_text
 
 __all__ = ["ANY", "ESCAPED", "STRING", "Schema", "Schemas", "Types", "converted", "escaped", "quoted"]
 
@@ -101,16 +101,17 @@ class Schemas:
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     for tool in map(as_mapping, tools):
         if tool.get("type") == "namespace":
-            yield from _declared(as_sequence(tool.get("tools")), f"{tool.get('name')}")
+            yield from _declared(as_sequence(tool.get("tools")), as_text(tool.get("name")))
             continue
         function = tool if "name" in tool else as_mapping(tool.get("function"))
-        name, parameters = function.get("name"), as_mapping(function.get("parameters"))
-        own = CLIENT_TOOLS.get(f"{tool.get('type')}")
-        if own is not None:
-            name, parameters = tool["type"], as_mapping(tool.get("parameters")) or own.parameters
-        for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [f"{name}"]:
-            yield qualified, parameters
-            yield f"functions.{qualified}", parameters
+        name, parameters = as_text(function.get("name")), as_mapping(function.get("parameters"))
+        kind = as_text(tool.get("type"))
+        if kind in CLIENT_TOOLS:
+            name, parameters = kind, as_mapping(tool.get("parameters")) or CLIENT_TOOLS[kind].parameters
+        if name:
+            for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [name]:
+                yield qualified, parameters
+                yield f"functions.{qualified}", parameters
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
