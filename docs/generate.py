@@ -282,7 +282,7 @@ def _names() -> Iterator[str]:
 
 def _markers(reasoning: Reasoning) -> str:
     """Show the markers of a reasoning format."""
-    return " … ".join(f"`{text.strip()}`" for text in (reasoning.begins[0], reasoning.ends[-1])).replace("|", "\\|")
+    return " … ".join(f"`{text.strip()}`" for text in (reasoning.begins[0], reasoning.ends[0])).replace("|", "\\|")
 
 
 def _framings() -> Iterator[str]:

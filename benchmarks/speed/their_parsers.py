@@ -11,7 +11,7 @@ import tokenizers
 import transformers
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser.parser_manager import ParserManager
-from vllm.tool_parsers import ToolParserManager
+from vllm.tool_parsers import _TOOL_PARSERS_TO_REGISTER, ToolParserManager
 
 from interlock.parsers.families import REASONINGS, SYNTAXES
 from interlock.parsers.families.patterns import example
@@ -48,10 +48,11 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
 
 
 def names() -> list[str]:
-    """Return the families of ours, with one name for each parser of vLLM."""
+    """Return the families that this release of vLLM has too, with one name for each of its parsers."""
     parsers: dict[object, str] = {}
     for name in SYNTAXES:
-        parsers.setdefault(ToolParserManager.get_tool_parser(name), name)
+        if name in _TOOL_PARSERS_TO_REGISTER:
+            parsers.setdefault(ToolParserManager.get_tool_parser(name), name)
     return [*parsers.values()]
 
 

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from families.properties import READ_AS, cut
+from families.properties import READ_AS
+from families.relations import steps, walk
 from recovery.notation import run
 
 from interlock.parsers import Chunk
@@ -24,13 +25,23 @@ class Firing(FamilyParser):
         return False
 
 
-def fired_by(name, texts):
-    """The edges that texts take, each read at once and letter by letter."""
+def fired_by(name):
+    """The edges that the texts of a family take, which go one step beyond each condition of the parser.
+
+    Each text is read at once, and its last step letter by letter; the text that leads to a condition, letter by letter too.
+    """
     Firing.fired.clear()
-    for text, reason in texts:
-        for size in (len(text) or 1, 1):
-            run(Firing(family(name, "qwen3"), READ_AS), [Chunk(text=piece) for piece in cut(text, [size])], reason)
+    for _, way in walk(name):
+        _read(name, way, reason="length")
+        _read(name, *way)
+        for step in steps(name):
+            _read(name, way + step)
+            _read(name, way, *step)
     return frozenset(Firing.fired)
+
+
+def _read(name, *chunks, reason="stop"):
+    run(Firing(family(name, "qwen3"), READ_AS), [Chunk(text=chunk) for chunk in chunks], reason)
 
 
 def means(state, trigger):

@@ -133,8 +133,7 @@ def walk(name: str) -> Sequence[tuple[str, str]]:
     waiting = [""]
     for text in waiting:
         reader = FamilyParser(family(name, "qwen3"), READ_AS)
-        for letter in text:
-            reader.feed(Chunk(text=letter))
+        reader.feed(Chunk(text=text))
         condition = _condition(reader)
         if condition not in reached and not reader._partial:
             reached[condition] = (reader._state.name, text)

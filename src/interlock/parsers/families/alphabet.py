@@ -1,4 +1,8 @@
-"""The alphabet of the framing that all families share: its triggers and effects."""
+"""The triggers and effects of the framing, the state table that all families share.
+
+A *section* is a group of calls between two markers. An *envelope* is a JSON object with the name and the arguments of a call. A
+*literal* is arguments in another notation than JSON. *Stray text* is text between the keys and values of a call.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,9 @@ class Trigger(StrEnum):
     OBJECT = "object"
     """An envelope begins, in a family whose envelopes need no marker before them; its own brace is the marker."""
     BARE = "bare"
-    """A call begins without its section: the marker of `invoke` where no section is open."""
+    """A call begins where no section is open; it counts only if the request declares its tool."""
     LONE = "lone"
-    """A call begins without its section in reasoning, in a family whose models write such calls."""
+    """A call begins without its section inside of reasoning, in a family whose models write such calls."""
     KEYS = "keys"
     """The name ends, and keys with values follow."""
     STRANGE = "strange"
@@ -111,9 +115,9 @@ class Effect(StrEnum):
     NOTE = "note"
     """Hold the text, and add it to the name or key."""
     SPILL = "spill"
-    """Write the held text to the message that it came from, or to a new one."""
+    """Write the pending text to the message that it came from, or to a new one."""
     RETHINK = "rethink"
-    """Write the held text to the reasoning that it came from, or to a new one."""
+    """Write the pending text to the reasoning that it came from, or to a new one."""
     AGAIN = "again"
     """Read the same text again in the new state."""
     REST = "rest"
@@ -127,7 +131,7 @@ class Effect(StrEnum):
     CLOSE = "close"
     """Close the reasoning or message, if one is open."""
     LEAVE = "leave"
-    """Leave the reasoning or message for the driver to cut."""
+    """Leave the reasoning or message open; the driver ends it as incomplete."""
     COMMIT = "commit"
     """Close the open item, and open the call with this name, whose arguments are JSON."""
     ENLIST = "enlist"
@@ -141,7 +145,7 @@ class Effect(StrEnum):
     RISE = "rise"
     """Count a closing bracket."""
     ADMIT = "admit"
-    """Write the held text to the arguments, unchanged."""
+    """Write the pending text to the arguments, unchanged."""
     ENTER = "enter"
     """Begin the value of the key."""
     ADD = "add"
@@ -153,10 +157,10 @@ class Effect(StrEnum):
     KEEP = "keep"
     """Keep more stray text."""
     SPOIL = "spoil"
-    """Keep the held text as stray text."""
+    """Keep the pending text as stray text."""
     END = "end"
     """Complete the arguments, close the call, and write the message of stray text."""
     QUIT = "quit"
-    """Leave the unfinished call for the driver to cut."""
+    """Leave the unfinished call open; the driver ends it as incomplete."""
     FORGET = "forget"
-    """Drop the held text, which was framing."""
+    """Drop the pending text, which was framing."""

@@ -1,4 +1,4 @@
-"""A table with stricter checks: effects fit the open item, no item is open after a turn, and nothing loops or loses text."""
+"""A state table with checks for the framing: effects fit the open item, each turn ends with none open, and no text is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Framing"]
 
 
 class Place(Enum):
-    """The open part of a response."""
+    """What is open: an item, the value of a key in a call, or nothing."""
 
     NOTHING = "nothing"
     REASONING = "reasoning"
@@ -26,7 +26,7 @@ class Place(Enum):
 
 
 class Condition(NamedTuple):
-    """The open part, and whether text that may be framing is pending."""
+    """What is open, and whether text is pending because it may be framing."""
 
     place: Place
     pending: bool
@@ -34,7 +34,10 @@ class Condition(NamedTuple):
 
 @frozen
 class _Rule:
-    """The condition that an effect requires (`pending` None: any), and the condition after it (None: no change)."""
+    """The condition that an effect requires, and the condition after it.
+
+    If `pending` is None, it does not matter before the effect; `result` and `leaves_pending` of None change nothing.
+    """
 
     places: frozenset[Place]
     result: Place | None = None
@@ -93,11 +96,11 @@ _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _TAKING: Final = frozenset({_E.HOLD, _E.NOTE, _E.REST, _E.WRITE, _E.REASON, _E.SPEAK, _E.ADD, _E.STRAY, _E.KEEP, _E.AGAIN})
 """Effects that use the text of a trigger, or read it again."""
 _FRAMING: Final = frozenset({_E.FORGET, _E.CLOSE, _E.COMMIT, _E.ENLIST, _E.EXPRESS, _E.ENTER, _E.SET, _E.END})
-"""Effects that treat a marker as framing, so that its text may be dropped."""
+"""Effects that treat a marker as framing; they may drop its text."""
 
 
 class Framing(Table[Trigger, Effect]):
-    """A table of a framing; raises `DeclarationError` if the declaration is wrong."""
+    """The state table of a framing; raises `DeclarationError` if a check fails."""
 
     def __attrs_post_init__(self) -> None:
         """Compile and check the edges."""
@@ -109,15 +112,15 @@ class Framing(Table[Trigger, Effect]):
 
 
 def _check_order(framing: Framing) -> None:
-    """Refuse duplicate effects, effects after `again`, and endless loops."""
+    """Refuse an effect that an edge has twice, effects after `again`, and endless loops."""
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
             if len(set(effects)) < len(effects):
-                raise framing.refusal(f"{trigger!s} in state {state.name!r} asks for the same twice")
+                raise framing.refusal(f"{trigger!s} in state {state.name!r} has an effect twice")
             if Effect.AGAIN in effects[:-1]:
-                raise framing.refusal(f"{trigger!s} in state {state.name!r} goes on after it was to be read again")
+                raise framing.refusal(f"{trigger!s} in state {state.name!r} has effects after 'again'")
             if any(later is state for later in _reread(state, trigger)):
-                raise framing.refusal(f"{trigger!s} in state {state.name!r} is read again for ever")
+                raise framing.refusal(f"{trigger!s} in state {state.name!r} is read again forever")
 
 
 def _check_texts(framing: Framing) -> None:
@@ -130,7 +133,7 @@ def _check_texts(framing: Framing) -> None:
 
 
 def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[Trigger, Effect]]:
-    """Yield each state in which a trigger is read again."""
+    """Yield each further state in which a trigger is read again, until one repeats."""
     seen: list[State[Trigger, Effect]] = []
     while Effect.AGAIN in state.rows[trigger][1]:
         state, _ = state.rows[trigger]
@@ -141,7 +144,7 @@ def _reread(state: State[Trigger, Effect], trigger: Trigger) -> Iterator[State[T
 
 
 def _check_conditions(framing: Framing) -> None:
-    """Refuse an effect that a reachable condition does not allow, and a turn that begins with an open item or pending text."""
+    """Refuse an effect where a reachable condition rules it out, and a turn that may begin with something open or pending."""
     conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Place.NOTHING, pending=False)}}
     waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
     while waiting:
@@ -151,7 +154,7 @@ def _check_conditions(framing: Framing) -> None:
                 conditions[dest].add(after)
                 waiting.append((dest, after))
     if len(conditions[framing.initial]) > 1:
-        raise framing.refusal(f"state {framing.initial!r} is entered with something open or held")
+        raise framing.refusal(f"state {framing.initial!r} is entered with an open item or pending text")
 
 
 def _steps(framing: Framing, state: State[Trigger, Effect], before: Condition) -> Iterable[tuple[str, Condition]]:
@@ -167,8 +170,10 @@ def _apply(framing: Framing, edge: str, effects: Iterable[Effect], before: Condi
     for effect in effects:
         after = _RULES[effect].after(before)
         if after is None:
-            amount = "something" if before.pending else "nothing"
-            raise framing.refusal(f"{edge} asks to {effect.value} where {before.place.value} is open and {amount} is held")
+            amount = "some" if before.pending else "no"
+            raise framing.refusal(
+                f"{edge} has the effect {effect.value!r} where {before.place.value} is open and {amount} text is pending"
+            )
         before = after
     return before
 

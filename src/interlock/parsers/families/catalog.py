@@ -332,7 +332,7 @@ PLAMO3: Final = Syntax(
 PYTHONIC: Final = Syntax(
     "literal",
     {_T.BARE: ("[",), _T.INVOKE: (",",), _T.LITERAL: ("=", ")"), _T.UNSECTION: ("]",)},
-    name=re.compile(r"\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<begun>\(\s*(?:[A-Za-z_]\w*\s*(?==)|(?=\))))[=)]"),
+    name=re.compile(r"\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<start>\(\s*(?:[A-Za-z_]\w*\s*(?==)|(?=\))))[=)]"),
     partial_name=re.compile(r"\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?"),
     dialect=PYTHON,
 )
@@ -401,6 +401,7 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "qwen3_coder": (QWEN3_CODER, "qwen3"),
     "qwen3_xml": (QWEN3_CODER, "qwen3"),
     "step3p5": (QWEN3_CODER, "step3p5"),
+    "step5": (QWEN3_CODER, "step5"),
     "mimo": (MIMO, "mimo"),
     "seed_oss": (SEED_OSS, "seed_oss"),
     "step3": (STEP3, "step3"),
@@ -471,6 +472,7 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     {
         "qwen3": _THINK,
         "step3p5": _THINK,
+        "step5": _THINK,
         "step3": _THINK,
         "olmo3": _THINK,
         "seed_oss": evolve(_THINK, begins=("<seed:think>",), ends=("\n</seed:think>", "</seed:think>")),
@@ -526,7 +528,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "openai_gptoss": "harmony, read by token id",
         "hf": "a row compiled from the checkpoint's `response_template` when the server starts",
         "inkling": "vLLM's parser: a header may name the function before the marker of its call",
-        "muse_glimmer": "vLLM's parser: a header names the recipient of each message",
+        **dict.fromkeys(("muse", "musespark1x", "muse_glimmer"), "vLLM's parser: a header names the recipient of each message"),
+        "beam": "vLLM's parser, which also constrains the model by the checkpoint's `response_template`",
         "minicpmv": "vLLM's parser, which also repairs line breaks that this model's tokenizer decodes to two characters",
         "minimax_m2_append_think": "vLLM's parser, which leaves reasoning in the message on purpose",
     }

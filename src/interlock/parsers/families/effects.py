@@ -62,7 +62,7 @@ class Effects:
     """Carries out the effects of one turn.
 
     Attributes:
-        pending: The held text, which may be framing.
+        pending: The text that is held back because it may be framing.
         header: The name or key so far.
         name_match: The complete name.
         replay: Released text that is read again.
@@ -191,6 +191,6 @@ class Effects:
         self.item.commit(self.name_match.name, self.name_match.call_id, keyed=keyed, lenient=lenient, literal=literal)
 
     def _with_blank(self, text: str) -> str:
-        """Return text with the white space that `rest` held before it."""
+        """Return a text after the white space that the effect `rest` held back."""
         text, self._blank = self._blank + text, ""
         return text

@@ -43,7 +43,7 @@ class Syntax:
         style: The style of arguments.
         markers: The markers of calls.
         name: Matches a complete name: the group `name`, and `id` where the family writes one. In a family with literals, also the
-            group `begun`, the beginning of the literal, and the sign after it.
+            group `start`, the beginning of the literal, and then the sign of the role `literal`.
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type; `true` or `string` means a string.
         lenient: Whether an untyped value that is valid JSON is read as JSON.
@@ -137,7 +137,7 @@ class Family:
         if match is None:
             return None
         groups = match.groupdict()
-        return NameMatch(match["name"], arguments=groups.get("begun") or "", call_id=groups.get("id") or "")
+        return NameMatch(match["name"], arguments=groups.get("start") or "", call_id=groups.get("id") or "")
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
         """Return the key in a text, and the type of its value in the markup; None if invalid."""

@@ -22,7 +22,7 @@ from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.parameter_values import ESCAPED
-from interlock.parsers.families.patterns import Search, alternatives, longer_texts, wild
+from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes, wild
 
 __all__ = ["LITERAL", "Lexicon", "Reading", "Shape", "lexica"]
 
@@ -123,7 +123,7 @@ def _lexicon(state: State[Trigger, Effect], family: Family, *, calls: bool) -> L
         search,
         _escaped(frozenset(text[0] for text in roles)) if passes_as is Effect.ADD else search or _find_nothing,
         frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
-        longer_texts(roles),
+        proper_prefixes(roles),
         _structure(state, family),
         _reading(state),
         passes_as,

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from interlock.fsm.table import State
 from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
 from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escaped, quoted
-from interlock.parsers.families.patterns import Search, alternatives, longer_texts
+from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes
 
 __all__ = ["LiteralReader", "Stop"]
 
@@ -100,7 +100,7 @@ def _among(namespace: str, closing: str, stops: frozenset[str]) -> _Signs:
 def _signs(parts: Mapping[str, Part], stops: frozenset[str], pattern: str = "") -> _Signs:
     texts = frozenset({*parts, *stops})
     search = re.compile("|".join([*alternatives(texts), *filter(None, [pattern])])).search
-    return _Signs(search, parts, longer_texts(texts), stops - parts.keys())
+    return _Signs(search, parts, proper_prefixes(texts), stops - parts.keys())
 
 
 _START_OF_ELEMENTS: Final = _signs({">": _P.ELEMENTS}, frozenset())
@@ -137,10 +137,10 @@ class LiteralReader:
     _schema: Schema
     _state: State[Part, Step] = LITERALS.states[LITERALS.initial]
     _levels: list[_Level] = field(factory=list[_Level])
-    _held: list[str] = field(factory=list[str])
+    _pending: list[str] = field(factory=list[str])
     """Text that is read but not yet written, as it arrived."""
     _word: list[str] = field(factory=list[str])
-    """The text of the key or value in the held text."""
+    """The key or value in the pending text, without its quotes and white space."""
     _key: str = ""
     """The key of the value that follows."""
     _closing: str = ""
@@ -169,13 +169,13 @@ class LiteralReader:
         return self._take(), at, "" if self._state.rows else "ended" if self._state.name == "end" else "broken"
 
     def end(self) -> str:
-        """Return what is due where a marker ends the literal: the closing bracket of elements, or else the held text."""
+        """Complete the literal at a marker that ends it: close elements, and return the pending text of any other."""
         if self._dialect.namespace and self._state.name == "after" and len(self._levels) == 1:
             self._fire(_P.END, "")
         return self.spill()
 
     def spill(self) -> str:
-        """Return the held text of an incomplete literal."""
+        """Return the pending text of an incomplete literal, unchanged."""
         if self._state.rows:
             self._fire(_P.STRAY, "")
         return self._take()
@@ -276,10 +276,10 @@ class LiteralReader:
                 self._out.append(self._levels.pop().bracket)
                 self._clear()
             case Step.HOLD:
-                self._held.append(text)
+                self._pending.append(text)
                 self._quote(part, text)
             case Step.NOTE:
-                self._held.append(text)
+                self._pending.append(text)
                 self._word.append(self._value_of(part, text))
             case Step.DROP:
                 self._is_raw = "r" in "".join(self._word).lower()
@@ -308,13 +308,13 @@ class LiteralReader:
             case Step.ENTER:
                 self._enter(text)
             case Step.SPILL:
-                self._out.extend(self._held)
+                self._out.extend(self._pending)
                 self._clear()
             case _:
                 assert_never(step)
 
     def _clear(self) -> None:
-        self._held.clear()
+        self._pending.clear()
         self._word.clear()
 
     def _quote(self, part: Part, text: str) -> None:

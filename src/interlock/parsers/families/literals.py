@@ -79,13 +79,13 @@ class Step(StrEnum):
     NOTE = "note"
     """Hold the text, and add it to the key or value."""
     DROP = "drop"
-    """Drop the held text."""
+    """Drop the pending text."""
     KEY = "key"
-    """Write the held text as a key."""
+    """Write the pending text as a key."""
     VALUE = "value"
-    """Write the held text as a value."""
+    """Write the pending text as a value."""
     STRING = "string"
-    """Begin a string with the held text."""
+    """Begin a string with the pending text."""
     WRITE = "write"
     """Write text of the string."""
     SEAL = "seal"
@@ -93,7 +93,7 @@ class Step(StrEnum):
     ENTER = "enter"
     """Begin an element."""
     SPILL = "spill"
-    """Write the held text unchanged."""
+    """Write the pending text unchanged."""
 
 
 _P, _S = Part, Step

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from attrs import define, field
 
-__all__ = ["ANY", "Search", "alternatives", "example", "longer_texts", "wild"]
+__all__ = ["ANY", "Search", "alternatives", "example", "proper_prefixes", "wild"]
 
 ANY: Final = "\0"
 """A wildcard in a marker: up to 32 word characters, spaces or hyphens."""
@@ -43,7 +43,7 @@ def alternatives(texts: Collection[str]) -> Iterator[str]:
     return _alternatives(trie)
 
 
-def longer_texts(texts: Collection[str]) -> frozenset[str]:
+def proper_prefixes(texts: Collection[str]) -> frozenset[str]:
     """Return the texts that are a prefix of another text."""
     return frozenset(text for text in texts if any(other != text and other.startswith(text) for other in texts))
 

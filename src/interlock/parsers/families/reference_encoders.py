@@ -111,6 +111,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_coder": _QWEN,
     "qwen3_xml": _QWEN,
     "step3p5": _QWEN,
+    "step5": _QWEN,
     "seed_oss": Template(
         call="<seed:tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</seed:tool_call>",
         pair="<parameter=%(key)s>\n%(value)s\n</parameter>\n",

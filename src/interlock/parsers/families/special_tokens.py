@@ -87,7 +87,7 @@ class TokenCounter:
             self._reasoning_start = self._position
 
     def end_reasoning(self) -> None:
-        """End reasoning at the current place, if it has begun."""
+        """End reasoning at the current place, if any is open."""
         if self._reasoning_start is not None:
             self._reasoning += self._position - self._reasoning_start
             self._reasoning_start = None
