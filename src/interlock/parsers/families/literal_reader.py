@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -21,6 +21,7 @@ Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
 """Why the reader stopped: it needs more text, a marker may begin here, the literal is complete, or it is invalid here."""
 
 _P: Final = Part
+_BLANK, _ESCAPED, _PLAIN, _QUOTE, _STRAY, _WORD = _P.BLANK, _P.ESCAPE, _P.PLAIN, _P.QUOTE, _P.STRAY, _P.WORD
 _IN_KEY: Final = frozenset({"member", "key", "keyed"})
 _IN_STRING: Final = frozenset({"quoted key", "string", "torn"})
 _HEX: Final = "[0-9a-fA-F]"
@@ -53,41 +54,54 @@ def _unescaped(escape: str) -> str:
 
 @frozen(eq=False)
 class _Signs:
-    """The signs that count in a state, and a search for the next one, or the beginning of one at the end of the text."""
+    """The signs that count in a state: the brackets, quotes, … of the notation, and the markers that end the literal.
+
+    Args:
+        search: Finds the next sign, or the beginning of one at the end of the text.
+        parts: Which part each sign of the notation is, except for escapes and tags.
+        longer: The signs that begin another one.
+        stops: The markers that end the literal.
+    """
 
     search: Search
     parts: Mapping[str, Part]
     longer: frozenset[str]
     stops: frozenset[str]
 
-
-class _Token(NamedTuple):
-    """The next part of a text; `part` is None at a marker, or if the rest of the text is undecided."""
-
-    part: Part | None
-    text: str = ""
-    stop: Stop = ""
+    def is_whole(self, sign: str) -> bool:
+        """Return whether a sign is more than the beginning of one."""
+        return sign in self.parts or sign in self.stops or sign[0] == "\\"
 
 
 @cache
-def _outside(dialect: Dialect, stops: frozenset[str], *, keys: bool) -> _Signs:
-    """Return the signs outside of strings; `keys` adds the colons."""
-    parts: dict[str, Part] = {",": _P.MEMBER, **dict.fromkeys(dialect.quotes, _P.QUOTE)}
-    for opening, closing in dialect.brackets.items():
-        parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, closing: _P.CLOSE}
+def _outside(dialect: Dialect, stops: frozenset[str], closing: str, nested: bool, keys: bool) -> _Signs:  # noqa: FBT001 - a key
+    """Return the signs outside of strings.
+
+    Args:
+        dialect: The notation.
+        stops: The markers that end the literal.
+        closing: The bracket that closes the innermost object or list; empty at the start.
+        nested: Whether the innermost object or list is in another one.
+        keys: Whether the colons count.
+    """
+    in_list = nested and closing != "}"
+    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.quotes, _P.QUOTE)}
+    for opening, other in dialect.brackets.items():
+        parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, other: _P.STRAY}
     if keys:
-        parts |= dict.fromkeys(dialect.colons, _P.COLON)
+        parts |= dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
+    parts = {**parts, closing: _P.CLOSE if nested else _P.END} if closing else dict.fromkeys(parts, _P.OBJECT)
     return _signs(parts, stops)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _inside(closing: str, stops: frozenset[str], *, escapes: bool, breaks: bool) -> _Signs:
     """Return the signs in a string."""
     parts = {closing: _P.UNQUOTE} | ({"\n": _P.BREAK} if breaks else {})
     return _signs(parts, stops, _ESCAPE if escapes else "")
 
 
-@cache
+@lru_cache(maxsize=256)
 def _among(namespace: str, closing: str, stops: frozenset[str]) -> _Signs:
     """Return the signs between elements, or at the beginning of one."""
     others = f"{namespace}<"[1:]
@@ -114,7 +128,7 @@ def _stops(firsts: frozenset[str]) -> Search:
 
 @define
 class _Level:
-    """An open object or list: the bracket or tag that closes it, its closing bracket in JSON, and whether it has a member yet."""
+    """An open object or list: what closes it in its notation and in JSON, its schema, and whether it has a member yet."""
 
     closing: str
     bracket: str
@@ -128,8 +142,9 @@ class LiteralReader:
 
     Args:
         dialect: Its notation.
-        stops: The markers that end it, outside of strings and in one with an invalid line break.
+        stops: The markers that end it outside of strings, and in a string with a line break that the notation does not allow.
         schema: The schema of its value.
+        state: The state of the table at its beginning.
     """
 
     _dialect: Dialect
@@ -148,6 +163,14 @@ class LiteralReader:
     _is_raw: bool = False
     """Whether the string has no escapes."""
     _out: list[str] = field(factory=list[str])
+    _part_read: Part = _P.STRAY
+    """The part that fired the current edge."""
+    _text: str = ""
+    """The text of this part."""
+    _signs: _Signs | None = None
+    """The signs that count now; None until they are needed."""
+    _signs_outside: dict[tuple[str, bool, bool], _Signs] = field(factory=dict[tuple[str, bool, bool], _Signs])
+    """The signs outside of strings, by the place in the literal; the cache of `_outside` is slower."""
 
     @property
     def passes(self) -> Search | None:
@@ -158,14 +181,27 @@ class LiteralReader:
         return _stops(frozenset(text[0] for text in texts))
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
-        """Read a text from `at`; return JSON, where the reader stopped, and why. If `final`, no text follows."""
-        while at < len(text) and self._state.rows:
-            part, part_text, stop = self._next(text, at, final=final)
-            if part is None:
-                return self._take(), at, stop
-            breaks = self._state.rows[part][0].name == "broken"
-            self._fire(part, "" if breaks else part_text)
-            at += 0 if breaks else len(part_text)
+        """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
+        end, signs, match, undecided = len(text), None, None, False
+        while at < end and self._state.rows:
+            if self._signs is None:
+                self._signs = self._find_signs()
+            if self._signs is not signs or (match is not None and match.start() < at):
+                signs = self._signs
+                match = signs.search(text, at)
+                undecided = match is not None and match.end() == end and self._may_grow(signs, match.group())
+            if match is not None and undecided and final and not signs.is_whole(match.group()):
+                match = None
+            start = end if match is None else match.start()
+            if match is None or start > at:
+                part, part_text = self._run(text[at:start])
+            elif undecided and not final:
+                return self._take(), at, ""
+            elif (part_text := match.group()) in signs.stops:
+                return self._take(), at, "marker"
+            else:
+                part = self._part(signs, part_text)
+            at += self._fire(part, part_text)
         return self._take(), at, "" if self._state.rows else "ended" if self._state.name == "end" else "broken"
 
     def end(self) -> str:
@@ -185,20 +221,6 @@ class LiteralReader:
         self._out.clear()
         return out
 
-    def _next(self, text: str, at: int, *, final: bool) -> _Token:
-        """Return the next sign, or the text before it."""
-        signs = self._signs()
-        match = signs.search(text, at)
-        sign, start = ("", len(text)) if match is None else (match.group(), match.start())
-        undecided = match is not None and match.end() == len(text) and self._may_grow(signs, sign)
-        if undecided and final and sign not in signs.parts and sign not in signs.stops and sign[0] != "\\":
-            start = len(text)
-        if start > at:
-            return self._run(text[at:start])
-        if undecided and not final:
-            return _Token(None)
-        return _Token(None, stop="marker") if sign in signs.stops else _Token(self._part(signs, sign), sign)
-
     def _may_grow(self, signs: _Signs, sign: str) -> bool:
         if sign in signs.parts or sign in signs.stops:
             return sign in signs.longer
@@ -206,9 +228,9 @@ class LiteralReader:
             return _PARTIAL_ESCAPE.fullmatch(sign) is not None
         return not (sign.endswith(">") and sign.startswith(f"{self._dialect.namespace}<"))
 
-    def _signs(self) -> _Signs:
-        """Return the signs of the state."""
-        dialect, name = self._dialect, self._state.name
+    def _find_signs(self) -> _Signs:
+        """Return the signs of the state, in the innermost object or list."""
+        dialect, name, levels = self._dialect, self._state.name, self._levels
         if name in _IN_STRING or (dialect.namespace and name == "word"):
             stops = self._stops if name == "torn" else frozenset[str]()
             breaks = dialect.escapes and len(self._closing) == 1 and name != "torn"
@@ -217,112 +239,130 @@ class LiteralReader:
             return _START_OF_ELEMENTS
         if dialect.namespace:
             return _among(dialect.namespace, self._closing if name == "element" else "", self._stops)
-        return _outside(dialect, self._stops, keys=name in _IN_KEY)
+        place = levels[-1].closing if levels else "", len(levels) > 1, name in _IN_KEY
+        return self._signs_outside.get(place) or self._signs_outside.setdefault(place, _outside(dialect, self._stops, *place))
 
     def _part(self, signs: _Signs, sign: str) -> Part:
-        """Return which `Part` a sign is; it depends on what is open."""
-        if not self._levels:
-            return _P.ELEMENTS if self._dialect.namespace else _P.OBJECT
-        level = self._levels[-1]
+        """Return which `Part` a sign is."""
         part = signs.parts.get(sign)
-        match part:
-            case None:
-                return _P.ESCAPE if sign[0] == "\\" else self._part_of_tag(sign, level)
-            case _P.MEMBER if level.bracket == "]":
-                return _P.ITEM
-            case _P.CLOSE if sign == level.closing and len(self._levels) == 1:
-                return _P.END
-            case _P.CLOSE:
-                is_in_place = sign == level.closing
-            case _P.COLON:
-                is_in_place = sign == self._dialect.colons[len(self._levels) > 1]
-            case _P.QUOTE:
-                is_in_place = not self._word or "".join(self._word) in self._dialect.prefixes
-            case _:
-                is_in_place = True
-        return part if is_in_place else _P.STRAY
-
-    def _part_of_tag(self, sign: str, level: _Level) -> Part:
-        if sign == level.closing:
+        if part is _QUOTE:
+            return _QUOTE if not self._word or "".join(self._word) in self._dialect.prefixes else _STRAY
+        if part is not None:
+            return part
+        if sign[0] == "\\":
+            return _ESCAPED
+        if sign == self._levels[-1].closing:
             return _P.UNTAG
-        return _P.STRAY if sign.startswith(f"{self._dialect.namespace}</") else _P.TAG
+        return _STRAY if sign.startswith(f"{self._dialect.namespace}</") else _P.TAG
 
-    def _run(self, text: str) -> _Token:
-        """Return the first token of text without signs: white space, a word, or all of it."""
+    def _run(self, text: str) -> tuple[Part, str]:
+        """Return the first part of text without signs: white space, a word, or all of it."""
         name = self._state.name
         if name in _IN_STRING or (self._dialect.namespace and name == "word"):
-            return _Token(_P.PLAIN, text)
+            return _PLAIN, text
         if self._dialect.namespace and name == "element":
             is_string = (self._value_schema().types or STRING) == STRING
-            return _Token(_P.BLANK if text.isspace() else _P.PLAIN if is_string else _P.WORD, text)
-        blank = text[: len(text) - len(text.lstrip())]
-        return _Token(_P.BLANK, blank) if blank else _Token(_P.WORD, text.split(maxsplit=1)[0] if name in _IN_KEY else text)
+            return _BLANK if text.isspace() else _PLAIN if is_string else _WORD, text
+        word = text.lstrip()
+        if len(word) < len(text):
+            return _BLANK, text[: len(text) - len(word)]
+        return _WORD, text.split(maxsplit=1)[0] if name in _IN_KEY else text
 
     def _value_schema(self) -> Schema:
         """Return the schema of the value that follows."""
         level = self._levels[-1]
-        return level.schema.item() if level.bracket == "]" else level.schema.member(self._key)
+        return level.schema.item if level.bracket == "]" else level.schema.member(self._key)
 
-    def _fire(self, part: Part, text: str) -> None:
-        self._state, steps = self._state.rows[part]
+    def _fire(self, part: Part, text: str) -> int:
+        """Fire an edge, and return how much of the text it took: none of a part that breaks the literal."""
+        state, steps = self._state.rows[part]
+        if state is not self._state:
+            self._state, self._signs = state, None
+        self._part_read, self._text = part, "" if state.name == "broken" else text
         for step in steps:
-            self._carry_out(step, part, text)
+            self._CARRY_OUT[step](self)
+        return len(self._text)
 
-    def _carry_out(self, step: Step, part: Part, text: str) -> None:  # noqa: C901, PLR0912 - one case for each step
-        match step:
-            case Step.OPEN:
-                self._open(part, text)
-            case Step.CLOSE:
-                self._out.append(self._levels.pop().bracket)
-                self._clear()
-            case Step.HOLD:
-                self._pending.append(text)
-                self._quote(part, text)
-            case Step.NOTE:
-                self._pending.append(text)
-                self._word.append(self._value_of(part, text))
-            case Step.DROP:
-                self._is_raw = "r" in "".join(self._word).lower()
-                self._clear()
-            case Step.KEY:
-                self._key = "".join(self._word)
-                self._out.append(f"{self._comma()}{quoted(self._key)}:")
-                self._clear()
-            case Step.VALUE:
-                word = "".join(self._word)
-                word = word if self._dialect.namespace else word.strip()
-                types = self._value_schema().types
-                self._begin_value()
-                self._out.append(self._dialect.convert(word, types))
-                self._clear()
-            case Step.STRING:
-                self._begin_value()
-                self._out.append(f'"{escaped("".join(self._word))}')
-                self._clear()
-                self._quote(part, text)
-            case Step.WRITE:
-                self._out.append(escaped(self._value_of(part, text)))
-            case Step.SEAL:
-                self._out.append('"')
-                self._is_raw = False
-            case Step.ENTER:
-                self._enter(text)
-            case Step.SPILL:
-                self._out.extend(self._pending)
-                self._clear()
-            case _:
-                assert_never(step)
+    def _open(self) -> None:
+        is_tag = self._part_read is _P.TAG
+        schema = self._value_schema() if self._levels else self._schema
+        if self._levels:
+            self._begin_value()
+        is_list = self._part_read is _P.LIST or (is_tag and self._is_list(schema))
+        closing = self._closing if is_tag else self._dialect.brackets.get(self._text, "")
+        self._levels.append(_Level(closing, "]" if is_list else "}", schema))
+        self._out.append("[" if is_list else "{")
+        self._signs = None
+        self._clear()
+
+    def _close(self) -> None:
+        self._out.append(self._levels.pop().bracket)
+        self._signs = None
+        self._clear()
+
+    def _hold(self) -> None:
+        self._pending.append(self._text)
+        self._quote()
+
+    def _note(self) -> None:
+        self._pending.append(self._text)
+        self._word.append(self._plain())
+
+    def _drop(self) -> None:
+        """Drop the word before a string, which says whether the string has escapes."""
+        self._is_raw = "r" in "".join(self._word).lower()
+        self._clear()
+
+    def _write_key(self) -> None:
+        self._key = "".join(self._word)
+        self._out.append(f"{self._comma()}{quoted(self._key)}:")
+        self._clear()
+
+    def _write_value(self) -> None:
+        word = "".join(self._word)
+        types = self._value_schema().types
+        self._begin_value()
+        self._out.append(self._dialect.convert(word if self._dialect.namespace else word.strip(), types))
+        self._clear()
+
+    def _begin_string(self) -> None:
+        self._begin_value()
+        self._out.append(f'"{escaped("".join(self._word))}')
+        self._clear()
+        self._quote()
+
+    def _write(self) -> None:
+        self._out.append(escaped(self._plain()))
+
+    def _seal(self) -> None:
+        self._out.append('"')
+        self._is_raw = False
+
+    def _enter(self) -> None:
+        """Begin an element: the member of an object, or an item of a list, whatever its tag."""
+        self._clear()
+        namespace = self._dialect.namespace
+        name = self._text.removeprefix(f"{namespace}<").removesuffix(">")
+        self._closing, self._signs = f"{namespace}</{name}>", None
+        if self._levels[-1].bracket == "}":
+            self._key = name
+            self._out.append(f"{self._comma()}{quoted(name)}:")
+
+    def _spill(self) -> None:
+        self._out.extend(self._pending)
+        self._clear()
 
     def _clear(self) -> None:
         self._pending.clear()
         self._word.clear()
 
-    def _quote(self, part: Part, text: str) -> None:
-        if part is _P.QUOTE:
-            self._closing = text
+    def _quote(self) -> None:
+        if self._part_read is _QUOTE:
+            self._closing = self._text
 
-    def _value_of(self, part: Part, text: str) -> str:
-        return _unescaped(text) if part is _P.ESCAPE and not self._is_raw else text
+    def _plain(self) -> str:
+        """Return the text that a part of a string stands for."""
+        return _unescaped(self._text) if self._part_read is _ESCAPED and not self._is_raw else self._text
 
     def _comma(self) -> str:
         level = self._levels[-1]
@@ -335,27 +375,23 @@ class LiteralReader:
         if self._levels[-1].bracket == "]":
             self._out.append(self._comma())
 
-    def _open(self, part: Part, text: str) -> None:
-        schema = self._value_schema() if self._levels else self._schema
-        if self._levels:
-            self._begin_value()
-        is_list = part is _P.LIST or (part is _P.TAG and self._is_list(schema, text))
-        closing = self._closing if part is _P.TAG else self._dialect.brackets.get(text, "")
-        self._levels.append(_Level(closing, "]" if is_list else "}", schema))
-        self._out.append("[" if is_list else "{")
-        self._clear()
-
-    def _is_list(self, schema: Schema, tag: str) -> bool:
-        """Return whether an element whose first child has this tag is a list."""
+    def _is_list(self, schema: Schema) -> bool:
+        """Return whether an element is a list, of which this tag begins the first child."""
         types = schema.types
-        return "array" in types or (not types and tag == f"{self._dialect.namespace}<item>")
+        return "array" in types or (not types and self._text == f"{self._dialect.namespace}<item>")
 
-    def _enter(self, tag: str) -> None:
-        """Begin an element: the member of an object, or an item of a list, whatever its tag."""
-        self._clear()
-        namespace = self._dialect.namespace
-        name = tag.removeprefix(f"{namespace}<").removesuffix(">")
-        self._closing = f"{namespace}</{name}>"
-        if self._levels[-1].bracket == "}":
-            self._key = name
-            self._out.append(f"{self._comma()}{quoted(name)}:")
+    _CARRY_OUT: ClassVar[Mapping[Step, Callable[[LiteralReader], None]]] = {
+        Step.OPEN: _open,
+        Step.CLOSE: _close,
+        Step.HOLD: _hold,
+        Step.NOTE: _note,
+        Step.DROP: _drop,
+        Step.KEY: _write_key,
+        Step.VALUE: _write_value,
+        Step.STRING: _begin_string,
+        Step.WRITE: _write,
+        Step.SEAL: _seal,
+        Step.ENTER: _enter,
+        Step.SPILL: _spill,
+    }
+    """What carries out each step. A `match` would take longer, because each of its cases looks up a member of an enum."""

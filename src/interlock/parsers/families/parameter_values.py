@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import Final, TypeAlias
@@ -59,7 +59,7 @@ class Schema:
     schema: Mapping[str, object] = field(factory=dict[str, object])
     root: Mapping[str, object] = field(factory=dict[str, object])
 
-    @property
+    @cached_property
     def types(self) -> Types:
         """The types that the value may have; empty if they are not declared."""
         return _types(self.schema, self.root, 0)
@@ -68,8 +68,9 @@ class Schema:
         """Return the schema of a member of an object."""
         return Schema(as_mapping(_properties(self.schema, self.root, 0).get(key)), self.root)
 
+    @cached_property
     def item(self) -> Schema:
-        """Return the schema of the items of an array."""
+        """The schema of the items of an array."""
         resolved = _resolved(self.schema, self.root)
         parts = [part for word in ("anyOf", "oneOf", "allOf") for part in as_sequence(resolved.get(word))]
         schemas = [resolved, *(_resolved(as_mapping(part), self.root) for part in parts)]

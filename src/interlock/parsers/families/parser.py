@@ -34,6 +34,7 @@ from interlock.parsers.families.special_tokens import TokenCounter
 __all__ = ["FamilyParser"]
 
 _LONGEST_NAME: Final = 256
+_AGAIN, _NAME, _LITERAL = Effect.AGAIN, Reading.NAME, Reading.LITERAL  # Python 3.11 looks up the members of an enum slowly
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
@@ -138,7 +139,7 @@ class FamilyParser:
     def _literal_stops(self) -> Search | None:
         """Return the search for what ends a run of text in a literal's string; None outside of such a string."""
         item = self._effects.item
-        is_literal = self._lexicon.reading is Reading.LITERAL and not self._partial and item.streams
+        is_literal = self._lexicon.reading is _LITERAL and not self._partial and item.streams
         return item.call.literal.passes if is_literal and item.call.literal is not None else None
 
     def _passes_json(self, text: str) -> bool:
@@ -160,10 +161,10 @@ class FamilyParser:
     def _step(self, *, final: bool) -> bool:
         """Read one marker, or the text before it; returns whether there is more to do."""
         lexicon = self._lexicon
-        if lexicon.reading is Reading.NAME and self._family.style == "envelope":
+        if lexicon.reading is _NAME and self._family.style == "envelope":
             self._read_envelope()
             return True
-        if lexicon.reading is Reading.LITERAL:
+        if lexicon.reading is _LITERAL:
             return self._read_literal(lexicon, final=final)
         marker, start = self._find(lexicon, final=final)
         if start > self._at:
@@ -278,7 +279,7 @@ class FamilyParser:
             return effects.nesting.quote(ends=lexicon.in_string)
         if lexicon.reading is Reading.KEY:
             return Trigger.TEXT if self._family.read_key(effects.header) is None else role
-        if lexicon.reading is not Reading.NAME:
+        if lexicon.reading is not _NAME:
             return role
         whole = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
         if whole is None:
@@ -303,4 +304,4 @@ class FamilyParser:
         if effects.replay:
             self._text, self._at = effects.replay + self._text[self._at :], 0
             effects.replay = ""
-        return Effect.AGAIN in row[1]
+        return _AGAIN in row[1]
