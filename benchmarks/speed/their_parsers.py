@@ -43,7 +43,8 @@ def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
     thoughts = [text for each in REASONINGS.values() for text in (*each.begins, *each.ends) if text[0] == "<" and text[-1] == ">"]
     marks = [*_PIECES, *(text for text in dict.fromkeys(texts) if text[-1] in ">]" and text[0] in "<[" and "name" not in text)]
     marks = [mark for mark in marks if mark in _PIECES or not any(piece in mark for piece in _PIECES)]
-    bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in dict.fromkeys([*marks, *thoughts, *_ROLES])])
+    marks = [mark for mark in dict.fromkeys([*marks, *map(example, thoughts), *_ROLES]) if ":calls>" not in mark]
+    bare.add_special_tokens([tokenizers.AddedToken(mark, special=True) for mark in marks])
     return transformers.PreTrainedTokenizerFast(tokenizer_object=bare)
 
 

@@ -26,7 +26,11 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
             "keyed/text: go to body",
             "member/text: go to shut",
             "whole/text: go to shut",
+            "whole/next: go to argument",
         }
+    ),
+    "A family whose calls are bare JSON has no end of sections: inside of one and outside is the same to it.": frozenset(
+        {"section/object: go to aside name"}
     ),
     "A bracket is counted and written, and neither needs the other.": frozenset(
         {"json/nest: swap WRITE and DEEPEN", "json/unnest: swap WRITE and RISE"}

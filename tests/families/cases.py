@@ -92,6 +92,20 @@ CASES = [
     ),
     Case("white space before reasoning", "hermes", "</think>  <think>So.</think>Sunny.", [reasoning("So."), answer("Sunny.")]),
     Case("white space before the end of reasoning", "glm45", "</think>  </think>Sunny.", [answer("Sunny.")]),
+    Case(
+        "tags with a suffix",
+        "hy_v3",
+        "Hm.</think><tool_calls:6124c78e>\n<tool_call:6124c78e>f<tool_sep:6124c78e>\n<arg_key:6124c78e>s</arg_key:6124c78e>\n"
+        "<arg_value:6124c78e>a</arg_value:6124c78e>\n</tool_call:6124c78e>\n</tool_calls:6124c78e>Then.",
+        [reasoning("Hm."), call("f", '{"s":"a"}'), answer("Then.")],
+    ),
+    Case(
+        "a key with a type",
+        "k2_horizon",
+        "</think><ifm|tool_calls><ifm|tool_call>f<ifm|arg_key>s</ifm|arg_key><ifm|arg_type>array[string]</ifm|arg_type>\n"
+        "<ifm|arg_value>a</ifm|arg_value></ifm|tool_call></ifm|tool_calls>Then.",
+        [call("f", '{"s":"a"}'), answer("Then.")],
+    ),
     # messages between markers
     Case(
         "a message between markers",
@@ -110,12 +124,12 @@ CASES = [
     ),
     *(
         Case(
-            f"no section, and a tool that nobody declared, after {begun!r}",
+            f"no section, and a tool that nobody declared, after {beginning!r}",
             "kimi_k3",
-            f"{begun}{_K3_STRANGE}",
+            f"{beginning}{_K3_STRANGE}",
             [*before, answer(_K3_STRANGE)],
         )
-        for begun, before in (
+        for beginning, before in (
             (_K3_ANSWER, []),
             (f"Hm.{_K3_ANSWER}", [reasoning("Hm.")]),
             (f"</think>{_K3_ANSWER}", []),
@@ -146,6 +160,7 @@ CASES = [
         )
     ),
     Case("a literal that breaks before the end of the turn", "pythonic", "</think>[f(n=g(5))]", [call("f", '{"n":g(5))]', "")]),
+    Case("a literal that the end of its list breaks", "pythonic", "</think>[f(s='a']So.", [call("f", '{"s":"a"]So.', "")]),
     Case("a literal and text", "pythonic", "</think>[f(s='a')] Then.", [call("f", '{"s":"a"}'), answer(" Then.")]),
     Case("a call of Python without keys", "pythonic", "</think>[f(5)] [g] [x=1]", [answer("[f(5)] [g] [x=1]")]),
     Case(
@@ -167,6 +182,15 @@ CASES = [
         "kimi_k3",
         f"</think>{_K3_CALL}<|close|>call<|sep|><|close|>response<|sep|>So.<|close|>response<|sep|>{_K3_CALL}",
         [call("f", '{"s":"a"}'), answer("So."), call("f", '{"s":"a"}')],
+    ),
+    *(
+        Case(
+            f"a stray {end!r} inside of a section, and then a tool that nobody declared",
+            "kimi_k3",
+            f"</think>{_K3_CALL}{end}{_K3_STRANGE}<|close|>call<|sep|>",
+            [call("f", '{"s":"a"}'), call("strange", "{}")],
+        )
+        for end in ("<|close|>response<|sep|>", "<|close|>call<|sep|>")
     ),
     # markers in prose
     Case("a quoted marker", "hermes", "</think>Write `<tool_call>` first.", [answer("Write `<tool_call>` first.")]),  # 56658
@@ -600,6 +624,50 @@ CASES = [
         f'</think><{_D}invoke name="f"><{_D}parameter name="s" string="true">a<{_D}parameter name="n">7</{_D}invoke>',
         [call("f", '{"s":"a","n":7}')],
     ),
+    Case(
+        "no section at the beginning of reasoning",
+        "deepseek_v4",
+        f"{_DSML_CALL}It is.",
+        [call("f", '{"s":"a"}'), answer("It is.")],
+    ),
+    *(
+        Case(f"a call that is none, {text!r}, at the beginning of reasoning", "deepseek_v4", text, [reasoning(text)])
+        for text in (f"<{_D}invoke", f'<{_D}invoke name="strange">')
+    ),
+    Case("a stray end, and then a message", "deepseek_v4", f"</think></{_D}calls>So.", [answer("So.")]),
+    *(
+        Case(
+            f"a stray end after {before!r}, and then a tool that nobody declared",
+            "deepseek_v4",
+            f'</think>{before}</{_D}calls><{_D}invoke name="strange">',
+            [*items, answer(f'<{_D}invoke name="strange">')],
+        )
+        for before, items in (("", []), ("So.", [answer("So.")]))
+    ),
+    Case(
+        "a stray end after a call, and then a tool that nobody declared",
+        "deepseek_v4",
+        f'</think><{_D}calls>{_DSML_CALL}</{_D}parameter><{_D}invoke name="strange"></{_D}invoke>',
+        [call("f", '{"s":"a"}'), call("strange", "{}")],
+    ),
+    Case(
+        "a section that begins twice without a call, and then a tool that nobody declared",
+        "deepseek_v4",
+        f'</think><{_D}calls><{_D}calls>x<{_D}invoke name="strange">',
+        [answer(f'<{_D}calls><{_D}calls>x<{_D}invoke name="strange">')],
+    ),
+    Case(
+        "white space and text after a stray end between values",
+        "deepseek_v4",
+        f'</think><{_D}invoke name="f"></{_D}parameter>\n\nSo.</{_D}invoke>',
+        [call("f", "{}"), answer("So.")],
+    ),
+    Case(
+        "a section of Python without a call",
+        "olmo3",
+        "</think><function_calls>\n</function_calls>",
+        [answer("<function_calls>\n</function_calls>")],
+    ),
     # JSON in lists and without markers
     *(
         Case(
@@ -611,6 +679,7 @@ CASES = [
         for after, more, items in (
             ("}]Then.", "", [answer("Then.")]),
             ("]Then.", "", [answer("Then.")]),
+            ('], {"name": "strange"}', "", [answer(', {"name": "strange"}')]),
             ("}, So.", "", [answer(", So.")]),
             ("} So.", "", [answer(" So.")]),
             ('}, {"name": "strange"}] [x', "", [call("strange", "{}"), answer(" [x")]),

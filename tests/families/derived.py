@@ -1,6 +1,6 @@
 """The cases that every family has, derived from its row of the catalog and its template.
 
-So a new family needs cases of its own only for what is special to it.
+So a new family needs other cases only for its peculiarities.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def _whole(name: str) -> Iterator[Derived]:
     one = _encoded(name, "f")
     yield Derived("one call", name, f"</think>{one}", [_CALL])
     yield Derived("blank text around a call", name, f"</think>\n\n{one}\n", [_CALL])
+    yield Derived("text before a call", name, f"</think>So.{one}", [_answer("So."), _CALL])
     yield Derived("text after a call", name, f"</think>{one}Then.", [_CALL, _answer("Then.")])
     yield Derived("text between calls", name, f"</think>{one}Two.{one}", [_CALL, _answer("Two."), _CALL])
     yield Derived(

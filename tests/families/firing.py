@@ -1,4 +1,4 @@
-"""Which rows of the framing texts fire."""
+"""Records which rows of the framing the texts of a family fire."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from interlock.parsers.families.framing import FRAMING
 
 
 class Firing(FamilyParser):
-    """Notes the edges that are taken."""
+    """Records the edges that fire."""
 
     fired: ClassVar[set[tuple[str, Trigger]]] = set()
 
@@ -21,12 +21,12 @@ class Firing(FamilyParser):
         self.fired.add((self._state.name, trigger))
         return super()._fire(trigger, text)
 
-    def _passes_json(self, _):  # the shortcut takes no edges
+    def _passes_json(self, _):  # the fast path fires no edges
         return False
 
 
 def fired_by(name):
-    """The edges that the texts of a family take, which go one step beyond each condition of the parser.
+    """Return the edges that texts of a family fire, up to one step beyond each condition of the parser.
 
     Each text is read at once, and its last step letter by letter; the text that leads to a condition, letter by letter too.
     """
@@ -45,6 +45,6 @@ def _read(name, *chunks, reason="stop"):
 
 
 def means(state, trigger):
-    """Whether a trigger does something else in a state than text does, or is text."""
+    """Return whether a trigger is `text`, or has another row than `text` in a state."""
     rows = FRAMING.states[state].rows
     return trigger is Trigger.TEXT or rows[trigger] != rows[Trigger.TEXT]

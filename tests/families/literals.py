@@ -99,15 +99,15 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(PYTHON, "(a={'k'<end>", "{\"a\":{'k'", "<end>", "marker"),
     LiteralCase(PYTHON, "(a=[<end>", '{"a":[', "<end>", "marker"),
     *(
-        LiteralCase(PYTHON, f"(a=1, {text}", f'{{"a":1, {held}', text.removeprefix(held), "broken")
-        for text, held in (
+        LiteralCase(PYTHON, f"(a=1, {text}", f'{{"a":1, {pending}', text.removeprefix(pending), "broken")
+        for text, pending in (
             *(("=", ""), ("1,", "1"), ("b,", "b"), ("b)", "b"), ("b c", "b "), ("b:1", "b"), ("]", ""), ("}", ""), ("[", "")),
             *(("b[", "b"), ("b'", "b"), ("b 'c'", "b "), ("b [", "b "), ("'b' c", "'b' "), ("b (", "b ")),
         )
     ),
     *(
-        LiteralCase(PYTHON, f"(a={text}", f'{{"a":{json_text}', text.removeprefix(held), "broken")
-        for text, json_text, held in (
+        LiteralCase(PYTHON, f"(a={text}", f'{{"a":{json_text}', text.removeprefix(pending), "broken")
+        for text, json_text, pending in (
             *((")", "", ""), (",", "", ""), (" ]", " ", " "), ("1]", "1", "1"), ("1}", "1", "1"), ("x(1)", "x", "x")),
             *(("x'", "x", "x"), ("x [", "x ", "x "), ("'x' 'y'", '"x" ', "'x' "), ("'x'y", '"x"', "'x'"), ("'x'[", '"x"', "'x'")),
             *(("[1}", "[1", "[1"), ("[,", "[", "["), ("[}", "[", "["), ("[ 1 2}", "[ 1 2", "[ 1 2"), ("[1)", "[1", "[1")),
@@ -237,14 +237,14 @@ def mutations() -> Iterator[LiteralMutation]:
 
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
-    "Nothing is held once it is written.": frozenset(
+    "Nothing is pending once it is written.": frozenset(
         f"{state}/{part}: double SPILL"
         for state, part in (
             *(("start", "list"), ("item", "elements"), ("value", "elements")),
             *((state, "object") for state in ("member", "key", "quoted key", "keyed", "word", "after", "element")),
         )
     ),
-    "Nothing is held at the start.": frozenset({"start/list: drop SPILL"}),
+    "Nothing is pending at the start.": frozenset({"start/list: drop SPILL"}),
     "In a string, every part has a row.": frozenset(
         f"{state}/object: {change}"
         for state in ("string", "torn")

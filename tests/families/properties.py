@@ -20,7 +20,7 @@ from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, Setting
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.patterns import example
+from interlock.parsers.families.patterns import ANY, example
 
 REQUEST: dict[str, object] = {
     "model": "m",
@@ -142,6 +142,7 @@ def ends_an_incomplete_call_as_cut(output: Sequence[Delta], read_items: Sequence
 
 
 def vocabulary(name: str) -> list[str]:
-    """Return every marker of a family."""
-    markers = [example(text) for texts in family(name, "qwen3").markers.values() for text in texts]
+    """Return every marker of a family; of those with a wildcard, only what has no other text."""
+    roles = family(name, "qwen3").markers.values()
+    markers = [example(text) for texts in roles for text in [text for text in texts if ANY not in text] or texts]
     return [*dict.fromkeys(markers)]

@@ -189,7 +189,7 @@ def _ended_early(read_as: Family, name: str, state: State[Trigger, Effect], begi
 
 
 def _afters(read_as: Family, name: str) -> Iterator[str]:
-    """What may come then: JSON that shows whether it is still counted; a name by itself; text and a call without its section."""
+    """Yield texts that show the state: JSON that shows which brackets are open, a name, and a call without its section."""
     call = encode([WrittenItem("call", '{"s":"a"}', "strange")], name)
     section = encode([WrittenItem("call", "{}", "strange")], name).partition("strange")
     end = _end(name)
@@ -226,24 +226,24 @@ def _end(name: str) -> str:
 
 
 def _names(read_as: Family, call: str) -> Iterator[str]:
-    """A name and what ends it, in every beginning there is; `call` is a call to `f` from its name on."""
+    """Yield every beginning of a call up to the end of its name; `call` is a call to `f` from its name on."""
     if read_as.style == "envelope":
         yield '{"name": "f"'
         yield '{"arguments": {"s": 1}, "name": "f"'
     before = call.partition("f")[0].strip("\"'") if "name=" in call else ""
     for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
-        begun = _BEGUN.get(end, end)
-        yield f"{before}f{begun}"
-        yield f"{before}strange{begun}"
+        ending = _ENDINGS.get(end, end)
+        yield f"{before}f{ending}"
+        yield f"{before}strange{ending}"
 
 
-_BEGUN: Final = {"=": "(s=", ")": "()"}
-"""What a literal of Python begins with, up to the signs that end a name."""
+_ENDINGS: Final = {"=": "(s=", ")": "()"}
+"""The text from the end of a name in Python up to the sign that shows that the name has ended."""
 _NAMED: Final = (Trigger.LITERAL, Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
 
 
 def _nexts(read_as: Family, name: str) -> Iterator[str]:
-    """What may come behind a name: the end of the turn, of the call, of JSON that was or was not begun, and text."""
+    """Yield texts that may follow a name: nothing, ends of the call and of JSON that may not be open, and other text."""
     end = _end(name)
     yield from ("", " ", "\n", f"\n{end}Then.", " x", f"}} {end}Then.", f"}}}}{end}Then.", f'"{end}"x', f"\n{{}}{end}Then.")
     yield f'"a\n"{end}Then.'

@@ -355,3 +355,5 @@ def test_the_last_mark_of_a_prompt_decides_where_a_turn_starts():
     marks = (["<think>", "<tool_call>"], ["<think>", "</think>", "<tool_call>"], ["<tool_call>"], [])
     assert [qwen3.start_after(each) for each in marks] == ["thinking", "between", None, None]
     assert family("hermes").start_after(["<think>"]) == "between"
+    hy = family("hy_v3", "hy_v3")
+    assert [hy.start_after([f"<{mark}think:6124c78e>"]) for mark in ("", "/")] == ["thinking", "between"]

@@ -81,7 +81,7 @@ def tokenizer(texts: Sequence[str]) -> Any:
 def markers(name: str) -> list[str]:
     """Return the markers of a family that may be tokens."""
     texts = [example(text) for texts in family(name, DEFAULT_REASONING[name]).markers.values() for text in texts]
-    return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]")]
+    return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]" and ":calls>" not in text)]
 
 
 def vllm_parser(name: str, reasoning: str | None, vocabulary: Any) -> tuple[Any, ChatCompletionRequest]:

@@ -162,17 +162,23 @@ GLM45: Final = Syntax(
     },
 )
 
+
+def _suffixed(*tags: str) -> tuple[str, ...]:
+    """Return tags, and the same with the suffix that some checkpoints add, as in `<tool_call:6124c78e>`."""
+    return (*tags, *(f"{tag[:-1]}:{ANY}>" for tag in tags))
+
+
 HY_V4: Final = evolve(
     GLM45,
     markers={
-        **{role: texts for role, texts in GLM45.markers.items() if role is not _T.CALL},
-        _T.SECTION: ("<tool_calls>",),
-        _T.INVOKE: ("<tool_call>",),
-        _T.UNSECTION: ("</tool_calls>",),
+        **{role: _suffixed(*texts) for role, texts in GLM45.markers.items() if role is not _T.CALL},
+        _T.SECTION: _suffixed("<tool_calls>"),
+        _T.INVOKE: _suffixed("<tool_call>"),
+        _T.UNSECTION: _suffixed("</tool_calls>"),
     },
 )
 
-HY_V3: Final = evolve(HY_V4, markers={**HY_V4.markers, _T.KEYS: ("<tool_sep>",), _T.GLUED_KEYS: ("<arg_key>", "</tool_call>")})
+HY_V3: Final = evolve(HY_V4, markers={**HY_V4.markers, _T.KEYS: _suffixed("<tool_sep>")})
 
 K2_HORIZON: Final = Syntax(
     "keys",
@@ -182,7 +188,7 @@ K2_HORIZON: Final = Syntax(
         _T.GLUED_KEYS: ("<ifm|arg_key>", "</ifm|tool_call>"),
         _T.KEY: ("<ifm|arg_key>",),
         _T.UNKEY: ("</ifm|arg_key>",),
-        _T.VALUE: ("<ifm|arg_value>",),
+        _T.VALUE: ("<ifm|arg_value>", *(f"<ifm|arg_type>{ANY}</ifm|arg_type>{blank}<ifm|arg_value>" for blank in ("", "\n"))),
         _T.UNVALUE: ("</ifm|arg_value>",),
         _T.UNCALL: ("</ifm|tool_call>",),
         _T.UNSECTION: ("</ifm|tool_calls>",),
@@ -466,6 +472,7 @@ DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTA
 _THINK: Final = Reasoning()
 _ASKED: Final = evolve(_THINK, implied=False)
 """The format of models that reason only if the prompt asks for it."""
+_HY: Final = evolve(_THINK, begins=_suffixed("<think>"), ends=_suffixed("\n</think>", "</think>"))
 _COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THINKING|>",))
 
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
@@ -492,8 +499,8 @@ REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
         "mimo": _THINK,
         "nemotron_v3": _THINK,
         "granite_thinking_parser": _THINK,
-        "hy_v3": _ASKED,
-        "hy_v4": _THINK,
+        "hy_v3": evolve(_HY, implied=False),
+        "hy_v4": _HY,
         "k2_horizon": evolve(
             _THINK,
             begins=("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"),

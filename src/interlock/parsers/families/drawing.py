@@ -1,7 +1,7 @@
 """Draws the framing that the families share, one picture for each place in a text.
 
-A picture merges the states outside its place. It omits the edges between them and the effects of edges from them; the pictures
-of the other places show those.
+A picture merges the states of each other place into one. It omits the edges between them and the effects of edges from them,
+which the pictures of those places show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carries out the effects of the families' framing: holds text back, releases it, or writes it to the active item."""
+"""Carries out the effects of the framing: holds text back, releases it, or writes it to the open item."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["Effects"]
 class Nesting:
     """Counts the open brackets of a call's JSON.
 
-    `whole` is the trigger when the JSON is complete; `around` has the triggers of closing brackets outside of it.
+    Args:
+        whole: The trigger of the bracket or quote that completes the JSON.
+        around: The triggers of closing brackets after it.
+        depth: How many brackets are open.
     """
 
     whole: Trigger
@@ -48,7 +51,7 @@ class Nesting:
         return self.whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets of a text split at quotes; return False without counting if one may close the value."""
+        """Count the brackets of a text that is split at quotes; if one may complete the JSON, return False and count none."""
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:

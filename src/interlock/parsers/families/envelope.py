@@ -1,6 +1,6 @@
-"""The envelope: a JSON object with the members `name` (or `tool_name`) and `arguments` (or `parameters`), in either order.
+"""Reads an envelope: a JSON object with the members `name` (or `tool_name`) and `arguments` (or `parameters`), in either order.
 
-One `id`, `type` or `tool_call_id` may precede the name if the name comes first.
+If the name comes before the arguments, one `id`, `type` or `tool_call_id` may precede it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ MAX_LENGTH: Final = 4096
 _SPACE: Final = r"\s*"
 
 
-def _beginning(atoms: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the atoms in order or any beginning of them; the group `whole` is set if all matched."""
+def _beginning(parts: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that matches these in order, or any beginning of that; it has the group `whole` if all matched."""
     pattern = "(?P<whole>)"
-    for atom in reversed(list(atoms)):
-        pattern = rf"{atom}{pattern}" if atom.endswith(("*", "*)")) else rf"(?:\Z|{atom}{pattern})"
+    for part in reversed(list(parts)):
+        pattern = rf"{part}{pattern}" if part.endswith(("*", "*)")) else rf"(?:\Z|{part}{pattern})"
     return re.compile(pattern)
 
 
 def _member(key: str) -> list[str]:
-    """Return the atoms of a member, up to its value."""
+    """Return the patterns of a member, up to its value."""
     return [_SPACE, *f'"{key}"', _SPACE, ":", _SPACE]
 
 
 def _string(pattern: str) -> list[str]:
-    """Return the atoms of a string."""
+    """Return the patterns of a string."""
     return ['"', pattern, '"']
 
 

@@ -15,6 +15,7 @@ from attrs import field, frozen
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.literals import PYTHON, Dialect
+from interlock.parsers.families.patterns import matcher
 
 __all__ = ["CALLING", "Family", "Markers", "Reasoning", "Start", "Style", "Syntax"]
 
@@ -25,7 +26,7 @@ Start: TypeAlias = Literal["thinking", "between"]
 """The states in which a turn may start."""
 
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
-"""The texts of the markers of each role; the longest match wins."""
+"""The texts of the markers of each role, which may contain `patterns.ANY`; the longest match wins."""
 
 CALLING: Final = frozenset(
     {Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE, Trigger.LONE, Trigger.ORPHAN}
@@ -46,7 +47,7 @@ class Syntax:
             group `start`, the beginning of the literal, and then the sign of the role `literal`.
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type; `true` or `string` means a string.
-        lenient: Whether an untyped value that is valid JSON is read as JSON.
+        lenient: Whether a value without a type is read as JSON if it is valid JSON; otherwise it is a string.
         omits_ends: Whether models of the family omit the markers after the last value of a turn.
         ids: Matches the ids of calls, where the family writes them.
         needs: A marker that must be in the vocabulary; models with an older format lack it.
@@ -84,7 +85,7 @@ class Reasoning:
 
 @frozen(eq=False)
 class Family:
-    """A syntax and a reasoning format; if one is missing, its markers are text. The name is only for display."""
+    """A syntax and a reasoning format; without one of them, calls or reasoning stay in the text. The name is for display."""
 
     name: str
     syntax: Syntax | None
@@ -159,10 +160,11 @@ class Family:
         """Return where a turn starts after a prompt that ends with these markers; None if they do not decide that."""
         if self.reasoning is None:
             return "between"
+        begins, ends = matcher(self.reasoning.begins), matcher(self.reasoning.ends)
         for marker in reversed([*markers]):
-            if marker in self.reasoning.begins:
+            if begins(marker):
                 return "thinking"
-            if marker in self.reasoning.ends:
+            if ends(marker):
                 return "between"
         return None
 
@@ -178,14 +180,14 @@ class Family:
             controls: The tokens that end a turn.
         """
         reasoning = self.reasoning
-        if reasoning is None or {*reasoning.ends}.isdisjoint(special.values()):
+        if reasoning is None or not any(map(matcher(reasoning.ends), special.values())):
             return 0
+        begins = {token for token, text in special.items() if matcher(reasoning.begins)(text)}
         count, thinks = 0, (start or self.starts) == "thinking"
         for token in tokens:
-            mark = special.get(token)
-            if mark in reasoning.begins:
+            if token in begins:
                 thinks = True
-            elif token in controls or mark:
+            elif token in controls or token in special:
                 thinks = False
             else:
                 count += thinks

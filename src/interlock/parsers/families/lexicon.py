@@ -1,8 +1,8 @@
-"""The lexicon of a state: the markers that count there, as one regular expression.
+"""The lexicon of a state of the framing: the markers that count there, as one regular expression.
 
-A lexicon is compiled from the framing and a family: it has the markers whose rows in the state differ from the row of text,
-and in JSON the characters of its structure. The expression finds the first marker, or the beginning of one at the end of
-the text, so the scanner holds back no more than that.
+A lexicon is compiled from the framing and a family. It has the family's markers whose rows in the state differ from the row of
+`text` and, in JSON, the brackets and quotes. The expression finds the first marker, or the beginning of one at the end of the
+text, so the parser holds back no more than that.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Shape: TypeAlias = Trigger | None
 
 _BRACKETS: Final = "{}[]"
 _BROKEN: Final = "\\\n"
-"""Characters that put JSON on the slow path."""
+"""Characters in JSON that the fast path does not handle."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
 
 
 class Reading(Enum):
-    """The role of the text between two markers."""
+    """What the text between two markers is."""
 
     TEXT = "text"
     NAME = "name"

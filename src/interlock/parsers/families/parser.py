@@ -3,9 +3,9 @@
 `interlock.parsers.families.framing` declares the order of markers; the parser finds them, fires the edges and carries out their
 effects. However text is chunked or ends, the parser neither raises nor loses any (rule R20).
 
-The cost of a chunk depends only on its length. On the hot path, one regular expression search finds neither a marker nor the
-beginning of one, and the text passes through. The parser holds back only an incomplete marker, or up to 4096 characters after
-a marker that may begin a call.
+The cost of a chunk does not grow with the text before it. On the hot path, one search with a regular expression finds neither a
+marker nor the beginning of one, and the text passes through. The parser holds back only an incomplete marker, or up to 4096
+characters after a marker that may begin a call.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FamilyParser:
     _ends: Search | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: Search | None = None
-    """Finds JSON that needs the slow path; None elsewhere."""
+    """Finds the characters of JSON that need the slow path; None outside of JSON."""
     _text: str = ""
     _at: int = 0
     _partial: str = ""
@@ -215,7 +215,7 @@ class FamilyParser:
                 self._consume(Trigger.WORD if grows and len(header) <= _LONGEST_NAME else Trigger.TEXT, text)
 
     def _read_envelope(self) -> None:
-        """Read text that may begin an envelope."""
+        """Read text that may begin an envelope, a JSON object with the name and the arguments of a call."""
         text, header = self._text[self._at :], self._effects.header
         match = read_name(header + text)
         if match is None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 from typing import Final, Protocol
 
 from attrs import define, field
 
-__all__ = ["ANY", "Search", "alternatives", "example", "proper_prefixes", "wild"]
+__all__ = ["ANY", "Search", "alternatives", "example", "matcher", "proper_prefixes", "wild"]
 
 ANY: Final = "\0"
-"""A wildcard in a marker: up to 32 word characters, spaces or hyphens."""
+"""A wildcard in a marker: up to 32 word characters, spaces, hyphens or square brackets."""
 
-_WORD: Final = r"[\w\s-]{0,32}"
+_WORD: Final = r"[\w\s\[\]-]{0,32}"
 
 
 class Search(Protocol):
@@ -33,7 +34,7 @@ class _Node:
 
 
 def alternatives(texts: Collection[str]) -> Iterator[str]:
-    """Yield alternatives that match the longest of the texts, or the beginning of one at the end of the input."""
+    """Yield alternatives of a pattern that matches the longest text, or the beginning of one at the end of the input."""
     trie = _Node()
     for text in sorted(texts):
         node = trie
@@ -44,14 +45,24 @@ def alternatives(texts: Collection[str]) -> Iterator[str]:
 
 
 def proper_prefixes(texts: Collection[str]) -> frozenset[str]:
-    """Return the texts that are a prefix of another text."""
+    """Return the texts that begin another of the texts."""
     return frozenset(text for text in texts if any(other != text and other.startswith(text) for other in texts))
 
 
 def wild(texts: Collection[str]) -> Mapping[str, re.Pattern[str]]:
     """Return the texts that contain `ANY`, each with its pattern, the longest first."""
     wilds = sorted((text for text in texts if ANY in text), key=len, reverse=True)
-    return {text: re.compile(_WORD.join(map(re.escape, text.split(ANY)))) for text in wilds}
+    return {text: re.compile(_pattern_of(text)) for text in wilds}
+
+
+@cache
+def matcher(texts: tuple[str, ...]) -> Callable[[str], object]:
+    """Return a function whose result is true for texts that match one of these, which may contain `ANY`."""
+    return re.compile("|".join(map(_pattern_of, texts))).fullmatch
+
+
+def _pattern_of(text: str) -> str:
+    return _WORD.join(map(re.escape, text.split(ANY)))
 
 
 def example(text: str) -> str:

@@ -21,6 +21,7 @@ from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import Family, FamilyParser, Settings, family, has_family
 from interlock.parsers.families.family import Start
+from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.response_template import compile_template
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
@@ -95,8 +96,8 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
     added = tokenizer.get_added_vocab() or {
         text: token for text in tokenizer.all_special_tokens if (token := tokenizer.convert_tokens_to_ids(text)) is not None
     }
-    texts = {text for markers in family.markers.values() for text in markers}
-    return {token: text for text, token in added.items() if text in texts}
+    is_marker = matcher(tuple({text for markers in family.markers.values() for text in markers}))
+    return {token: text for text, token in added.items() if is_marker(text)}
 
 
 def _writes_json(vllm_parser: object) -> bool:
