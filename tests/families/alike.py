@@ -30,7 +30,7 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "A family whose calls are bare JSON has no end of sections: inside of one and outside is the same to it.": frozenset(
-        {"section/object: go to aside name"}
+        {"section/object: go to aside name", "aside section/object: go to name"}
     ),
     "A bracket is counted and written, and neither needs the other.": frozenset(
         {"json/nest: swap WRITE and DEEPEN", "json/unnest: swap WRITE and RISE"}

@@ -185,12 +185,16 @@ CASES = [
     ),
     *(
         Case(
-            f"a stray {end!r} inside of a section, and then a tool that nobody declared",
+            f"{text!r} inside of a section, and then a tool that nobody declared",
             "kimi_k3",
-            f"</think>{_K3_CALL}{end}{_K3_STRANGE}<|close|>call<|sep|>",
-            [call("f", '{"s":"a"}'), call("strange", "{}")],
+            f"</think>{_K3_CALL}{text}{_K3_STRANGE}<|close|>call<|sep|>",
+            [call("f", '{"s":"a"}'), *items, call("strange", "{}")],
         )
-        for end in ("<|close|>response<|sep|>", "<|close|>call<|sep|>")
+        for text, items in (
+            ("<|close|>call<|sep|>", []),
+            ("<|close|>response<|sep|>", []),
+            ("So.<|close|>response<|sep|>", [answer("So.")]),
+        )
     ),
     # markers in prose
     Case("a quoted marker", "hermes", "</think>Write `<tool_call>` first.", [answer("Write `<tool_call>` first.")]),  # 56658
@@ -644,17 +648,26 @@ CASES = [
         )
         for before, items in (("", []), ("So.", [answer("So.")]))
     ),
-    Case(
-        "a stray end after a call, and then a tool that nobody declared",
-        "deepseek_v4",
-        f'</think><{_D}calls>{_DSML_CALL}</{_D}parameter><{_D}invoke name="strange"></{_D}invoke>',
-        [call("f", '{"s":"a"}'), call("strange", "{}")],
+    *(
+        Case(
+            f"{text!r}, a stray end and a tool that nobody declared after a call",
+            "deepseek_v4",
+            f'</think><{_D}calls>{_DSML_CALL}{text}</{_D}parameter><{_D}invoke name="strange"></{_D}invoke>',
+            [call("f", '{"s":"a"}'), *items, call("strange", "{}")],
+        )
+        for text, items in (("", []), ("So.", [answer("So.")]))
     ),
     Case(
         "a section that begins twice without a call, and then a tool that nobody declared",
         "deepseek_v4",
         f'</think><{_D}calls><{_D}calls>x<{_D}invoke name="strange">',
         [answer(f'<{_D}calls><{_D}calls>x<{_D}invoke name="strange">')],
+    ),
+    Case(
+        "a section that begins twice after a call, text, and a tool that nobody declared",
+        "deepseek_v4",
+        f'</think><{_D}calls>{_DSML_CALL}<{_D}calls><{_D}calls>x<{_D}invoke name="strange"></{_D}invoke>',
+        [call("f", '{"s":"a"}'), answer(f"<{_D}calls><{_D}calls>x"), call("strange", "{}")],
     ),
     Case(
         "white space and text after a stray end between values",
@@ -669,6 +682,27 @@ CASES = [
         [answer("<function_calls>\n</function_calls>")],
     ),
     # JSON in lists and without markers
+    Case(
+        "an object in a section after a call, and a tool that nobody declared",
+        "llama3_json",
+        '</think>{"name": "f", "parameters": {}}<|python_tag|>{"name": "strange", "parameters": {}}',
+        [call("f", "{}"), call("strange", "{}")],
+    ),
+    Case(
+        "an object in text after a call, and a tool that nobody declared",
+        "llama3_json",
+        '</think>{"name": "f", "parameters": {}}So.{"name": "strange", "parameters": {}}',
+        [call("f", "{}"), answer('So.{"name": "strange", "parameters": {}}')],
+    ),
+    *(
+        Case(
+            f"{text!r} after a call in a list, and then the end of its section",
+            "jamba",
+            f'</think><tool_calls>[{{"name": "f", "arguments": {{}}}}{text}</tool_calls>Then.',
+            [call("f", "{}"), answer(text), answer("Then.")],
+        )
+        for text in (", x", "<tool_calls>[x")
+    ),
     *(
         Case(
             f"a list, and then {after!r}",
@@ -680,6 +714,8 @@ CASES = [
             ("}]Then.", "", [answer("Then.")]),
             ("]Then.", "", [answer("Then.")]),
             ('], {"name": "strange"}', "", [answer(', {"name": "strange"}')]),
+            ('}], {"name": "strange"}', "", [answer(', {"name": "strange"}')]),
+            ('}<|tool_call|>[{"name": "strange"}]', "", [call("strange", "{}")]),
             ("}, So.", "", [answer(", So.")]),
             ("} So.", "", [answer(" So.")]),
             ('}, {"name": "strange"}] [x', "", [call("strange", "{}"), answer(" [x")]),
