@@ -676,12 +676,39 @@ CASES = [
         [call("f", "{}"), answer("So.")],
     ),
     Case(
-        "a section of Python without a call",
-        "olmo3",
-        "</think><function_calls>\n</function_calls>",
-        [answer("<function_calls>\n</function_calls>")],
+        "white space and text after text and a stray end between values",
+        "deepseek_v4",
+        f'</think><{_D}invoke name="f">So</{_D}parameter>\n\n.</{_D}invoke>',
+        [call("f", "{}"), answer("So\n\n.")],
+    ),
+    Case(
+        "white space and text in a call without its section in reasoning",
+        "deepseek_v4",
+        f'Hm.<{_D}invoke name="f">\n\nSo.</{_D}invoke>',
+        [reasoning("Hm."), call("f", "{}"), answer("So.")],
+    ),
+    *(
+        Case(
+            f"a section of Python without a call after {before!r}",
+            "olmo3",
+            f"</think>{before}<function_calls>\n</function_calls>",
+            [answer(f"{before}<function_calls>\n</function_calls>")],
+        )
+        for before in ("", "So.")
     ),
     # JSON in lists and without markers
+    Case(
+        "an object in a section in reasoning",
+        "llama3_json",
+        'Hm.<|python_tag|>{"name": "f", "parameters": {"s": 1}}',
+        [reasoning("Hm."), call("f", '{"s": 1}')],
+    ),
+    Case(
+        "text with a quote after an envelope",
+        "hermes",
+        '</think><tool_call>{"name": "f", "arguments": {}} x"',
+        [call("f", '{} x"', "")],
+    ),
     Case(
         "an object in a section after a call, and a tool that nobody declared",
         "llama3_json",

@@ -164,7 +164,7 @@ def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], begi
 
     lexicon = lexica(read_as, FRAMING, calls=True)[state.name]
     if lexicon.reading is Reading.TEXT:
-        for shaping in ('"', *([] if lexicon.blank else ["\n"])):
+        for shaping in ('"', *([] if lexicon.blank or SYNTAXES[name].lenient else ["\n"])):  # JSON may have blanks around it
             if shaping not in counting:
                 for after in _afters(read_as, name):
                     yield Pair(state.name, name, beginning + shaping + after, beginning + NEUTRAL + after, shaping)
@@ -203,7 +203,8 @@ def _afters(read_as: Family, name: str) -> Iterator[str]:
 def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
     """Yield every way in which a call can begin, everywhere, with what may follow."""
     markers = read_as.markers
-    inner = next((markers[role] for role in (Trigger.INVOKE, Trigger.CALL, Trigger.LIST, Trigger.BARE) if role in markers), ("",))
+    roles = (Trigger.INVOKE, Trigger.LIST) if Trigger.SECTION in markers else (Trigger.CALL, Trigger.BARE)
+    inner = next((markers[role] for role in roles if role in markers), ("",))
     opening = example(markers.get(Trigger.SECTION, ("",))[0]) + inner[0]
     first = encode([WrittenItem("call", "{}", "f")], name).partition(_end(name) or "\0")
     for name_text in _names(read_as, first[0].partition(inner[0])[2] if inner[0] else first[0]):

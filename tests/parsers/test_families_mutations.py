@@ -4,7 +4,8 @@ from itertools import chain
 
 import pytest
 from families.alike import ALIKE
-from families.mutations import fate_of, mutations, text_that_shows
+from families.mutations import fate_of, mutations, text_that_shows, texts
+from families.relations import pairs
 
 from interlock.parsers.families.framing import FRAMING
 
@@ -21,6 +22,11 @@ def test_an_edge_cannot_be_left_out_or_moved_to_another_trigger():
     changes_tried = [each for each in changes_of("value") if each.change == "drop" or each.change.startswith("on ")]
     assert len(changes_tried) > 100
     assert {fate_of(each) for each in changes_tried} == {"refused"}
+
+
+@pytest.mark.long
+def test_the_framing_itself_reads_every_text_on_which_changes_are_tried():
+    assert [each for each in chain(pairs(), texts()) if not each.holds(FRAMING)] == []
 
 
 @pytest.mark.long

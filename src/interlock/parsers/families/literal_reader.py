@@ -182,13 +182,11 @@ class LiteralReader:
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
         """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
-        end, signs, match, undecided = len(text), None, None, False
+        end, searched, match, undecided = len(text), None, None, False
         while at < end and self._state.rows:
-            if self._signs is None:
-                self._signs = self._find_signs()
-            if self._signs is not signs or (match is not None and match.start() < at):
-                signs = self._signs
-                match = signs.search(text, at)
+            signs = self._signs = self._signs or self._find_signs()
+            if signs is not searched or (match is not None and match.start() < at):
+                searched, match = signs, signs.search(text, at)
                 undecided = match is not None and match.end() == end and self._may_grow(signs, match.group())
             if match is not None and undecided and final and not signs.is_whole(match.group()):
                 match = None
@@ -380,7 +378,7 @@ class LiteralReader:
         types = schema.types
         return "array" in types or (not types and self._text == f"{self._dialect.namespace}<item>")
 
-    _CARRY_OUT: ClassVar[Mapping[Step, Callable[[LiteralReader], None]]] = {
+    _CARRY_OUT: ClassVar[Mapping[Step, Callable[..., None]]] = {
         Step.OPEN: _open,
         Step.CLOSE: _close,
         Step.HOLD: _hold,
