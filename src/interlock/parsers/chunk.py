@@ -15,7 +15,7 @@ from interlock.fsm.deltas import Delta, FinishReason, Usage
 
 @define
 class Chunk:
-    """The output of one engine step for one request. Do not modify it; it is not frozen because that triples its cost.
+    """The output of one engine step for one request; not frozen, because that triples its cost.
 
     Args:
         token_ids: The new token ids, in order.

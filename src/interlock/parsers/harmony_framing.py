@@ -31,7 +31,7 @@ class Trigger(StrEnum):
     WORD = "word"
     """A token of text after which the header may still be well-formed."""
     PROSE = "prose"
-    """A token of text, or its absence, which shows that the header is over."""
+    """A token of text, or its absence, that shows that the header has ended."""
     FINISH = "finish"
     """The turn ends because the model stopped."""
     CUT = "cut"
@@ -52,7 +52,7 @@ class Effect(StrEnum):
     OPEN = "open"
     """Open the item that the header describes."""
     SPILL = "spill"
-    """Write the words that are no header to the item."""
+    """Write the words after the header to the item."""
     APPEND = "append"
     """Write the text to the item."""
     SKIP = "skip"
@@ -60,9 +60,9 @@ class Effect(StrEnum):
     CLOSE = "close"
     """Close the item."""
     LEAVE = "leave"
-    """Leave the item for the driver to cut."""
+    """Leave the item open; the driver ends it as incomplete."""
     DROP = "drop"
-    """Drop the header, which was cut before it said anything complete."""
+    """Drop the header, which the end of the turn truncated."""
 
 
 _OUTSIDE: Final = tuple(trigger for trigger in Trigger if trigger is not Trigger.TEXT)

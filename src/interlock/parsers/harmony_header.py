@@ -1,4 +1,4 @@
-"""The grammar of harmony's headers: their words, and how complete and broken-off ones are read.
+"""Reads harmony's headers, whether complete or broken off.
 
 A header is a sequence of sections, each begun by a marker; the section before the first marker follows the
 `<|start|>assistant` at the end of the prompt:

@@ -1,8 +1,8 @@
 """Decodes free text that a model may write inside JSON: the input of a custom tool, the code of a Python call.
 
 A model sees such a tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
-Text that begins with `{"input": "` is decoded; other text passes unchanged. Invalid escapes stay as they are, and so does
-any text but a brace after the closing quote.
+Text that begins with `{"input": "` is decoded; other text passes unchanged. Invalid escapes stay as they are. Text after the
+closing quote stays too, unless it is only the closing brace.
 """
 
 from __future__ import annotations

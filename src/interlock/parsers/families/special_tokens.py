@@ -15,7 +15,7 @@ __all__ = ["SpecialTokens", "TokenCounter"]
 
 @define(eq=False)
 class SpecialTokens:
-    """The special tokens of a turn; `texts` maps their ids to the markers that they stand for."""
+    """The special tokens of a turn; `texts` maps the ids of special tokens to the markers that they stand for."""
 
     texts: Mapping[int, str]
     _unread: Counter[str] = field(factory=Counter[str])
