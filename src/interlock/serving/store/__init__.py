@@ -6,13 +6,7 @@ A store handles neither requests nor HTTP.
     chain         the stored form of a response
     opening       opens a store by its URL
     copying       copies a store to another
-    sql/          stores in memory, in an SQLite file and in Postgres:
-      sql_store     the base of the three stores
-      sqlite        the stores in memory and in a file
-      postgres      the store in Postgres
-      rows          the statements that carry out the effects of the state tables
-      database      connections, threads and transactions
-      sql_schema    the tables and their versions
+    sql/          stores in memory, in an SQLite file and in Postgres
     redis         a store in Redis or Valkey
     redis_client  the connections to Redis
 """

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import count
 from typing import Any, ClassVar, Final, cast
@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
-from interlock.serving.store.interface import Key, StoreDown, Subscription
+from interlock.serving.store.interface import Key, StoreDown
 from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
 from interlock.serving.store.sql.sql_store import SharedSqlStore
@@ -205,9 +205,6 @@ class PostgresStore(SharedSqlStore):
     """
 
     url: str
-    _listener: DatabaseThread[Transaction] = field(init=False)
-    _payloads: dict[str, Key] = field(factory=dict[str, Key], init=False)
-    """The responses with subscriptions, by their payload in notifications."""
     _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
 
     def __attrs_post_init__(self) -> None:
@@ -216,26 +213,9 @@ class PostgresStore(SharedSqlStore):
         parts = database.name, database
         self._writer = DatabaseThread(*parts, self._open, self._begin_writing, self._commit, timeout=TIMEOUT)
         self._reader = DatabaseThread(*parts, self._open, self._begin_reading, self._commit, timeout=TIMEOUT)
-        self._listener = DatabaseThread(
+        self._poller = DatabaseThread(
             *parts, self._listen, self._begin_reading, self._commit, self._receive, lambda: 0.0, TIMEOUT
         )
-
-    @contextmanager
-    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
-        key = tenant, response_id
-        self._payloads[_payload(key)] = key
-        try:
-            with self._notifications.subscribe(key) as subscription:
-                self._listener.poll_soon()
-                yield subscription
-        finally:
-            if key not in self._notifications.responses():
-                self._payloads.pop(_payload(key), None)
-
-    async def close(self) -> None:
-        """Close the connections. The next use opens them again."""
-        await self._listener.stop()
-        await super().close()
 
     def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
         pid = cast("PostgresConnection", connection).connection.info.backend_pid
@@ -265,8 +245,8 @@ class PostgresStore(SharedSqlStore):
         """Notify the subscribers of responses that another process has changed."""
         for message in cast("PostgresConnection", connection).connection.notifies(timeout=LISTEN):
             if message.pid != self._pid:
-                keys = (self._payloads.get(payload) for payload in message.payload.split())
-                self._notifications.notify(key for key in keys if key is not None)
+                changed = message.payload.split()
+                self._notifications.notify(key for key in self._notifications.responses() if _payload(key) in changed)
 
     def _describe(self, connection: Connection) -> tuple[str, int]:
         size = "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
@@ -278,6 +258,7 @@ class PostgresStore(SharedSqlStore):
         """Do nothing, because autovacuum frees the space."""
 
 
+@lru_cache(4096)
 def _payload(key: Key) -> str:
     """Return the payload of a response: 16 characters, so that a whole batch fits into one notification."""
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -443,10 +443,14 @@ class Conversations:
         """Carry out an edit; see `ResponseStore._write_conversation`."""
         connection = self.tx.connection
         row = self.row(tenant, conversation_id)
-        if edit.conversation is not None:
+        if (new := edit.conversation) is not None:
             if row is not None:  # the new conversation replaces it
                 self.remove(row.seq)
-            row = self._insert(tenant, edit.conversation)
+            insert = (
+                "INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)"
+            )
+            connection.execute(insert, (tenant, new.id, new.created_at, pack(new.metadata), new.version))
+            row = self.row(tenant, new.id)
         member = None if row is None or edit.item_id is None else self._member(row.seq, edit.item_id)
         if row is None or (edit.item_id is not None and member is None):
             return None
@@ -499,13 +503,6 @@ class Conversations:
             raise Conflict(f"A response is being made that adds to the conversation '{row.id}'.")
         _, effects = state.rows[trigger]
         return effects
-
-    def _insert(self, tenant: str, new: Conversation) -> ConversationRow | None:
-        insert = """
-            INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)
-        """
-        self.tx.connection.execute(insert, (tenant, new.id, new.created_at, pack(new.metadata), new.version))
-        return self.row(tenant, new.id)
 
     def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
         connection = self.tx.connection

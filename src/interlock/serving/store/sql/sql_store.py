@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Final, TypeVar
 
 from attrs import define, field
@@ -165,6 +165,13 @@ class SharedSqlStore(SqlStore):
     _database: Database = field(init=False)
     _writer: DatabaseThread[Transaction] = field(init=False)
     _reader: DatabaseThread[Transaction] = field(init=False)
+    _poller: DatabaseThread[Transaction] = field(init=False)  # receives the changes of other processes
+
+    @contextmanager
+    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
+        with self._notifications.subscribe((tenant, response_id)) as subscription:
+            self._poller.poll_soon()
+            yield subscription
 
     async def migrate(self) -> int:
         return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
@@ -179,8 +186,8 @@ class SharedSqlStore(SqlStore):
 
     async def close(self) -> None:
         """Close the connections. The next use opens them again."""
-        await self._writer.stop()
-        await self._reader.stop()
+        for thread in (self._poller, self._writer, self._reader):
+            await thread.stop()
 
     async def _read(self, work: Callable[[Transaction], R]) -> R:
         return await self._reader.run(work)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 
@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import Edit, Key, StoreDown, StoreFull, StoreUnusable, Subscription
+from interlock.serving.store.interface import Edit, Key, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.sql import sql_schema
 from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
@@ -203,14 +203,8 @@ class SqliteStore(SharedSqlStore):
         self._database = SqliteFile(self.path, self.synchronous, self.busy, self.max_bytes, self.create)
         parts = self.path, self._database, self._open
         interval: Callable[[], float | None] = lambda: POLL if self._notifications.responses() else None  # noqa: E731 - typed
-        self._writer = DatabaseThread(*parts, self._begin_writing, self._commit, self._poll, interval)
+        self._writer = self._poller = DatabaseThread(*parts, self._begin_writing, self._commit, self._poll, interval)
         self._reader = DatabaseThread(*parts, self._begin_reading, self._commit)
-
-    @contextmanager
-    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
-        with self._notifications.subscribe((tenant, response_id)) as subscription:
-            self._writer.poll_soon()
-            yield subscription
 
     def _describe(self, _connection: Connection) -> tuple[str, int]:
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
