@@ -323,7 +323,10 @@ def _drawn_framings() -> dict[str, tuple[str, Graph]]:
         names = [name for name, read in reads.items() if read.style == style]
         graph = picture_of([reads[name] for name in names], "a call")
         drawn[style] = f"The families: {', '.join(f'`{name}`' for name in names)}.", evolve(graph, name=f"a call {way}")
-    about = "The inside of a literal, which has its own table, in every notation. A part without an edge breaks the literal."
+    about = (
+        "The inside of a literal, which has its own table, in every notation. The triggers are the parts of a literal: brackets, "
+        "quotes,\nwords and so on. A part without an edge in the picture breaks the literal (rule 2)."
+    )
     drawn["literals"] = about, picture_of_literals()
     return drawn
 

@@ -295,7 +295,8 @@ def test_the_servers_of_a_request_are_limited(monkeypatch) -> None:
     monkeypatch.setattr(hosting, "MAX_SERVERS", 1)
     with running(plain()) as base:
         outcome = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
-    assert [item.get("error") for item in outcome.of("mcp_list_tools")] == [None, "A request may have 1 MCP servers."]
+    refused = "A request may have at most 1 MCP servers whose tools are not listed yet."
+    assert [item.get("error") for item in outcome.of("mcp_list_tools")] == [None, refused]
 
 
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "echo", "arguments": '{"text": "a"}'}

@@ -389,7 +389,7 @@ class ResponseTools:
 
     async def _list(self, item_id: str, server: DeclaredServer, *, allowed: bool) -> Delta:
         if not allowed:
-            return Fail(item_id, f"A request may have {MAX_SERVERS} MCP servers.")
+            return Fail(item_id, f"A request may have at most {MAX_SERVERS} MCP servers whose tools are not listed yet.")
         try:
             tools = await (await self._session(server.endpoint(self._policy))).list_tools()
         except ToolError as error:
@@ -501,7 +501,10 @@ def _page(url: str) -> dict[str, object]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return the result of a tool as text, with only the types of images and sounds; without content, its structured content."""
+    """Return the result of a tool as text, with only the type of each block that is not text.
+
+    If there are no blocks, return the structured content as JSON.
+    """
     texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return orjson.dumps(result.structured_content).decode()
