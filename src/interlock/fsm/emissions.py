@@ -1,4 +1,4 @@
-"""The emissions of the items' lifecycles: one function for each event, which updates the item and returns the event.
+"""The emissions of the items' lifecycles: functions that return one event each, and update the item if necessary.
 
 Only these functions make events of items, and only firing an edge calls them.
 """
@@ -292,7 +292,7 @@ def partial_image(call: ItemState[ImageGenerationCall]) -> PartialImage:
     return event
 
 
-# The progress of hosted calls.
+# The progress of hosted calls, of lists of MCP tools, and of compactions.
 
 
 def progress(event: type[ItemEvent]) -> ItemEmission:

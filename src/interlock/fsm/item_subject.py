@@ -99,7 +99,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         return replace(self)
 
     def restore(self, backup: Subject[ItemState[Any]]) -> None:
-        """Undo the changes of an edge that failed to fire."""
+        """Undo the changes of an edge whose events could not be made or written."""
         super().restore(backup)
         self.sent_text.truncate(self.sent_text.seek(self.sent_size))
         del self.logprobs[self.logprob_count :]

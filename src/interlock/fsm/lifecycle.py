@@ -70,8 +70,9 @@ class Lifecycle(Table[str, Emission[S]]):
         final: The states without edges.
 
     Raises:
-        DeclarationError: The table is invalid, a state has no edge for `cut` (or, if a tool may run, `fail`) to a final
-            state, or an edge emits an event in the wrong place, such as a delta outside a part. The message names the state.
+        DeclarationError: The table is invalid; a state that is neither initial nor final has no edge to a final state for
+            `cut`, or for `fail` if a tool may run; or an edge emits an event in the wrong place, such as a delta outside a
+            part. The message names the state.
     """
 
     def __attrs_post_init__(self) -> None:
@@ -139,7 +140,7 @@ class Subject(Struct, Generic[S], eq=False):
         return replace(self)
 
     def restore(self, backup: Subject[S]) -> None:
-        """Undo the changes of an edge that failed to fire."""
+        """Undo the changes of an edge whose events could not be made or written."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(backup, name))
 

@@ -241,7 +241,11 @@ def _refusal(error: VllmRefusedError) -> Response:
 
 
 def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
-    """End the open responses and sockets before the engine shuts down, after which the server sends nothing to its sockets."""
+    """Make the engine's `shutdown` end the open responses and sockets first, because afterwards the server sends nothing to them.
+
+    In a thread other than the event loop's, it waits until they have ended, for `GRACE` seconds at most; in the loop's, it
+    cannot wait.
+    """
     loop, thread, shut_down = asyncio.get_running_loop(), get_ident(), engine_client.shutdown
 
     async def end() -> None:

@@ -76,7 +76,10 @@ def store_error(error: BaseException) -> BaseException:
 
 @define(eq=False)
 class Archive:
-    """The stored responses of a server. Methods that use the store raise `StoreDown` while it is unavailable."""
+    """The stored responses of a server.
+
+    While the store is down, its methods raise `StoreDown`, but readers of events wait, and `maintain` tries again.
+    """
 
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
@@ -175,7 +178,7 @@ class Archive:
             await asyncio.sleep(MAINTENANCE_SECONDS)
 
     async def _end(self, tenant: str, response_id: str) -> None:
-        """End a response whose owner is lost. Log a fault unless the store is down, and go on with the next response."""
+        """End a response whose owner is lost. Raise `StoreDown`, but log any other fault, so that the next one can be ended."""
         try:
             await adopt(self.store, tenant, response_id, self.name)
         except BaseException as error:

@@ -183,7 +183,7 @@ class Trace:
 
 
 def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
-    """Yield the lines of a replayed recording, one list for each `ReplayStep`."""
+    """Yield the lines of a replayed recording: one list for each `ReplayStep`, and one for `[DONE]` and the stream's end."""
     origin = _Origin(HarmonyParser(Routing.from_request(recording.request)) if recording.format == "harmony" else None)
     for step, frames in replay_steps(recording, dialect):
         origin.take(step)

@@ -1,7 +1,7 @@
 """vLLM as an engine: each turn becomes a request that every supported release can render, and vLLM generates only that turn.
 
-A later turn of gpt-oss continues from the exact tokens of the last one, so that vLLM's prefix cache has them. For other models,
-the chat template renders the whole conversation again.
+A turn of gpt-oss that adds results of tools continues from the exact tokens of the last one, so that vLLM's prefix cache has
+them, if `tool_choice` is `auto` or `none`. For any other turn, vLLM renders the whole conversation.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
 SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
-"""The parameters that only the service interprets; some mean something else to vLLM."""
+"""The parameters that Interlock interprets itself and does not pass on as they are; some mean something else to vLLM."""
 
 PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
@@ -342,7 +342,8 @@ class VllmGeneration:
     async def admit(self, turn: Turn) -> None:
         """Begin the first turn and wait until the engine has accepted it, unless the engine can no longer refuse it.
 
-        A stream whose request uses only the API's parameters starts before its request reaches the engine, as vLLM's own does.
+        A stream in the foreground starts before its request reaches the engine, as vLLM's own does, if the request has only
+        the API's parameters, and no grammar, log probabilities or data-parallel rank.
         """
         call = await self._call(turn)
         if self._request.stream and not self._request.background and self._is_accepted(call):
