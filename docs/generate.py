@@ -119,7 +119,7 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
             yield "\n".join([f"| {what} | meaning |", "|---|---|", *(f"| `{one}` | {meaning} |" for one, meaning in meanings)])
     if name in OBSERVED:
         yield "## What other services send"
-        yield "`interlock check` also accepts these edges, which the driver never takes."
+        yield "`interlock check` also accepts these edges, which other services take where the driver does not."
         yield "\n".join(_observed(name))
     yield "## An example"
     yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)

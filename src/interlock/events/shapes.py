@@ -12,7 +12,7 @@ from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
 
 Direction: TypeAlias = Literal["request", "stream"]
-"""`request`: fields with a default may be omitted. `stream`: only `Maybe` and `Nullable` fields of `parts` may be."""
+"""`request`: fields with a default may be omitted. `stream`: only fields of type `parts.Maybe` or `parts.Nullable` may be."""
 Path: TypeAlias = tuple[str | int, ...]
 
 
@@ -24,7 +24,8 @@ class Mismatch:
         path: The path to the difference; empty for the value itself.
         kind: `type`: another JSON type; `null`: a null instead of an omitted field; `missing` and `unknown`: a field; `tag`: an
             unknown `type`; `value`: not one of the choices, or beyond a limit.
-        type: The type of the object that has the field, or the name of its class; empty outside of an object.
+        type: The type of the object that has the field, or the name of its class; if its own `type` is missing or unknown, that
+            of the object around it. Empty if there is none.
         expected: The expected value, in words; empty for an unknown field.
         value: The actual value; None for a missing one.
         choices: The allowed values or types.
@@ -313,7 +314,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
 
 
 def _presence(hint: Any) -> str:  # noqa: ANN401 - a type
-    """Return how a field may be omitted (`interlock.events.parts`); an empty string if it is required."""
+    """Return the `presence` that a field's type declares (`interlock.events.parts`); an empty string if it declares none."""
     extras = (cast("dict[str, str] | None", one.extra) for one in getattr(hint, "__metadata__", ()))
     return next((extra["presence"] for extra in extras if extra), "")
 

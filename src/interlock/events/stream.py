@@ -125,7 +125,7 @@ class Failed(ResponseEvent, tag="response.failed"):
 
 
 class ErrorEvent(StreamEvent, tag="error"):
-    """An error outside of the response."""
+    """An error that has an event of its own, and is not in the `error` of a response."""
 
     message: str
     code: Nullable[str] = None
@@ -472,7 +472,7 @@ class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.don
     output: list[ShellOutput]
 
 
-# Events without an item. The validator and the conversions read them; no lifecycle emits them.
+# Events without an item. `interlock check` and `interlock.events.conversion` accept them; no lifecycle emits them.
 
 
 class AudioDelta(StreamEvent, tag="response.audio.delta"):

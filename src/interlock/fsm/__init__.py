@@ -5,7 +5,7 @@ The package does no IO, reads no clock and uses no random numbers.
     table             state machines as tables of edges
     lifecycle         tables whose edges emit events
     emissions         the events that the edges of items emit
-    lifecycles        the tables, one file for each kind of item
+    lifecycles        the tables of the response and of each kind of item
     item_subject      the state of an item
     response_subject  the state of a response
     deltas            the inputs of the driver

@@ -77,7 +77,7 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call, or None if its arguments do not fit the tool. Never raises."""
+    """Return the deltas of a complete call; None if its arguments are no JSON object, or lack a usable command or patch."""
     try:
         value: object = orjson.loads(arguments)
     except ValueError:

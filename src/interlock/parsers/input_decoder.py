@@ -1,8 +1,8 @@
 """Decodes free text that a model may write inside JSON: the input of a custom tool, the code of a Python call.
 
 A model sees such a tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
-Text that begins with `{"input": "` is decoded; other text passes unchanged. Invalid escapes stay as they are. Text after the
-closing quote stays too, unless it is only the closing brace.
+Text that begins with `{"input": "`, or `{"code": "` for a Python call, is decoded; white space may differ. Other text passes
+unchanged. Invalid escapes stay as they are. Text after the closing quote stays too, unless it is only the closing brace.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InputDecoder:
                 assert_never(self._phase)
 
     def end(self) -> str:
-        """Return the pending text."""
+        """Return the pending text, unless it is only white space or the closing brace after the string."""
         pending, self._pending = self._pending, ""
         if self._phase == "after" and pending.strip() in {"", "}"}:
             return ""

@@ -27,7 +27,7 @@ _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
 
 @frozen
 class Observed:
-    """A legal edge that real services take and the driver never takes.
+    """A legal edge that real services take where the driver does not.
 
     Args:
         source: The state that it leaves. It may be missing from the table.
@@ -53,7 +53,7 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
             "in_progress",
             "in_progress",
             [McpInProgress],
-            "an approved call may repeat this event once its arguments are complete",
+            "an approved call may send this event a second time, before its arguments are done",
         ),
     ],
     "shell_call_output": [
@@ -187,7 +187,7 @@ class Automaton(Generic[S]):
         return not any(position in self._closure([other]) for other in positions if other != position)
 
     def _fired(self, node: Node, event: str) -> Iterator[FiredEdge]:
-        """Yield the edges that may emit an event at a node."""
+        """Yield the edges of the table, without observed ones, that may emit an event at a node."""
         silent = {
             name: [
                 (trigger, dest)

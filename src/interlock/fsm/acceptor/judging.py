@@ -25,7 +25,7 @@ from interlock.fsm.acceptor.steps import Step
 DONE: Final = "[DONE]"
 """The data of the end marker."""
 LISTED: Final = 1000
-"""The most different findings of each severity that a verdict lists; its counts include the others."""
+"""The maximum number of distinct findings of each severity that a verdict lists; its counts include the rest."""
 
 _Key: TypeAlias = tuple[str, str | None, str]
 _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -46,8 +46,8 @@ class Verdict:
     Args:
         events: The number of events.
         items: The kind of each item, in order; an empty string if unknown.
-        status: The final status of the response; None if it did not end.
-        marked: Whether the stream has the end marker.
+        status: The final status of the last response that ended; None if none did.
+        marked: Whether the end marker follows the last response.
         reported: The different findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
         rules: The number of findings for each rule that has any, including repeats.
         severities: The number of findings of each severity, including repeats.
@@ -87,7 +87,8 @@ class JudgedMessage:
 
     Args:
         message: The decoded message.
-        body: Its JSON object; None for the end marker, for illegal messages after it, and for unreadable data.
+        body: Its JSON object; None for the end marker, illegal messages after it, unreadable data, and a message that the stream
+            ends inside.
         findings: Its findings.
         step: Its effect on a lifecycle; None if it has none.
     """
@@ -297,7 +298,7 @@ class Judge:
 
 
 def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
-    """Validate a full stream, in chunks of any size, with the settings of `Judge`."""
+    """Validate a whole stream, full or resumed, in chunks of any size; the settings are those of `Judge`."""
     judging = Judge(dialect=dialect, permissive=permissive, first=first)
     for chunk in chunks:
         judging.feed(chunk)

@@ -50,7 +50,7 @@ class StreamItems:
         return by_index
 
     def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Fault]]:
-        """Start tracking an item at its first event.
+        """Start tracking an item at its first event, or anew at an `added` that comes after other events of it.
 
         Returns:
             The item and its faults so far; no item if the event has no index.
@@ -84,7 +84,7 @@ class StreamItems:
         return faults
 
     def _check_index(self, index: int, before: TrackedItem | None) -> list[Fault]:
-        """Check the index of a new item; an item that had events before `added` is not checked again."""
+        """Check the index of a new item, unless the item had events before `added`."""
         if before is not None:
             return [Fault("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
         expected = self._next if self._next is not None or not self.whole else 0

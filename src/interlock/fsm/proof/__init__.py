@@ -1,14 +1,14 @@
-"""The proof that `ResponseDriver` cannot emit events in an illegal order: it explores every state of the real driver.
+"""The proof that `ResponseDriver` cannot emit events in an illegal order: it explores the states of the real driver.
 
-The explorer feeds the driver every delta in every reachable state; it ignores ids, counters and texts, so the states are finitely
-many. The expectation compares the events of each delta with the effects that it must have. After each delta that changes
-something, the explorer ends the stream, and `interlock.fsm.oracle` checks the stream against docs/rules.md. docs/proof.md states
-the limits of the proof.
+The explorer feeds the driver every delta in every reachable state with at most two open items. It ignores ids, counters and
+texts, so these states are finitely many. The expectation compares the events of each delta with the effects that it must have.
+After each delta that changes something, the explorer ends the stream, and `interlock.fsm.oracle` checks the stream against
+docs/rules.md. docs/proof.md shows why these states suffice, and states the limits of the proof.
 
     explorer         the exploration
     inputs           the deltas to feed
     expectation      the second judge: the visible effects of each delta
-    fault_injection  checks that an edge is undone if the writer, the clock or a factory raises
+    fault_injection  checks that the driver survives a writer, a clock, or a source of ids or late fields that raises
     process_walks    the exploration of the tables of `interlock.fsm.processes`
 """
 
@@ -74,7 +74,7 @@ def prove(
     open_items: int = OPEN_ITEMS,
     progress: Callable[[int, int], None] = lambda _explored, _discovered: None,
 ) -> Proof:
-    """Explore the driver and judge every stream that it can emit.
+    """Explore the driver, and judge the stream of every explored state and delta.
 
     Args:
         lifecycles: The lifecycles of the driver.

@@ -1,8 +1,8 @@
-"""Checks that an edge is undone if the writer, the clock, or a factory of ids or late fields raises.
+"""Checks that the driver survives a writer, a clock, or a source of ids or late fields that raises.
 
 Late fields are those that an item gets just before its `response.output_item.done`. The last delta of each path fires an edge.
-For each call of these functions during that delta, the check repeats the path and makes that call raise. The item or response
-and the events must then be as before the edge, and the stream must still end legally.
+For each call of these functions during that delta, the check repeats the path and makes that call raise. An edge during which a
+call raises must be undone, so that the item or response and the events are as before, and the stream must still end legally.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ class _WatchedDriver(ResponseDriver[bytes]):
             raise
 
     def _snapshot(self, subject: Any) -> Mapping[str, object]:  # noqa: ANN401 - an item or the response
-        """Return a copy of everything that an edge may change."""
+        """Return a copy of everything that a failed edge must leave as it was."""
         backup = subject.save()
         fields: dict[str, object] = {name: _copy(getattr(backup, name)) for name in backup.__struct_fields__}
         return {**fields, "output": [*self._response.output], "events": [*self._events], "number": self._number}
 
 
 def _copy(value: object) -> object:
-    """Copy a container; other values are replaced, never mutated."""
+    """Copy a list or a buffer. The driver never mutates other values, so they need no copy."""
     match value:
         case list():
             return [*cast("list[object]", value)]

@@ -1,4 +1,7 @@
-"""A state table with checks for the framing: effects fit the open item, each turn ends with none open, and no text is lost."""
+"""A state table with checks for the framing.
+
+Effects fit the open item, each turn ends with every item closed or left to the driver, and no text is lost.
+"""
 
 from __future__ import annotations
 

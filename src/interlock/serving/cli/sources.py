@@ -134,7 +134,7 @@ def line_name(source: str, line: int) -> str:
 
 
 def read_recording(file: Path) -> Recording:
-    """Read a recording, or end the command with a message that names the file and the line; `-` stands for standard input."""
+    """Read a recording, or end the command with a message that names the file, and the line of a fault; `-` is standard input."""
     from interlock.serving.engines.recordings import RecordingError, read
 
     piped = str(file) == "-"
@@ -159,7 +159,7 @@ def expand_folders(sources: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def open_source(name: str, request: UrlRequest | None = None) -> Generator[Source]:
-    """Open a path, `-` for standard input, or a URL, and close it afterwards.
+    """Open a path, `-` for standard input, or a URL; afterwards, close all but standard input.
 
     Raises:
         SourceError: The source cannot be opened or read, the server refuses the request, or reading takes too long.

@@ -31,7 +31,7 @@ class ConversationLease:
     tenant: str
     conversation_id: str
     response_id: str
-    """The holder of the lease: the id of the response, unless its engine sets a different one."""
+    """The holder of the lease, and the id of the response unless its engine sets another."""
     version: int
     items: tuple[Item, ...] = field(repr=False)
 

@@ -198,7 +198,7 @@ def _cipher(key: Key) -> AESGCM:
 
 
 async def _decode_base64(text: str) -> bytes:
-    """Decode base64, and refuse any but the canonical encoding of the content."""
+    """Decode base64 in slices, and refuse a slice that is not canonical."""
     content = bytearray()
     for start in range(0, len(text), SLICE):
         try:

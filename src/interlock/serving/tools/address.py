@@ -32,12 +32,13 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
     map(
         ip_network,
         (
-            # The special-purpose addresses (RFC 6890) that are not globally reachable, and multicast. `is_global` alone is not
-            # enough, because it differs between Python releases.
+            # The special-purpose addresses (RFC 6890) that are not globally reachable, 6to4 relays (192.88.99.0/24), and
+            # multicast. `is_global` alone is not enough, because it differs between Python releases.
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
             *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
             *("224.0.0.0/4", "240.0.0.0/4"),
-            # IETF protocols such as Teredo and ORCHID, documentation, and 6to4, whose destinations are unknown.
+            # IETF protocols such as Teredo and ORCHID; documentation; and 6to4. A Teredo or 6to4 address leads to an IPv4
+            # address inside it, which is not checked.
             *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
         ),
     )
