@@ -292,6 +292,24 @@ def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
     assert (round_trips, events) == (3, 100)
 
 
+def test_a_connection_prepares_statements_again_after_any_failure(postgres_url) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    from interlock.serving.store.sql.postgres import PostgresServer as Database  # noqa: PLC0415 - likewise
+
+    with closing(Database(postgres_url).connect()) as connection:
+        for statements in [["SELECT 1 / 0"]] * 2 + [["SELECT 2"]] * 5 + [["SELECT 1 / 0", "SELECT 2"]]:
+            connection.begin(write=True)
+            try:
+                for statement in statements:  # psycopg prepares the last one, which the server does not reach
+                    connection.execute(statement)
+                connection.commit()
+            except psycopg.errors.DivisionByZero:
+                connection.roll_back()
+        connection.begin(write=True)
+        assert connection.value("SELECT 2") == 2
+
+
 @pytest.mark.parametrize("table", ["response", "conversation"])
 def test_a_lease_lasts_from_when_its_row_was_locked(postgres_server, postgres_url, table) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -90,6 +90,7 @@ class PostgresConnection(Connection):
     _cursors: dict[str, psycopg.RawCursor[tuple[Any, ...]]] = field(init=False)
     """A cursor for each statement, because a new cursor looks up again how to convert values."""
     _pipeline: ExitStack = field(factory=ExitStack, init=False)  # of the transaction
+    _numbers: Iterator[int] = field(factory=count, init=False)
     _began: float = field(default=0.0, init=False)
     _offset: float | None = field(default=None, init=False)
     """Seconds by which the server's clock is ahead of the monotonic clock, once the transaction has received it."""
@@ -137,8 +138,9 @@ class PostgresConnection(Connection):
     def roll_back(self) -> None:
         with suppress(psycopg.Error):  # which a statement has raised already
             self._pipeline.close()
-        if not self.connection.closed and self.connection.info.transaction_status:
-            self.execute("ROLLBACK")
+        if not self.connection.closed:
+            # The server may not have prepared what psycopg has sent. A statement that psycopg does not know resets its cache.
+            self.connection.execute(f"ROLLBACK -- {next(self._numbers)}")
 
     def close(self) -> None:
         with suppress(psycopg.Error):
