@@ -23,14 +23,12 @@ TTL: Final = 30 * 86_400.0
 def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
     """Return the store at a URL. It opens files and connections on first use.
 
+    Without `create`, a store in SQLite or Postgres must exist; one in Redis needs no creation.
+
     The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
     port and database. Parameters follow a `?`; docs/stores.md describes them. All stores have `ttl`, and all but memory have
     `logs`. SQLite has `busy`, `max_bytes` and `synchronous`; memory has `max_bytes` and `max_responses`; Redis has
     `max_connections`; Postgres has those of libpq.
-
-    Args:
-        url: The URL.
-        create: Whether to create a store in SQLite or Postgres that does not exist. Redis needs no creation.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.

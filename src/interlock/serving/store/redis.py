@@ -163,7 +163,6 @@ class RedisStore(ResponseStore):
                 yield tenant, name.decode()
 
     async def conversations(self) -> AsyncGenerator[Key, None]:
-        """Yield the tenant and id of every conversation."""
         for tenant in await self._tenants():
             names: set[bytes] = await self._redis.execute("SMEMBERS", f"{key_prefix(tenant)}:conversations")
             for name in names:

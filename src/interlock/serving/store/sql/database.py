@@ -40,10 +40,8 @@ class Connection(ABC):
     types: ClassVar[Mapping[str, str]]
     """The SQL of this database for the names in braces in `sql_schema`."""
     answered: float = 0.0  # the monotonic time of the last answer, if the database is on a network
-    lock: str = ""
-    """The end of a SELECT of rows that the transaction changes, so that other processes wait for it."""
-    share: str = ""
-    """The end of a SELECT of rows that the transaction refers to, so that others do not remove them."""
+    lock: str = ""  # the end of a SELECT of rows that the transaction changes, so that other processes wait for it
+    share: str = ""  # the end of a SELECT of rows that the transaction refers to, so that others do not remove them
 
     @abstractmethod
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:

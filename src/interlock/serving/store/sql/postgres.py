@@ -140,7 +140,7 @@ class PostgresConnection(Connection):
             self._pipeline.close()
         if not self.connection.closed:
             # The server may not have prepared what psycopg has sent. A statement that psycopg does not know resets its cache.
-            self.connection.execute(f"ROLLBACK -- {next(self._numbers)}")
+            self.connection.execute(f"ROLLBACK -- {next(self._numbers)}".encode())
 
     def close(self) -> None:
         with suppress(psycopg.Error):

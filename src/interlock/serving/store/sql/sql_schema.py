@@ -73,12 +73,7 @@ VERSION: Final = max(LAYOUTS)
 
 
 def prepare(connection: Connection, *, create: bool) -> None:
-    """Create the tables if the database is empty and `create` is true.
-
-    Raises:
-        WrongLayout: The store has a different layout.
-        StoreDown: The database has no store, and `create` is false.
-    """
+    """Create the tables if the database is empty and `create` is true. Raises `StoreDown` without the current layout."""
     version = connection.layout()
     if version is None:
         if not create:
@@ -89,11 +84,7 @@ def prepare(connection: Connection, *, create: bool) -> None:
 
 
 def migrate(connection: Connection) -> int:
-    """Migrate an older layout in one transaction, and return its version: 0 for an empty database.
-
-    Raises:
-        WrongLayout: The layout is newer.
-    """
+    """Migrate an older layout in one transaction, and return its version. Raises `WrongLayout` for a newer one."""
     connection.begin_migration()
     try:
         version = connection.layout() or 0
