@@ -14,7 +14,6 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(
         {
             *(f"{state}/call: go to name" for state in (*_IN_CALL, "inside", "aside")),
-            *(f"{state}/call: go to aside name" for state in ("between", "content")),
             *(f"{state}/ended: go to between" for state in ("json", "quoted", "torn")),
             "member/uncall: go to between",
         }
@@ -27,6 +26,7 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
             "member/text: go to shut",
             "whole/text: go to shut",
             "whole/next: go to argument",
+            "value/overrun: go to astray",
         }
     ),
     "A family whose calls are bare JSON has no end of sections: inside of one and outside is the same to it.": frozenset(
