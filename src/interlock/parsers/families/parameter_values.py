@@ -66,6 +66,8 @@ class Schema:
 
     def member(self, key: str) -> Schema:
         """Return the schema of a member of an object."""
+        if not self.schema:
+            return self
         return Schema(as_mapping(_properties(self.schema, self.root, 0).get(key)), self.root)
 
     @cached_property
