@@ -52,7 +52,10 @@ READ = [
 ODD = [
     ("local_shell", "{}"),
     ("local_shell", '{"command": "ls"}'),
+    ("local_shell", '{"command": ["ls"], "env": 3}'),
+    ("local_shell", '{"command": ["ls"], "timeout_ms": "soon"}'),
     ("shell", '{"commands": [1]}'),
+    ("shell", '{"commands": ["ls"], "timeout_ms": "soon"}'),
     ("apply_patch", '{"type": "move_file", "path": "a"}'),
     ("apply_patch", '{"type": "create_file"}'),
     ("apply_patch", '{"type": "create_file", "path": "a", "diff": 1}'),

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 import orjson
 from attrs import frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.items import ItemKind, opened
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
 
 __all__ = ["CLIENT_TOOLS", "ClientTool", "read_call"]
@@ -77,18 +77,20 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call; None if its arguments are no JSON object, or lack a usable command or patch."""
+    """Return the deltas of a complete call; None if its arguments are no JSON object, or do not have the types of the item's fields."""
     try:
         value: object = orjson.loads(arguments)
+        return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
     except ValueError:
         return None
-    return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
 
 
 def _local_shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
     if not _are_texts(arguments.get("command")):
         return None
-    return [Open("local_shell_call", fields), Close({"action": {"type": "exec", "env": {}, **_without_nulls(arguments)}})]
+    action = {"type": "exec", "env": {}, **_without_nulls(arguments)}
+    opened("local_shell_call", {"action": action})  # only checks the types: the item opens without its action
+    return [Open("local_shell_call", fields), Close({"action": action})]
 
 
 def _shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
