@@ -77,7 +77,7 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call; None if its arguments are no JSON object, or do not have the types of the item's fields."""
+    """Return the deltas of a complete call; None if its arguments are no JSON object, or do not fit the item's fields."""
     try:
         value: object = orjson.loads(arguments)
         return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
