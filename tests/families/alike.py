@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_IN_CALL: Final = ("body", "argument", "json", "torn", "member", "whole", "shut", "loose", "astray", "literal")
+_IN_CALL: Final = ("body", "argument", "json", "torn", "member", "whole", "shut", "astray")
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(
         {
-            *(f"{state}/call: go to name" for state in (*_IN_CALL, "inside", "aside")),
+            *(f"{state}/call: go to name" for state in _IN_CALL),
             *(f"{state}/ended: go to between" for state in ("json", "quoted", "torn")),
-            "member/uncall: go to between",
         }
     ),
     "What is read again there is read alike in both states.": frozenset(
@@ -23,7 +22,6 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
             *(f"{state}/glued_keys: go to astray" for state in ("name", "thought name", "aside name")),
             *(f"{state}/glued_json: go to argument" for state in ("name", "thought name", "aside name")),
             "keyed/text: go to body",
-            "member/text: go to shut",
             "whole/text: go to shut",
             "whole/next: go to argument",
             "value/overrun: go to astray",

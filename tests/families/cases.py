@@ -703,6 +703,32 @@ CASES = [
         'Hm.<|python_tag|>{"name": "f", "parameters": {"s": 1}}',
         [reasoning("Hm."), call("f", '{"s": 1}')],
     ),
+    *(
+        Case(
+            f"a section of Python without a call after a call with {before!r}",
+            "olmo3",
+            f"</think><function_calls>f(s={before}<function_calls>\n</function_calls>",
+            [call("f", arguments), answer(f"{text}<function_calls>")],
+        )
+        for before, arguments, text in (
+            ("", '{"s":', ""),
+            (")", '{"s":)', ""),
+            ("'a')", '{"s":"a"}', ""),
+            ("'a')So.", '{"s":"a"}', "So."),
+        )
+    ),
+    Case(
+        "the end of a call twice after a name in an envelope",
+        "hermes",
+        '</think><tool_call>{"name": "f"</tool_call></tool_call>',
+        [call("f", "{}")],
+    ),
+    Case(
+        "a section after a name in an object",
+        "llama3_json",
+        '</think><|python_tag|>{"name": "f" <|python_tag|>',
+        [call("f", " "), answer("<|python_tag|>")],
+    ),
     Case("a quote after an envelope", "hermes", '</think><tool_call>{"name": "f"}"', [call("f", '"', "")]),
     Case(
         "an object in a section after a call, and a tool that nobody declared",

@@ -90,7 +90,7 @@ class Call:
 
     def write(self, text: str) -> list[Delta]:
         """Write JSON."""
-        self._has_content = True
+        self._has_content = self._has_content or bool(text)
         return self.writer.write(text)
 
     def enter(self, key: str, string_mark: str | None) -> list[Delta]:
