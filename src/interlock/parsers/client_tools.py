@@ -88,7 +88,7 @@ def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | N
 def _local_shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
     if not _are_texts(arguments.get("command")):
         return None
-    action = {"type": "exec", "env": {}, **_without_nulls(arguments)}
+    action: Fields = {"type": "exec", "env": {}, **_without_nulls(arguments)}
     opened("local_shell_call", {"action": action})  # only checks the types: the item opens without its action
     return [Open("local_shell_call", fields), Close({"action": action})]
 
