@@ -156,13 +156,11 @@ TARGETS: Final = (
     ),
     *(
         target
-        for streams in (1, 50, 500)
+        for streams, crowd in ((1, "1 stream"), (50, "50 streams"), (500, "500 streams"))
         for target in (
+            Target(f"gateway, {crowd}: CPU beside a forwarding proxy", 1.3, partial(_beside_proxy, streams), at_least=False),
             Target(
-                f"gateway, {streams} streams: CPU beside a forwarding proxy", 1.3, partial(_beside_proxy, streams), at_least=False
-            ),
-            Target(
-                f"gateway, {streams} streams: its first event after the proxy's",
+                f"gateway, {crowd}: its first event after the proxy's",
                 1.5,
                 partial(_later_than_proxy, streams),
                 at_least=False,
