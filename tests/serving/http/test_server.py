@@ -81,7 +81,6 @@ def test_a_port_that_is_taken_is_not_taken_again() -> None:
         listen("127.0.0.1", listening.getsockname()[1])
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_connection_sends_each_write_at_once() -> None:
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
@@ -89,6 +88,7 @@ def test_a_connection_sends_each_write_at_once() -> None:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_serves_until_a_signal_and_ends_open_streams(sent) -> None:
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", "--rate", "20"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -84,7 +84,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=2048)
-    # Connections inherit the option. Without it, the system may hold an event back until the client acknowledges the one before it.
+    # Connections inherit the option. Without it, the system may hold an event until the client acknowledges the last one.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with suppress(AttributeError):  # not every system has this option
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
