@@ -310,22 +310,28 @@ def _drawn_framings() -> dict[str, tuple[str, Graph]]:
     reads = {name: family(name, DEFAULT_REASONING[name]) for name in SYNTAXES}
     drawn = {
         "messages": (
-            "Text outside reasoning and calls, and the calls that begin in it. A turn starts in `between`.",
+            "Text outside reasoning and calls, and the calls that begin in it. A turn outside reasoning starts in `between`.",
             picture_of(reads.values(), "messages"),
         ),
         "reasoning": (
-            "Reasoning, and the calls that end it. A turn starts in `thinking` if its prompt ends inside reasoning.",
+            (
+                "Reasoning, and the calls that end it. A turn starts in `thinking` if its prompt ends inside reasoning. In most "
+                "families that\nreason, it also does if the prompt has no marker of reasoning."
+            ),
             picture_of(reads.values(), "reasoning"),
         ),
-        "after": ("What may follow a call while its section is still open.", picture_of(reads.values(), "after a call")),
+        "after": (
+            "What may follow a call. In a family with sections, the section is still open.",
+            picture_of(reads.values(), "after a call"),
+        ),
     }
     for style, way in _STYLES.items():
         names = [name for name, read in reads.items() if read.style == style]
         graph = picture_of([reads[name] for name in names], "a call")
         drawn[style] = f"The families: {', '.join(f'`{name}`' for name in names)}.", evolve(graph, name=f"a call {way}")
     about = (
-        "The inside of a literal, which has its own table, in every notation. The triggers are the parts of a literal: brackets, "
-        "quotes,\nwords and so on. A part without an edge in the picture breaks the literal (rule 2)."
+        "The inside of literals in all notations, which share a table of their own. The triggers are the parts of a literal: "
+        "brackets,\nquotes, words and so on. A part without an edge in the picture breaks the literal (rule 2)."
     )
     drawn["literals"] = about, picture_of_literals()
     return drawn

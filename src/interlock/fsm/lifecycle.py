@@ -71,8 +71,8 @@ class Lifecycle(Table[str, Emission[S]]):
 
     Raises:
         DeclarationError: The table is invalid; a state that is neither initial nor final has no edge to a final state for
-            `cut`, or for `fail` if a tool may run; or an edge emits an event in the wrong place, such as a delta outside a
-            part. The message names the state.
+            `cut`, or for `fail` if a tool may run or the response may complete; or an edge emits an event in the wrong place,
+            such as a delta outside a part. The message names the state.
     """
 
     def __attrs_post_init__(self) -> None:

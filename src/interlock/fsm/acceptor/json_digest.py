@@ -105,7 +105,7 @@ def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 
 
 def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
-    """Hash each field of an object, ignoring nulls, `logprobs` and `encrypted_content` at any depth."""
+    """Hash each field of an object, ignoring at any depth the fields that are null, `logprobs` or `encrypted_content`."""
     try:
         return digests(as_object(_loose(value)))
     except RecursionError:
@@ -124,4 +124,4 @@ def _loose(value: object) -> object:
 
 
 _UNREAD = frozenset({"logprobs", "encrypted_content"})
-"""The fields that `loose_digests` ignores, because no client reads them in two events."""
+"""The fields that `loose_digests` ignores: several events have them, but a client reads them in only one."""

@@ -1,4 +1,4 @@
-"""The lifecycles: one file for each kind of item, and one for the response.
+"""The lifecycles of the response and of every kind of item, by module.
 
 response                                         the response itself
 message, reasoning                               text of the model

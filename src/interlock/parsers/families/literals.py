@@ -50,7 +50,7 @@ class Part(StrEnum):
     UNQUOTE = "unquote"
     """The end of a string, or of an element without children."""
     PLAIN = "plain"
-    """Text of a string."""
+    """Text of a string, or of a value in an element."""
     ESCAPE = "escape"
     """An escape in a string."""
     BREAK = "break"
@@ -204,12 +204,15 @@ def _number(text: str) -> str | None:
 
 
 def _typed(text: str, types: Types) -> str:
-    """Return a value as JSON of the first type that it fits, or of any type if none is declared."""
+    """Return a value as JSON of one of its types, or of any type if none is declared; see `converted`."""
     return converted(text, types or ANY)
 
 
 def _text(text: str, types: Types) -> str:
-    """Return the text of an element as JSON of the first type that it fits, or as a string if none is declared."""
+    """Return the text of an element as JSON of one of its types, or as a string if none is declared; see `converted`.
+
+    Blank text is an empty array or object if its types allow one.
+    """
     if not text.strip():
         return "[]" if "array" in types else "{}" if "object" in types else quoted(text)
     return converted(text, types or STRING)

@@ -162,7 +162,7 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
 
 
 def converted(text: str, types: Types) -> str:
-    """Return a text as JSON of the first type that it fits, or else as a string."""
+    """Return a text as JSON of the first type that it fits, in the order of `_CONVERSIONS`, or else as a string."""
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:

@@ -44,7 +44,7 @@ MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
 
 CALLED: Final[Shapes] = {kind: TOOLS[kind] for kind in ("function", "custom")}
-"""The tools that the model calls by name and the client runs; a namespace can hold only these."""
+"""The tools that the model calls by name and the client runs; in a namespace, only these are checked."""
 
 MODES: Final = ("none", "auto", "required")
 
@@ -54,7 +54,7 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
     `raw` is the body, which `interlock.events.resource.response_settings` echoes. Only `raw` has the secrets of MCP servers
     (`authorization`, `headers`), so no engine renders tools from it. Items in `input` have a type, and a string input is a user's
-    message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`.
+    message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`; `read_hosted` leaves others to the engine.
     """
 
     raw: Mapping[str, object]
@@ -192,7 +192,7 @@ def _choice(value: object) -> str | Mapping[str, object]:
 
 
 def _require_distinct_names(tools: Iterable[object]) -> None:
-    """Refuse two tools with the same name at the top level or in one namespace."""
+    """Refuse two functions or custom tools with the same name at the top level or in one namespace."""
     seen: set[tuple[str, object]] = set()
     for param, tool in _declared_tools(tools):
         if tool["type"] in CALLED:

@@ -3,8 +3,10 @@
 Redis decides how durable acknowledged writes are: with `appendfsync always`, all survive a crash of the machine; with `everysec`,
 all but those of the last second. Redis must not evict keys (`maxmemory-policy noeviction`).
 
-Each call of the script is one commit. If the connection is lost, for example when Redis restarts, a call fails, and Redis may or
-may not have carried it out. The client repeats calls that are safe to repeat. `RedisStore._write` handles the others.
+Writes are calls of a Lua script (`redis.lua`), each of which is one commit. If the connection is lost, for example when Redis
+restarts, a call fails, and Redis may or may not have carried it out. The client repeats calls that are safe to repeat.
+`RedisStore._write` repeats others, and recognizes from the reply whether the first attempt was committed. Adopting or deleting a
+response, and changing or deleting a conversation, then fail with `Disconnected`.
 """
 
 from __future__ import annotations
@@ -169,7 +171,7 @@ class RedisStore(ResponseStore):
                 yield tenant, name.decode()
 
     async def info(self) -> StoreInfo:
-        """Return the store's contents; `size` is all memory that the server uses."""
+        """Return how much is stored, and the leases; `size` is all memory that the server uses."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
         totals = Counter(conversations=0, items=0, events=0)

@@ -164,7 +164,7 @@ class Coverage:
     """The numbers of the files that fire each edge, in order."""
 
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
-        """Count the edges of a stream from the lines of its trace. All traces share their `Steps`."""
+        """Count the edges of a stream from the lines of its trace. All traces must have the same `event_lines.Steps`."""
         steps: list[int] = []
         events = findings = 0
         for line in (line for batch in batches for line in batch):
@@ -191,7 +191,7 @@ class Coverage:
                 self._files.setdefault(edge, {})[number] = None
 
     def line(self, *, linked: bool) -> Line:
-        """Return the line for the page; `linked` means that the site has a page for each stream, by its number."""
+        """Return the line for the page; `linked` means that the server of the page also has a page for each stream."""
         edges: list[dict[str, object]] = []
         for edge, files in self._files.items():
             names = dict(zip(("machine", "source", "trigger", "dest"), edge, strict=True))

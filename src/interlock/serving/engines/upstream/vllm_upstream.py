@@ -45,10 +45,10 @@ __all__ = ["VllmTranslator"]
 logger = logging.getLogger(__name__)
 
 SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
-"""The parameters of the API that completions have too."""
+"""The parameters of the Responses API that completions receive unchanged."""
 OTHERS: Final = ("n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs")
 NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, *OTHERS}) - SAME
-"""The parameters that are not sent as they are, inside and outside the API."""
+"""The fields of a request that are not copied to completions: other parameters of the Responses API, and some of vLLM."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt are searched for markers of reasoning."""
@@ -260,7 +260,7 @@ class FamilyTranslator(VllmTranslator):
     _family: Family
     _settings: Settings
     _start: Start | None = field(default=None, init=False)
-    """The state in which the prompt leaves the turn, if its markers show it."""
+    """Where the turn starts, if the end of the prompt decides that."""
 
     @classmethod
     def begin(cls, call: Call, tagged: Tagged) -> FamilyTranslator:

@@ -143,7 +143,7 @@ class DatabaseThread(Generic[T]):
         name: The name of the database in messages.
         database: Classifies errors, and knows whether a connection is current.
         open: Opens a connection.
-        begin: Begins a transaction for jobs that change these responses.
+        begin: Begins a transaction for jobs that change the responses with these keys.
         commit: Commits a transaction, and returns a function to call after that.
         poll: Called with the connection every `interval()` seconds, between two batches of jobs.
         interval: Returns None if there is nothing to poll for.

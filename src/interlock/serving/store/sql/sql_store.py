@@ -45,8 +45,8 @@ class SqlStore(ResponseStore):
     Args:
         ttl: Seconds from the last write of a response until it expires; None for never.
         logs: Seconds from the end of a response until its events are removed; None to keep them as long as the response.
-        clock: Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. Leases
-            then use the monotonic clock, which only a restart resets.
+        clock: Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. On the
+            host, leases use the monotonic clock, which only a restart of the host resets.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
@@ -196,7 +196,7 @@ class SharedSqlStore(SqlStore):
         return await self._writer.run(work, key)
 
     def _open(self) -> Connection:
-        """Open a connection, and create the tables in an empty database."""
+        """Open a connection; if `create` is true, create the tables in an empty database."""
         connection = self._database.connect()
         try:
             sql_schema.prepare(connection, create=self.create)
