@@ -162,7 +162,7 @@ def _result(state: TrackedItem, item: Body) -> Iterator[Fault]:
             if error is None:
                 yield Fault("R11", "a failed call needs an error")
         case "mcp_call" if output is not None:
-            yield Fault("R11", "a call that did not end has an output")
+            yield Fault("R11", "a call that neither completed nor failed has an output")
         case "mcp_list_tools" if [*state.node.ends] == ["completed" if error is not None else "failed"]:
             yield Fault("R11", "the list of tools has an error although it completed, or none although it failed")
         case _:
@@ -341,7 +341,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
 
 
 def _digests(part: object) -> tuple[Digest, Digest]:
-    """Return the exact and the loose digest of a part."""
+    """Return two digests of a part: of all of it, and without nulls, `logprobs` and `encrypted_content`."""
     return digest(part), digest({name: one.hex() for name, one in loose_digests(as_object(part)).items()})
 
 

@@ -133,7 +133,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "logprobs-elsewhere",
             "R9",
-            "the log probabilities in an item are missing or different in its part",
+            "the log probabilities of a part differ between `content_part.done` and `output_item.done`, or only one has them",
             "no client reads both",
             "OpenAI",
         ),

@@ -63,7 +63,7 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R4",
             "failure",
-            "If anything fails after the first event, the open items end first; then `response.failed` gives the reason in "
+            "If the response fails after its first event, the open items end first; then `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
             "An open item seems to run forever, and a client cannot handle a failure without a reason.",
             "order",
@@ -116,8 +116,8 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R11",
             "truth",
-            "If the server runs a tool, it sends the events of the tool when the tool starts and when it has ended, and the "
-            "item contains the result.",
+            "If the server runs a tool, the event for its start comes when the tool starts, the event for its completion only "
+            "after it has succeeded, and the item contains the result or the failure.",
             "A client shows that a tool ran when it did not, or finds no result where one was announced.",
             "order",
         ),
@@ -147,8 +147,8 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R15",
             "logprobs",
-            "Text events have `logprobs`: an empty list, unless the request asks for log probabilities. Then the tokens in the "
-            "list, joined, are the text.",
+            "The events `response.output_text.delta` and `.done` have `logprobs`: an empty list, unless the request asks for log "
+            "probabilities. Then the tokens in the list, joined, are the text.",
             "A client that asks for log probabilities attributes them to the wrong tokens.",
             "content",
         ),
@@ -162,7 +162,8 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R17",
             "totality",
-            "Any sequence of tokens becomes a legal stream, which contains all text that the model wrote and no control token.",
+            "Any sequence of tokens becomes a legal stream, which contains no control token, and all text that the model wrote, "
+            "except what R18 and R20 leave out.",
             "",
             "content",
         ),
@@ -185,8 +186,8 @@ RULES: Final[Mapping[str, Rule]] = {
             "R20",
             "families",
             "Some models write calls and reasoning as text between markers. The items and the markers together contain exactly "
-            "what the model wrote. Until the name of a call is complete, its marker may still turn out to be text. If the "
-            "request forbids parallel calls, only the first call of a turn becomes an item.",
+            "what the model wrote, except blank text (R18) and, if the request forbids parallel calls, all calls of a turn "
+            "after the first. Until the name of a call is complete, its marker may still turn out to be text.",
             "",
             "content",
         ),

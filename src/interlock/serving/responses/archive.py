@@ -125,7 +125,7 @@ class Archive:
             raise NOT_STREAMED
         log = await self.store.read(tenant, stored.id, start, 1)
         if log is not None and start < log.oldest:
-            message = f"The events before number {log.oldest} have expired; number {log.oldest} is the oldest available."
+            message = f"The events before number {log.oldest} have expired."
             raise ApiError(400, message, param="starting_after", code="events_expired")
         return Tail(self.store, tenant, stored.id, self.name, start)
 
