@@ -42,7 +42,8 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
     `prefix` is the prefix of the item's id. `made` maps other fields with generated ids to their prefixes. `late` names the
-    fields that may be unknown until the item closes. `opaque` names the field with encrypted content, which counts as content.
+    fields that may be unknown until the item closes. `opaque` names a field with encrypted content, with which
+    an item without text is not dropped.
     """
 
     prefix: ClassVar[str] = ""
@@ -333,7 +334,10 @@ class FindInPage(WebAction, tag="find_in_page", kw_only=True):
 
 
 class WebSearchCall(Item, tag="web_search_call", kw_only=True):
-    """A web search; the API opens it without an action. openai 2.25 has no status `incomplete`."""
+    """A web search. openai 2.25 has no status `incomplete`.
+
+    Other services may open it without an action. Here it opens with one, which may change until it closes.
+    """
 
     prefix = "ws"
     late = ("action",)
@@ -924,8 +928,8 @@ def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
         output: The text that the tool returned.
 
     Returns:
-        The fields, for the delta `interlock.fsm.Succeed`; empty for a kind whose item has no result. The results of a web search
-        go only to the model, and `action` has its sources.
+        The fields, for the delta `interlock.fsm.Succeed`; empty for a kind whose item cannot hold the result as plain text. The
+        results of a web search go only to the model, and `action` has its sources.
     """
     match kind:
         case "mcp_call":
@@ -946,7 +950,7 @@ NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense.
 
 
 def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Return the fields with the error of a tool; empty for a kind without such a field."""
+    """Return the fields that tell the error of a tool: `error` of MCP items, the logs of code; empty for other kinds."""
     match kind:
         case "mcp_call":
             content = [{"type": "text", "text": message}]

@@ -102,6 +102,8 @@ class State(Generic[T, E]):
     Args:
         table: The name of the table.
         name: The name of the state.
+
+    Attributes:
         rows: The next state and the effects, by legal trigger.
     """
 
@@ -143,8 +145,8 @@ class Table(Generic[T, E]):
         initial: The name of the state in which a machine starts.
         edges: All edges, in reading order.
         final: The names of the states without edges; empty for a machine that never ends.
-        total: The exact triggers of every non-final state, or a mapping from the name of each such state to its triggers. Empty
-            for no check.
+        total: The exact triggers of every non-final state, or a mapping from the name of each such state to its triggers. The
+            default, no triggers, means no check.
         regions: The states of each region, by name.
 
     Attributes:
@@ -152,7 +154,7 @@ class Table(Generic[T, E]):
         states: The compiled states by name, in the order of the declaration.
 
     Raises:
-        DeclarationError: The table is invalid; the message names the table and the state.
+        DeclarationError: The table is invalid; the message names the table and the states or the region at fault.
     """
 
     name: str

@@ -112,7 +112,7 @@ class Characters:
 
     @property
     def pending(self) -> bool:
-        """Whether a character is incomplete."""
+        """Whether text waits for `take`, complete or not."""
         return self._tokens > 0
 
     def feed(self, data: bytes, entry: Entry | None) -> bool:

@@ -63,7 +63,7 @@ _RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
     "compaction": ({"encrypted_content": "c2VhbGVk"},),
 }
-"""The alternative results of a call, by kind; the other kinds use `result_fields`."""
+"""The alternative results of an item, by kind; other calls use `result_fields`, and `shell_call_output` has none."""
 _CLOSINGS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "reasoning": {"encrypted_content": "c2VhbGVk"},
     "local_shell_call": {"action": {"type": "exec", "command": ["ls"], "env": {}}},
@@ -158,7 +158,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
 
 
 def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[deltas.Delta], None]) -> None:
-    """Run some of the ready calls concurrently, and end them in any order. The driver ends the other calls."""
+    """Run some of the ready calls concurrently, and end some of those in any order. The driver ends the rest."""
     running = [call for call in ready() if maybe(chance)]
     for call in running:
         feed(deltas.Run(call.id))

@@ -1,7 +1,7 @@
 """The lifecycle of code that the model writes and the server runs.
 
 The call emits `interpreting` when the code starts to run and `completed` after a successful run (rule R11 of
-docs/rules.md). Code that never runs fails from `ready`; a failed run has no `completed` event.
+docs/rules.md). Complete code that never runs fails from `ready`; a failed run has no `completed` event.
 """
 
 from interlock.fsm.emissions import (

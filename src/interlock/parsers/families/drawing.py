@@ -1,7 +1,7 @@
 """Draws the framing that the families share, one picture for each place in a text.
 
-A picture merges the states of each other place into one. It omits the edges between them and the effects of edges from them,
-which the pictures of those places show.
+A picture merges the states of each other place into one; the picture of a call merges those of all other places into `outside`.
+It omits the edges between them and the effects of edges from them, which the pictures of those places show.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
             continue
         reached.append(state)
         rows = FRAMING.states[state].rows
-        # After the name of an envelope, `member` comes before `json`, except in a bare call.
+        # In an envelope, `json` comes only after `member`, so a state with a row for `member` has no edge for `json`. A bare call
+        # has no `member`.
         enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
         signs = {role for role, texts in family.markers.items() if state in LITERAL and family.signs.issuperset(texts)}
-        # If the models of a family omit ends, the parser fires `uncall` before `finish`, so this state never has `finish`.
+        # If the models of a family omit ends, the parser fires `uncall` before `finish`, so a state in which `uncall` ends the
+        # call receives no `finish`, unless the end is read again there.
         is_ended = family.omits_ends and Effect.END in rows[_T.UNCALL][1] and state not in _REREAD
         ended = {_T.FINISH} if is_ended else set[Trigger]()
         for trigger in Trigger:

@@ -153,7 +153,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
 async def _decompressed(request: Request, max_bytes: int, yielder: Yielder) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body of a request in slices; other tasks run in between.
 
-    A refused body is still read, up to a limit, so that the client can read the error.
+    A body that is refused while it is read is still read to its end, up to a limit, so that the client can read the error.
     """
     decoder = decoder_for(request.headers.get("content-encoding", ""))
     refusal: ApiError | None = None

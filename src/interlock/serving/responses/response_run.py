@@ -108,7 +108,7 @@ class ResponseRun(Run[T]):
     _turn_count: int = field(default=0, init=False)
     _turn_usage: Usage = field(factory=Usage, init=False)
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
-    """The calls of the last turn whose tools have not run."""
+    """The calls whose tools run next: those of the last turn, or before the first turn those that the client has approved."""
     _rejected: Sequence[Item] = field(default=(), init=False)
     """The calls of the last turn with invalid arguments."""
 

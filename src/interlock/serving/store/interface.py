@@ -138,7 +138,7 @@ class Log:
     Args:
         frames: The events as they are sent.
         first: The number of the first frame.
-        oldest: The number of the oldest stored event.
+        oldest: The number of the oldest stored event; `following` if none is stored.
         following: The number of the next event to append.
         state: The state of the response in the table `interlock.fsm.processes.stored`.
         cancelled: Whether a client has asked to cancel the response.

@@ -74,7 +74,11 @@ class Upstream:
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
 
     async def names(self) -> Sequence[str]:
-        """Return the names of the models; raise `ApiError` if the upstream does not answer."""
+        """Return the names of the models; the list of an upstream may be missing, or only for clients' own keys.
+
+        Raises:
+            ApiError: The upstream cannot be reached, or refuses to list its models for another reason.
+        """
         listing: Mapping[str, object] = {}
         try:
             listing = members(await self.client.fetch("models"))
@@ -123,7 +127,7 @@ class Call:
 
     @property
     def routing(self) -> Routing:
-        """The routing of the model's calls, also of those functions."""
+        """Maps the names that the model calls to kinds of items, including `functions` for the request's tools."""
         return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
 
     async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
@@ -161,7 +165,7 @@ class Translator(ABC):
 
     @abstractmethod
     def read(self, data: bytes) -> EngineOutput | None:
-        """Return the output in the data of one event, without a finish reason, or None if it has none.
+        """Return the output in the data of one event, or None if the event has no output; keep a finish reason for `end`.
 
         Raises:
             ApiError: The event is an error, or malformed.
@@ -221,7 +225,7 @@ class Gateway:
         return [*dict.fromkeys((*self._listed, *configured))]
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request, but leave a `max_output_tokens` below OpenAI's minimum to the upstream."""
+        """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""
         limit = raw.get("max_output_tokens")
         if type(limit) is not int or not 0 < limit < LEAST:
             return read_request(raw)
@@ -235,7 +239,7 @@ class Gateway:
         return UpstreamGeneration(self, request, {**request.raw, "tools": [*declare(request.tools, items)]}, authorization)
 
     async def require_ready(self) -> None:
-        """Raise `ApiError` if no upstream answers."""
+        """Raise `ApiError` if every upstream failed to list its models."""
         await self._list()
         if self._failure is not None:
             raise self._failure
