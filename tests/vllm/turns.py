@@ -311,8 +311,9 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             _cut(200, FUNCTION),
         ),
     )
-    is_bare = {Trigger.SECTION, Trigger.CALL}.isdisjoint(SYNTAXES[name].markers)  # then a call must name a declared tool
-    strange = MESSAGE if is_bare else CALL
+    markers = SYNTAXES[name].markers
+    is_bare = Trigger.OBJECT in markers or {Trigger.SECTION, Trigger.CALL}.isdisjoint(markers)
+    strange = MESSAGE if is_bare else CALL  # a call without a marker must name a declared tool
     loose = (
         Turn(f"a tool that nobody declared ({name})", [encoded(LOOK[0], nope) + END], [*opening, strange], body=tools),
         Turn(
