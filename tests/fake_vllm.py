@@ -66,6 +66,7 @@ class Request(BaseModel):
     top_logprobs: int | None = 0
     enable_response_messages: bool = False
     tools: list = []
+    tool_choice: object = "auto"
     previous_response_id: str | None = None
     structured_outputs: dict | None = None
     stop: list = []

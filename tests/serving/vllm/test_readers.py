@@ -60,7 +60,7 @@ def _decoding(monkeypatch):
     monkeypatch.setattr(readers, "decoder", lambda call, _: lambda token: call.tokenizer.decode([token]))
 
 
-def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False):
+def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False, choice="auto"):
     """Return a call that would generate a turn."""
     sampling = SimpleNamespace(
         stop=["x"] if lags else [],
@@ -69,7 +69,7 @@ def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False):
         skip_special_tokens=True,
         spaces_between_special_tokens=True,
     )
-    request, arguments = Request(input="Hi"), {"engine_input": {"prompt_token_ids": list(prompt)}}
+    request, arguments = Request(input="Hi", tool_choice=choice), {"engine_input": {"prompt_token_ids": list(prompt)}}
     return Call(request, sampling, parser, (), "m", tokenizer, arguments)
 
 
@@ -167,6 +167,17 @@ def test_vllms_parser_reads_bare_json_old_vocabularies_and_unknown_families():
         assert is_family_reader(parser)
     assert not is_family_reader(read=family("mistral"))
     assert is_family_reader(read=family("mistral"), tokenizer=Tokenizer("[TOOL_CALLS]", "[ARGS]"))
+
+
+@pytest.mark.parametrize(
+    ("choice", "writes_json", "keeps"), [("required", True, True), ("required", False, False), ("auto", True, False)]
+)
+def test_vllms_parser_keeps_the_text_of_a_required_call_in_json(choice, writes_json, keeps):
+    state = SimpleNamespace(engine_based=True)
+    tool_parser = SimpleNamespace(supports_required_and_named=writes_json)
+    parser = SimpleNamespace(tool_parser=tool_parser, parse_delta=None, _stream_state=state)
+    reader(parser, read=None, forced=True).begin(rendered_call(parser, choice=choice))
+    assert state.engine_based is not keeps
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ class Request(Protocol):
     max_output_tokens: int | None
     max_tool_calls: int | None
     top_logprobs: int | None
+    tool_choice: object
 
 
 class Sampling(Protocol):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import define, evolve, field
 
@@ -106,6 +106,13 @@ def _writes_json(vllm_parser: object) -> bool:
     return getattr(tool_parser, "supports_required_and_named", True) is not False
 
 
+def _keep_text(vllm_parser: object) -> None:
+    """Make vLLM's parser keep the text of a turn, from which it reads required calls; in 0.32 some parsers do not keep it."""
+    state: Any = getattr(vllm_parser, "_stream_state", None)
+    if getattr(state, "engine_based", False):
+        state.engine_based = False
+
+
 @define(eq=False)
 class FamilyReader:
     """Reads a model's output by the markers of its family; `special` has the markers that are single tokens, by token id."""
@@ -177,6 +184,8 @@ class DeltaReader:
     def begin(self, call: Call) -> None:
         self._call, self._pairing = call, _pairing(call, call.prompt)
         vllm_parser = call.parser
+        if call.request.tool_choice == "required" and _writes_json(vllm_parser):
+            _keep_text(vllm_parser)
         self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
