@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gzip
 import json
+import sys
 import zlib
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check
+from interlock.serving.engines.vllm import compat
 from interlock.serving.http import plugin as plugin_module
 from interlock.serving.http.plugin import InterlockPlugin
 
@@ -346,6 +348,25 @@ def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch,
             return client.app.state.interlock.service.engine.hide_end
 
     assert asyncio.run(asking()) is hidden
+
+
+@pytest.mark.parametrize("named", ["hy_v4", "hermes"])
+def test_the_parser_hy_v4_reads_the_functions_of_responses(monkeypatch, named):
+    module = SimpleNamespace(_tools_to_plain=lambda tools: [tool.function.name for tool in tools])
+    monkeypatch.setitem(sys.modules, compat.HY_V4, module)
+    compat.accept_function_tools(named)
+    chat, function = SimpleNamespace(function=SimpleNamespace(name="f")), SimpleNamespace(name="g")
+    assert module._tools_to_plain([chat]) == ["f"]
+    if named == "hy_v4":
+        assert (module._tools_to_plain([chat, function]), module._tools_to_plain(None)) == (["f", "g"], [])
+
+
+def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, compat.HY_V4, None)
+    compat.accept_function_tools("hy_v4")
+    monkeypatch.setitem(sys.modules, compat.HY_V4, SimpleNamespace())
+    compat.accept_function_tools("hy_v4")
+    assert not hasattr(sys.modules[compat.HY_V4], compat.HY_V4_TOOLS)
 
 
 @pytest.mark.parametrize("broken", ["mounted", "Archive"])

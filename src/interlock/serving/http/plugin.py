@@ -123,6 +123,7 @@ class InterlockPlugin:
             has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
             hide_end = compat.reads_end_as_text()
+            compat.accept_function_tools(getattr(args, "tool_call_parser", None))
             engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
             service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
             origins = frozenset(getattr(args, "allowed_origins", None) or ())

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Itera
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -25,6 +26,8 @@ ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
 HARMONY: Final = "vllm.entrypoints.openai.parser.harmony_utils"
 DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
+HY_V4: Final = "vllm.tool_parsers.hy_v4_tool_parser"
+HY_V4_TOOLS: Final = "_tools_to_plain"
 
 GENERATE: Final = "_generate_with_builtin_tools"
 STREAM: Final = "responses_stream_generator"
@@ -368,6 +371,24 @@ def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
         return text
 
     return decode
+
+
+def accept_function_tools(tool_parser: object) -> None:
+    """Let vLLM's parser `hy_v4` accept the functions of a Responses request, which it reads as those of Chat Completions.
+
+    Args:
+        tool_parser: The value of `--tool-call-parser`; other parsers need no change.
+    """
+    read: Callable[[Sequence[object]], object] | None = None
+    if tool_parser == "hy_v4":
+        with suppress(ImportError):
+            read = getattr(import_module(HY_V4), HY_V4_TOOLS, None)
+    if read is not None:
+        setattr(import_module(HY_V4), HY_V4_TOOLS, partial(_read_tools, read))
+
+
+def _read_tools(read: Callable[[Sequence[object]], object], tools: Sequence[object] | None) -> object:
+    return read([tool if hasattr(tool, "function") else SimpleNamespace(function=tool) for tool in tools or ()])
 
 
 def tool_urls(serving: Serving) -> Mapping[str, str]:
