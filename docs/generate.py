@@ -292,7 +292,7 @@ def _framings() -> Iterator[str]:
         yield ""
         yield about
         yield ""
-        yield f"![The framing, {graph.name}: every edge that is more than text](families/{name}.svg)"
+        yield f"![{graph.name}](families/{name}.svg)"
         yield ""
 
 

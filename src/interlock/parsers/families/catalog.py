@@ -533,7 +533,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "openai": "harmony, read by token id",
         "openai_gptoss": "harmony, read by token id",
-        "hf": "a row compiled from the checkpoint's `response_template` when the server starts",
+        "hf": "a family compiled from the checkpoint's `response_template` when the server starts",
         "inkling": "vLLM's parser: a header may name the function before the marker of its call",
         **dict.fromkeys(("muse", "musespark1x", "muse_glimmer"), "vLLM's parser: a header names the recipient of each message"),
         "beam": "vLLM's parser, which also constrains the model by the checkpoint's `response_template`",

@@ -1,4 +1,4 @@
-"""Draws the framing that the families share, one picture for each place in a text.
+"""Draws the framing that the families share, one picture for each place in a text, and the table of literals.
 
 A picture merges the states of each other place into one; the picture of a call merges those of all other places into `outside`.
 It omits the edges between them and the effects of edges from them, which the pictures of those places show.
@@ -82,8 +82,8 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
             continue
         reached.append(state)
         rows = FRAMING.states[state].rows
-        # In an envelope, `json` comes only after `member`, so a state with a row for `member` has no edge for `json`. A bare call
-        # has no `member`.
+        # In an envelope, `json` comes only after `member`, so a state where `member` is more than text has no edge for `json`.
+        # A bare call has no `member`.
         enveloped = {_T.JSON} if family.style == "envelope" and rows[_T.MEMBER] != rows[_T.TEXT] else set[Trigger]()
         signs = {role for role, texts in family.markers.items() if state in LITERAL and family.signs.issuperset(texts)}
         # If the models of a family omit ends, the parser fires `uncall` before `finish`, so a state in which `uncall` ends the

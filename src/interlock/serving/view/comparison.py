@@ -153,7 +153,7 @@ _Edge: TypeAlias = tuple[str, str, str, str]
 
 @define(eq=False)
 class Coverage:
-    """Counts how often edges fire. An edge counts at its last event, together with the edges before it that emit nothing."""
+    """Counts how often edges fire. An edge counts at its last event; one that needs no event counts at its first."""
 
     files: list[dict[str, object]] = field(factory=list[dict[str, object]], init=False)
     _fired: dict[int, tuple[Sequence[_Edge], bool]] = field(factory=dict[int, "tuple[Sequence[_Edge], bool]"], init=False)
@@ -164,7 +164,7 @@ class Coverage:
     """The numbers of the files that fire each edge, in order."""
 
     def add(self, name: str, batches: Iterable[Iterable[Line]]) -> None:
-        """Count the edges of a stream from the lines of its trace. All traces must have the same `event_lines.Steps`."""
+        """Count the edges of a stream from the lines of its trace. One `event_lines.Steps` numbers the steps of all traces."""
         steps: list[int] = []
         events = findings = 0
         for line in (line for batch in batches for line in batch):

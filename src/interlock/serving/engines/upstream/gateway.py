@@ -127,7 +127,7 @@ class Call:
 
     @property
     def routing(self) -> Routing:
-        """Maps the names that the model calls to kinds of items, including `functions` for the request's tools."""
+        """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
         return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
 
     async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
