@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 import orjson
 from attrs import evolve
@@ -20,7 +21,7 @@ from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, Setting
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.patterns import ANY, example
+from interlock.parsers.families.patterns import ANY, example, wild
 
 REQUEST: dict[str, object] = {
     "model": "m",
@@ -112,10 +113,17 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
 
 def reads_all_text_if_there_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
     """A turn without a call is parsed as if calls were disabled."""
-    orphans = any(marker in text for marker in map(example, SYNTAXES[name].markers.get(Trigger.ORPHAN, ())))
-    if not orphans and all(item.kind in {"reasoning", "message"} for item in read_items):
+    has_orphans = any(orphan.search(text) for orphan in orphans(name))
+    if not has_orphans and all(item.kind in {"reasoning", "message"} for item in read_items):
         reader = FamilyParser(family(name, "qwen3"), WITHOUT_CALLS)
         assert items(run(reader, [Chunk(text=text)], reason)) == read_items
+
+
+@cache
+def orphans(name: str) -> list[re.Pattern[str]]:
+    """Return a pattern for each marker that a family drops where it matches nothing."""
+    markers = SYNTAXES[name].markers.get(Trigger.ORPHAN, ())
+    return [*wild(markers).values(), *(re.compile(re.escape(marker)) for marker in markers if ANY not in marker)]
 
 
 def makes_a_legal_stream(output: Sequence[Delta]) -> None:
