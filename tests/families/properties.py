@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
@@ -105,10 +106,24 @@ def holds_of(
 
 
 def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
-    """Every word is in the items once, in a text, arguments or a name; a tag that names a member has two in the text."""
+    """Every word is in the items once, in a text, arguments or a name, unless it is part of a marker.
+
+    A tag that names a member has two in the text.
+    """
     text_of_items = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
-    kept, written = WORD.findall(text_of_items), WORD.findall(text)
-    assert sorted(kept) == sorted(written) if not SYNTAXES[name].dialect.namespace else set(kept) == set(written)
+    kept, written = Counter(WORD.findall(text_of_items)), Counter(WORD.findall(text))
+    if SYNTAXES[name].dialect.namespace:
+        assert {*kept} == {*written}
+        return
+    markers = (match[0] for wildcard in wildcards(name) for match in wildcard.finditer(text))
+    assert kept <= written
+    assert written - kept <= Counter(word for marker in markers for word in WORD.findall(marker))
+
+
+@cache
+def wildcards(name: str) -> list[re.Pattern[str]]:
+    """Return the patterns of the markers that have wildcards."""
+    return [*wild({text for texts in SYNTAXES[name].markers.values() for text in texts}).values()]
 
 
 def reads_all_text_if_there_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
