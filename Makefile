@@ -28,7 +28,7 @@ serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 	$(BIN)/interlock serve --host $(HOST) --port $(PORT)
 
 .PHONY: test
-test: lint types layers suite prove floor ## Run every check
+test: lint types layers suite prove floor ## Style, types, layers, tests, the proof, and the oldest SDK
 
 .PHONY: lint
 lint: .venv/.dev ## Style: ruff's rules and its formatting
