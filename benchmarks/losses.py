@@ -32,7 +32,6 @@ WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)
 LITERAL_ENDS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
 """What ends a value where it is JSON or a literal."""
-"""What ends a string, in a family without a marker for it."""
 
 UNREAD: Final = ("mistral", "olmo3", "hunyuan_a13b")
 """Families whose reasoning vLLM reads only with the model's own tokenizer, or only in deltas of one id."""
