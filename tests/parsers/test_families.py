@@ -127,9 +127,16 @@ def test_any_text_keeps_the_properties(group, seed, reason):
         holds_of(name, text, sizes, reason)
 
 
-@pytest.mark.parametrize("text", ["</｜DSML｜ call>", "</｜DSML｜parw0x>"])
-def test_a_text_that_a_campaign_has_found_keeps_the_properties(text):
-    holds_of("deepseek_v32", text, [1, 4, 5])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deepseek_v32", "</｜DSML｜ call>"),
+        ("deepseek_v32", "</｜DSML｜parw0x>"),
+        ("minimax_m3", '<tool_call><invoke name="f"><o><a><w1x>5'.replace("<", "]<]minimax[>[<")),
+    ],
+)
+def test_a_text_that_a_campaign_has_found_keeps_the_properties(name, text):
+    holds_of(name, text, [1, 4, 5])
 
 
 def test_strings_stream_and_other_values_come_when_they_are_whole():
