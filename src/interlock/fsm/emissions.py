@@ -5,299 +5,221 @@ Only these functions make events of items, and only firing an edge calls them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from interlock.events import stream
-from interlock.events.items import (
-    ApplyPatchCall,
-    CodeInterpreterCall,
-    CustomToolCall,
-    FunctionCall,
-    ImageGenerationCall,
-    McpCall,
-    Message,
-    Reasoning,
-    ShellCall,
-    ShellCallOutput,
-    ShellOutput,
-)
-from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, ReasoningText, Refusal, SummaryText
-from interlock.events.stream import (
-    AnnotationAdded,
-    ArgumentsDelta,
-    ArgumentsDone,
-    CodeDelta,
-    CodeDone,
-    CommandAdded,
-    CommandDelta,
-    CommandDone,
-    CustomInputDelta,
-    CustomInputDone,
-    ItemAdded,
-    ItemDone,
-    ItemEvent,
-    McpArgumentsDelta,
-    McpArgumentsDone,
-    OutputDelta,
-    OutputDone,
-    PartAdded,
-    PartDone,
-    PartialImage,
-    PatchDelta,
-    PatchDone,
-    ReasoningDelta,
-    ReasoningDone,
-    RefusalDelta,
-    RefusalDone,
-    ShellDelta,
-    SummaryDelta,
-    SummaryDone,
-    SummaryPartAdded,
-    SummaryPartDone,
-    TextDelta,
-    TextDone,
-)
+from interlock.events import items, stream
+from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, Part, ReasoningText, Refusal, SummaryText
 from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Emission, emission
 
 ItemEmission: TypeAlias = Emission[ItemState[Any]]
 
+_Delta: TypeAlias = (
+    stream.ArgumentsDelta | stream.CustomInputDelta | stream.McpArgumentsDelta | stream.CodeDelta | stream.PatchDelta
+)
+_FieldDone: TypeAlias = stream.CustomInputDone | stream.McpArgumentsDone | stream.CodeDone
+_PartDelta: TypeAlias = stream.RefusalDelta | stream.ReasoningDelta | stream.SummaryDelta
+_PartTextDone: TypeAlias = stream.RefusalDone | stream.ReasoningDone | stream.SummaryDone
+
+
+def progress(event: type[stream.ItemEvent]) -> ItemEmission:
+    """Return the emission of an event whose only fields are the item's id and index."""
+    return Emission(lambda item: event(item.id, item.output_index), event)
+
+
+def _delta(event: type[_Delta]) -> ItemEmission:
+    """Return the emission of a delta for an item without parts."""
+    return Emission(lambda item: event(item.id, item.output_index, item.send()), event)
+
+
+def _field_done(event: type[_FieldDone]) -> ItemEmission:
+    """Return the emission of an event with a complete text, which is also in the field of the item with the same name."""
+    (field,) = stream.own_fields(event)
+
+    def make(item: ItemState[Any]) -> stream.StreamEvent:
+        text = item.end_text()
+        item.update(**{field: text})
+        return event(item.id, item.output_index, text)
+
+    return Emission(make, event)
+
+
+def _part_added(part: Callable[[str], OutputPart]) -> ItemEmission:
+    """Return the emission of the event that begins a content part; `part` makes a part with a text."""
+    event = stream.PartAdded
+    return Emission(lambda item: event(item.id, item.output_index, item.open_part(item.body.content), part("")), event)
+
+
+def _part_delta(event: type[_PartDelta]) -> ItemEmission:
+    """Return the emission of a delta for a part."""
+    return Emission(lambda item: event(item.id, item.output_index, item.part_index, item.send()), event)
+
+
+def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> ItemEmission:
+    """Return the emission of an event with the complete text of a part; `part` makes a part with a text."""
+
+    def make(item: ItemState[Any]) -> stream.StreamEvent:
+        text = item.end_text()
+        item.part = part(text)
+        return event(item.id, item.output_index, item.part_index, text)
+
+    return Emission(make, event)
+
+
 # The first and the last event of every item.
 
 
 @emission
-def added(item: ItemState[Any]) -> ItemAdded:
-    return ItemAdded(item.output_index, item.show())
+def added(item: ItemState[Any]) -> stream.ItemAdded:
+    return stream.ItemAdded(item.output_index, item.show())
 
 
 @emission
-def done(item: ItemState[Any]) -> ItemDone:
+def done(item: ItemState[Any]) -> stream.ItemDone:
     if item.args:
         item.update(**item.args)
     if item.late is not None:
         item.show()
         item.update(**item.late(item.shown_as_json()))
-    return ItemDone(item.output_index, item.show())
+    return stream.ItemDone(item.output_index, item.show())
 
 
-# The text of a message.
+# The parts of a message: text and refusals.
+
+
+text_part_added: Final = _part_added(lambda text: OutputText(text=text))
+refusal_part_added: Final = _part_added(lambda text: Refusal(refusal=text))
+refusal_delta: Final = _part_delta(stream.RefusalDelta)
+refusal_done: Final = _part_text_done(stream.RefusalDone, lambda text: Refusal(refusal=text))
 
 
 @emission
-def text_part_added(message: ItemState[Message]) -> PartAdded:
-    return _open_content(message, OutputText(text=""))
-
-
-@emission
-def text_delta(message: ItemState[Message]) -> TextDelta:
+def text_delta(message: ItemState[items.Message]) -> stream.TextDelta:
     logprobs = message.send_logprobs() if message.unsent_logprobs else []
-    return TextDelta(message.id, message.output_index, message.part_index, message.send(), logprobs)
+    return stream.TextDelta(message.id, message.output_index, message.part_index, message.send(), logprobs)
 
 
 @emission
-def annotation_added(message: ItemState[Message]) -> AnnotationAdded:
+def annotation_added(message: ItemState[items.Message]) -> stream.AnnotationAdded:
     annotation = cast("AnyAnnotation", message.args)
     message.annotations = (*message.annotations, annotation)
     index = len(message.annotations) - 1
-    return AnnotationAdded(message.id, message.output_index, message.part_index, index, annotation)
+    return stream.AnnotationAdded(message.id, message.output_index, message.part_index, index, annotation)
 
 
 @emission
-def text_done(message: ItemState[Message]) -> TextDone:
+def text_done(message: ItemState[items.Message]) -> stream.TextDone:
     text, logprobs = message.end_text(), message.logprobs
     message.part = OutputText(text=text, annotations=[*message.annotations], logprobs=logprobs)
-    return TextDone(message.id, message.output_index, message.part_index, text, logprobs)
-
-
-# A refusal.
-
-
-@emission
-def refusal_part_added(message: ItemState[Message]) -> PartAdded:
-    return _open_content(message, Refusal(refusal=""))
-
-
-@emission
-def refusal_delta(message: ItemState[Message]) -> RefusalDelta:
-    return RefusalDelta(message.id, message.output_index, message.part_index, message.send())
-
-
-@emission
-def refusal_done(message: ItemState[Message]) -> RefusalDone:
-    text = message.end_text()
-    message.part = Refusal(refusal=text)
-    return RefusalDone(message.id, message.output_index, message.part_index, text)
+    return stream.TextDone(message.id, message.output_index, message.part_index, text, logprobs)
 
 
 # Reasoning: its text and its summary.
 
 
-@emission
-def reasoning_part_added(reasoning: ItemState[Reasoning]) -> PartAdded:
-    return _open_content(reasoning, ReasoningText(text=""))
+reasoning_part_added: Final = _part_added(lambda text: ReasoningText(text=text))
+reasoning_delta: Final = _part_delta(stream.ReasoningDelta)
+reasoning_done: Final = _part_text_done(stream.ReasoningDone, lambda text: ReasoningText(text=text))
+summary_delta: Final = _part_delta(stream.SummaryDelta)
+summary_done: Final = _part_text_done(stream.SummaryDone, lambda text: SummaryText(text=text))
 
 
 @emission
-def reasoning_delta(reasoning: ItemState[Reasoning]) -> ReasoningDelta:
-    return ReasoningDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
-
-
-@emission
-def reasoning_done(reasoning: ItemState[Reasoning]) -> ReasoningDone:
-    text = reasoning.end_text()
-    reasoning.part = ReasoningText(text=text)
-    return ReasoningDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
-
-
-@emission
-def part_done(item: ItemState[Any]) -> PartDone:
+def part_done(item: ItemState[Any]) -> stream.PartDone:
     part: Any = item.part
     item.body = replace(item.body, content=[*item.body.content, part])
-    return PartDone(item.id, item.output_index, item.part_index, part)
+    return stream.PartDone(item.id, item.output_index, item.part_index, part)
 
 
 @emission
-def summary_part_added(reasoning: ItemState[Reasoning]) -> SummaryPartAdded:
+def summary_part_added(reasoning: ItemState[items.Reasoning]) -> stream.SummaryPartAdded:
     index = reasoning.open_part(reasoning.body.summary or ())
-    return SummaryPartAdded(reasoning.id, reasoning.output_index, index, SummaryText(text=""))
+    return stream.SummaryPartAdded(reasoning.id, reasoning.output_index, index, SummaryText(text=""))
 
 
 @emission
-def summary_delta(reasoning: ItemState[Reasoning]) -> SummaryDelta:
-    return SummaryDelta(reasoning.id, reasoning.output_index, reasoning.part_index, reasoning.send())
-
-
-@emission
-def summary_done(reasoning: ItemState[Reasoning]) -> SummaryDone:
-    text = reasoning.end_text()
-    reasoning.part = SummaryText(text=text)
-    return SummaryDone(reasoning.id, reasoning.output_index, reasoning.part_index, text)
-
-
-@emission
-def summary_part_done(reasoning: ItemState[Reasoning]) -> SummaryPartDone:
+def summary_part_done(reasoning: ItemState[items.Reasoning]) -> stream.SummaryPartDone:
     part: Any = reasoning.part
     reasoning.update(summary=[*(reasoning.body.summary or ()), part])
-    return SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
+    return stream.SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
 
 
 # Texts of items without parts.
 
 
-@emission
-def arguments_delta(call: ItemState[FunctionCall]) -> ArgumentsDelta:
-    return ArgumentsDelta(call.id, call.output_index, call.send())
+arguments_delta: Final = _delta(stream.ArgumentsDelta)
+input_delta: Final = _delta(stream.CustomInputDelta)
+input_done: Final = _field_done(stream.CustomInputDone)
+mcp_arguments_delta: Final = _delta(stream.McpArgumentsDelta)
+mcp_arguments_done: Final = _field_done(stream.McpArgumentsDone)
+code_delta: Final = _delta(stream.CodeDelta)
+code_done: Final = _field_done(stream.CodeDone)
+patch_delta: Final = _delta(stream.PatchDelta)
 
 
 @emission
-def arguments_done(call: ItemState[FunctionCall]) -> ArgumentsDone:
+def arguments_done(call: ItemState[items.FunctionCall]) -> stream.ArgumentsDone:
     arguments = call.end_text()
     call.body = replace(call.body, arguments=arguments)
-    return ArgumentsDone(call.id, call.output_index, arguments, call.body.name)
+    return stream.ArgumentsDone(call.id, call.output_index, arguments, call.body.name)
 
 
 @emission
-def input_delta(call: ItemState[CustomToolCall]) -> CustomInputDelta:
-    return CustomInputDelta(call.id, call.output_index, call.send())
-
-
-@emission
-def input_done(call: ItemState[CustomToolCall]) -> CustomInputDone:
-    text = call.end_text()
-    call.update(input=text)
-    return CustomInputDone(call.id, call.output_index, text)
-
-
-@emission
-def mcp_arguments_delta(call: ItemState[McpCall]) -> McpArgumentsDelta:
-    return McpArgumentsDelta(call.id, call.output_index, call.send())
-
-
-@emission
-def mcp_arguments_done(call: ItemState[McpCall]) -> McpArgumentsDone:
-    arguments = call.end_text()
-    call.body = replace(call.body, arguments=arguments)
-    return McpArgumentsDone(call.id, call.output_index, arguments)
-
-
-@emission
-def code_delta(call: ItemState[CodeInterpreterCall]) -> CodeDelta:
-    return CodeDelta(call.id, call.output_index, call.send())
-
-
-@emission
-def code_done(call: ItemState[CodeInterpreterCall]) -> CodeDone:
-    code = call.end_text()
-    call.update(code=code)
-    return CodeDone(call.id, call.output_index, code)
-
-
-@emission
-def patch_delta(call: ItemState[ApplyPatchCall]) -> PatchDelta:
-    return PatchDelta(call.id, call.output_index, call.send())
-
-
-@emission
-def patch_done(call: ItemState[ApplyPatchCall]) -> PatchDone:
+def patch_done(call: ItemState[items.ApplyPatchCall]) -> stream.PatchDone:
     diff, operation = call.end_text(), call.body.operation
     call.update(operation=replace(operation, diff=diff))
-    return PatchDone(call.id, call.output_index, diff)
+    return stream.PatchDone(call.id, call.output_index, diff)
 
 
 # The commands of a shell call and their output, and the partial images of an image generation call.
 
 
 @emission
-def command_added(call: ItemState[ShellCall]) -> CommandAdded:
-    return CommandAdded(call.output_index, call.open_part(call.body.action.commands), "")
+def command_added(call: ItemState[items.ShellCall]) -> stream.CommandAdded:
+    return stream.CommandAdded(call.output_index, call.open_part(call.body.action.commands), "")
 
 
 @emission
-def command_delta(call: ItemState[ShellCall]) -> CommandDelta:
-    return CommandDelta(call.output_index, call.part_index, call.send())
+def command_delta(call: ItemState[items.ShellCall]) -> stream.CommandDelta:
+    return stream.CommandDelta(call.output_index, call.part_index, call.send())
 
 
 @emission
-def command_done(call: ItemState[ShellCall]) -> CommandDone:
+def command_done(call: ItemState[items.ShellCall]) -> stream.CommandDone:
     command, action = call.end_text(), call.body.action
     call.update(action=replace(action, commands=[*action.commands, command]))
-    return CommandDone(call.output_index, call.part_index, command)
+    return stream.CommandDone(call.output_index, call.part_index, command)
 
 
 @emission
-def output_delta(output: ItemState[ShellCallOutput]) -> OutputDelta:
+def output_delta(output: ItemState[items.ShellCallOutput]) -> stream.OutputDelta:
     delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
     printed = output.printed or _begin_output(output)
     output.printed = {name: f"{printed[name]}{text}" for name, text in delta.items()}
-    return OutputDelta(output.id, output.output_index, output.part_index, ShellDelta(**delta))
+    return stream.OutputDelta(output.id, output.output_index, output.part_index, stream.ShellDelta(**delta))
 
 
 @emission
-def output_done(output: ItemState[ShellCallOutput]) -> OutputDone:
+def output_done(output: ItemState[items.ShellCallOutput]) -> stream.OutputDone:
     return _end_output(output, output.args.get("outcome", _EXITED))
 
 
 @emission
-def output_cut(output: ItemState[ShellCallOutput]) -> OutputDone:
+def output_cut(output: ItemState[items.ShellCallOutput]) -> stream.OutputDone:
     return _end_output(output, _TIMED_OUT)
 
 
 @emission
-def partial_image(call: ItemState[ImageGenerationCall]) -> PartialImage:
-    event = PartialImage(call.id, call.output_index, partial_image_index=call.progressed, **cast("Any", call.args))
+def partial_image(call: ItemState[items.ImageGenerationCall]) -> stream.PartialImage:
+    event = stream.PartialImage(call.id, call.output_index, partial_image_index=call.progressed, **cast("Any", call.args))
     call.progressed += 1
     return event
 
 
 # The progress of hosted calls, of lists of MCP tools, and of compactions.
-
-
-def progress(event: type[ItemEvent]) -> ItemEmission:
-    """Return the emission of an event whose only fields are the item's id and index."""
-    return Emission(lambda call: event(call.id, call.output_index), event)
 
 
 mcp_in_progress: Final = progress(stream.McpInProgress)
@@ -325,18 +247,14 @@ _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
 
-def _open_content(item: ItemState[Any], part: OutputPart) -> PartAdded:
-    return PartAdded(item.id, item.output_index, item.open_part(item.body.content), part)
-
-
-def _begin_output(output: ItemState[ShellCallOutput]) -> Mapping[str, str]:
+def _begin_output(output: ItemState[items.ShellCallOutput]) -> Mapping[str, str]:
     output.open_part(output.body.output)
     return {"stdout": "", "stderr": ""}
 
 
-def _end_output(output: ItemState[ShellCallOutput], outcome: object) -> OutputDone:
+def _end_output(output: ItemState[items.ShellCallOutput], outcome: object) -> stream.OutputDone:
     """Record the outcome of a command, which may have printed nothing."""
-    part = cast("ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
+    part = cast("items.ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
     output.update(output=[*output.body.output, part])
     output.printed = None
-    return OutputDone(output.id, output.output_index, output.part_index, [part])
+    return stream.OutputDone(output.id, output.output_index, output.part_index, [part])
