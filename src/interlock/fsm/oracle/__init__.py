@@ -8,8 +8,7 @@ lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads e
     grammar      the order of an item's events
     stream_view  the stream in OpenAI's dialect, split into items
     field_types  the check of fields and types
-    texts        the rules about text (R8, R9, R15, R18)
-    rules        the other rules
+    rules        the rules
 """
 
 from __future__ import annotations

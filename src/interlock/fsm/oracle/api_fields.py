@@ -1,16 +1,25 @@
-"""The fields of every event and item of the API, written by hand for the oracle (rule R14 of docs/rules.md).
+"""The fields of every event and item of the API, written by hand for the oracle (rules R7 and R14 of docs/rules.md).
 
 A row has a type and its fields as `name:type`. `?` marks an optional field, `+` a field that is optional until the item is done,
-and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, and any word that is not a
-JSON type or `any` is a literal string. Rows of events and items omit `type` and `agent`; rows of events also omit `stream_id` and
-`sequence_number`, which R2 requires.
+and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, a type with a final `_` is
+an id with that prefix, and any other word that is not a JSON type or `any` is a literal string. Rows of events and items omit
+`type` and `agent`; rows of events also omit `stream_id` and `sequence_number`, which R2 requires.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-EVENTS: Final = """
+_ITEM: Final = "item_id:string output_index:integer"
+_PART: Final = f"{_ITEM} content_index:integer"
+_SUMMARY: Final = f"{_ITEM} summary_index:integer"
+_DELTA: Final = "delta:string obfuscation?:string"
+_STATUS: Final = "in_progress|completed|incomplete"
+_CALLER: Final = "caller?:<direct>|<program>|null"
+_CREATED_BY: Final = "created_by?:string|null"
+
+EVENTS: Final = f"""
     response.created                            response:object
     response.queued                             response:object
     response.in_progress                        response:object
@@ -22,134 +31,117 @@ EVENTS: Final = """
     response.output_item.added                  output_index:integer item:object
     response.output_item.done                   output_index:integer item:object
 
-    response.content_part.added                 item_id:string output_index:integer content_index:integer
-                                                part:<output_text>|<refusal>|<reasoning_text>
-    response.content_part.done                  item_id:string output_index:integer content_index:integer
-                                                part:<output_text>|<refusal>|<reasoning_text>
-    response.output_text.delta                  item_id:string output_index:integer content_index:integer delta:string
-                                                logprobs?:array obfuscation?:string
-    response.output_text.done                   item_id:string output_index:integer content_index:integer text:string
-                                                logprobs?:array
-    response.output_text.annotation.added       item_id:string output_index:integer content_index:integer
-                                                annotation_index:integer
+    response.content_part.added                 {_PART} part:<output_text>|<refusal>|<reasoning_text>
+    response.content_part.done                  {_PART} part:<output_text>|<refusal>|<reasoning_text>
+    response.output_text.delta                  {_PART} {_DELTA} logprobs?:array
+    response.output_text.done                   {_PART} text:string logprobs?:array
+    response.output_text.annotation.added       {_PART} annotation_index:integer
                                                 annotation:<url_citation>|<file_citation>|<container_file_citation>|<file_path>
-    response.refusal.delta                      item_id:string output_index:integer content_index:integer delta:string
-                                                obfuscation?:string
-    response.refusal.done                       item_id:string output_index:integer content_index:integer refusal:string
-    response.reasoning_text.delta               item_id:string output_index:integer content_index:integer delta:string
-                                                obfuscation?:string
-    response.reasoning_text.done                item_id:string output_index:integer content_index:integer text:string
+    response.refusal.delta                      {_PART} {_DELTA}
+    response.refusal.done                       {_PART} refusal:string
+    response.reasoning_text.delta               {_PART} {_DELTA}
+    response.reasoning_text.done                {_PART} text:string
 
-    response.reasoning_summary_part.added       item_id:string output_index:integer summary_index:integer part:<summary_text>
-    response.reasoning_summary_part.done        item_id:string output_index:integer summary_index:integer part:<summary_text>
-                                                status?:incomplete
-    response.reasoning_summary_text.delta       item_id:string output_index:integer summary_index:integer delta:string
-                                                obfuscation?:string
-    response.reasoning_summary_text.done        item_id:string output_index:integer summary_index:integer text:string
+    response.reasoning_summary_part.added       {_SUMMARY} part:<summary_text>
+    response.reasoning_summary_part.done        {_SUMMARY} part:<summary_text> status?:incomplete
+    response.reasoning_summary_text.delta       {_SUMMARY} {_DELTA}
+    response.reasoning_summary_text.done        {_SUMMARY} text:string
 
-    response.function_call_arguments.delta      item_id:string output_index:integer delta:string obfuscation?:string
-    response.function_call_arguments.done       item_id:string output_index:integer arguments:string name?:string
-    response.custom_tool_call_input.delta       item_id:string output_index:integer delta:string obfuscation?:string
-    response.custom_tool_call_input.done        item_id:string output_index:integer input:string
+    response.function_call_arguments.delta      {_ITEM} {_DELTA}
+    response.function_call_arguments.done       {_ITEM} arguments:string name?:string
+    response.custom_tool_call_input.delta       {_ITEM} {_DELTA}
+    response.custom_tool_call_input.done        {_ITEM} input:string
 
-    response.mcp_call_arguments.delta           item_id:string output_index:integer delta:string obfuscation?:string
-    response.mcp_call_arguments.done            item_id:string output_index:integer arguments:string
-    response.mcp_call.in_progress               item_id:string output_index:integer
-    response.mcp_call.completed                 item_id:string output_index:integer
-    response.mcp_call.failed                    item_id:string output_index:integer
-    response.mcp_list_tools.in_progress         item_id:string output_index:integer
-    response.mcp_list_tools.completed           item_id:string output_index:integer
-    response.mcp_list_tools.failed              item_id:string output_index:integer
+    response.mcp_call_arguments.delta           {_ITEM} {_DELTA}
+    response.mcp_call_arguments.done            {_ITEM} arguments:string
+    response.mcp_call.in_progress               {_ITEM}
+    response.mcp_call.completed                 {_ITEM}
+    response.mcp_call.failed                    {_ITEM}
+    response.mcp_list_tools.in_progress         {_ITEM}
+    response.mcp_list_tools.completed           {_ITEM}
+    response.mcp_list_tools.failed              {_ITEM}
 
-    response.code_interpreter_call_code.delta   item_id:string output_index:integer delta:string obfuscation?:string
-    response.code_interpreter_call_code.done    item_id:string output_index:integer code:string
-    response.code_interpreter_call.in_progress  item_id:string output_index:integer
-    response.code_interpreter_call.interpreting item_id:string output_index:integer
-    response.code_interpreter_call.completed    item_id:string output_index:integer
+    response.code_interpreter_call_code.delta   {_ITEM} {_DELTA}
+    response.code_interpreter_call_code.done    {_ITEM} code:string
+    response.code_interpreter_call.in_progress  {_ITEM}
+    response.code_interpreter_call.interpreting {_ITEM}
+    response.code_interpreter_call.completed    {_ITEM}
 
-    response.web_search_call.in_progress        item_id:string output_index:integer
-    response.web_search_call.searching          item_id:string output_index:integer
-    response.web_search_call.completed          item_id:string output_index:integer
-    response.file_search_call.in_progress       item_id:string output_index:integer
-    response.file_search_call.searching         item_id:string output_index:integer
-    response.file_search_call.completed         item_id:string output_index:integer
+    response.web_search_call.in_progress        {_ITEM}
+    response.web_search_call.searching          {_ITEM}
+    response.web_search_call.completed          {_ITEM}
+    response.file_search_call.in_progress       {_ITEM}
+    response.file_search_call.searching         {_ITEM}
+    response.file_search_call.completed         {_ITEM}
 
-    response.image_generation_call.in_progress  item_id:string output_index:integer
-    response.image_generation_call.generating   item_id:string output_index:integer
-    response.image_generation_call.partial_image item_id:string output_index:integer partial_image_index:integer
-                                                partial_image_b64:string background?:string output_format?:string
-                                                quality?:string size?:string
-    response.image_generation_call.completed    item_id:string output_index:integer
+    response.image_generation_call.in_progress  {_ITEM}
+    response.image_generation_call.generating   {_ITEM}
+    response.image_generation_call.partial_image {_ITEM} partial_image_index:integer partial_image_b64:string background?:string
+                                                output_format?:string quality?:string size?:string
+    response.image_generation_call.completed    {_ITEM}
 
-    response.apply_patch_call_operation_diff.delta item_id:string output_index:integer delta:string obfuscation?:string
-    response.apply_patch_call_operation_diff.done item_id:string output_index:integer diff:string
+    response.apply_patch_call_operation_diff.delta {_ITEM} {_DELTA}
+    response.apply_patch_call_operation_diff.done {_ITEM} diff:string
     response.shell_call_command.added           output_index:integer command_index:integer command:string
-    response.shell_call_command.delta           output_index:integer command_index:integer delta:string obfuscation?:string
+    response.shell_call_command.delta           output_index:integer command_index:integer {_DELTA}
     response.shell_call_command.done            output_index:integer command_index:integer command:string
-    response.shell_call_output_content.delta    item_id:string output_index:integer command_index:integer delta:<printed>
-                                                obfuscation?:string
-    response.shell_call_output_content.done     item_id:string output_index:integer command_index:integer output:*<output>
-    response.compaction.compacting              item_id:string output_index:integer
+    response.shell_call_output_content.delta    {_ITEM} command_index:integer delta:<printed> obfuscation?:string
+    response.shell_call_output_content.done     {_ITEM} command_index:integer output:*<output>
+    response.compaction.compacting              {_ITEM}
 """
 
-ITEMS: Final = """
-    reasoning               id:string summary:*<summary_text> content?:*<reasoning_text> encrypted_content?:string|null
-                            status?:in_progress|completed|incomplete
-    message                 id:string role:assistant status:in_progress|completed|incomplete content:*<output_text>|*<refusal>
+ITEMS: Final = f"""
+    reasoning               id:rs_ summary:*<summary_text> content?:*<reasoning_text> encrypted_content?:string|null
+                            status?:{_STATUS}
+    message                 id:msg_ role:assistant status:{_STATUS} content:*<output_text>|*<refusal>
                             phase?:commentary|final_answer|null
-    function_call           id:string call_id:string name:string arguments:string status:in_progress|completed|incomplete
-                            namespace?:string caller?:<direct>|<program>|null async?:boolean created_by?:string|null
-    custom_tool_call        id:string call_id:string name:string input:string status?:in_progress|completed|incomplete
-                            namespace?:string caller?:<direct>|<program>|null async?:boolean created_by?:string|null
-    mcp_call                id:string name:string server_label:string arguments:string
-                            status:in_progress|completed|incomplete|calling|failed output?:string|null
-                            error?:string|<mcp_protocol_error>|<mcp_tool_execution_error>|<http_error>|null
+    function_call           id:fc_ call_id:string name:string arguments:string status:{_STATUS} namespace?:string {_CALLER}
+                            async?:boolean {_CREATED_BY}
+    custom_tool_call        id:ctc_ call_id:string name:string input:string status?:{_STATUS} namespace?:string {_CALLER}
+                            async?:boolean {_CREATED_BY}
+    mcp_call                id:mcp_ name:string server_label:string arguments:string status:{_STATUS}|calling|failed
+                            output?:string|null error?:string|<mcp_protocol_error>|<mcp_tool_execution_error>|<http_error>|null
                             approval_request_id?:string|null
-    mcp_list_tools          id:string server_label:string tools:*<mcp_tool> error?:string|null
-    mcp_approval_request    id:string server_label:string name:string arguments:string
-    code_interpreter_call   id:string container_id:string code:string|null outputs?:*<logs>|*<image>|null
-                            status:in_progress|completed|incomplete|interpreting|failed
-    web_search_call         id:string action+:<search>|<open_page>|<find_in_page>
+    mcp_list_tools          id:mcpl_ server_label:string tools:*<mcp_tool> error?:string|null
+    mcp_approval_request    id:mcpr_ server_label:string name:string arguments:string
+    code_interpreter_call   id:ci_ container_id:string code:string|null outputs?:*<logs>|*<image>|null
+                            status:{_STATUS}|interpreting|failed
+    web_search_call         id:ws_ action+:<search>|<open_page>|<find_in_page>
                             status:in_progress|searching|completed|failed|incomplete
-    file_search_call        id:string queries:*string results?:*<result>|null
+    file_search_call        id:fs_ queries:*string results?:*<result>|null
                             status:in_progress|searching|completed|incomplete|failed
-    image_generation_call   id:string result+:string|null status:in_progress|completed|generating|failed
+    image_generation_call   id:ig_ result+:string|null status:in_progress|completed|generating|failed
                             action?:generate|edit|auto|null background?:transparent|opaque|auto|null error?:<image_error>|null
                             output_format?:png|webp|jpeg|gif|svg|null quality?:low|medium|high|xhigh|max|auto|null
                             revised_prompt?:string|null size?:string|null svg_usage?:<svg_usage>|null
-    apply_patch_call        id:string call_id:string operation:<create_file>|<update_file>|<delete_file>
-                            status:in_progress|completed caller?:<direct>|<program>|null created_by?:string|null
-    apply_patch_call_output id:string call_id:string status:completed|failed output?:string|null
-                            caller?:<direct>|<program>|null created_by?:string|null
-    shell_call              id:string call_id:string action:<commands> status:in_progress|completed|incomplete
-                            environment?:<local>|<container_reference>|null caller?:<direct>|<program>|null
-                            created_by?:string|null
-    shell_call_output       id:string call_id:string output:*<output> status:in_progress|completed|incomplete
-                            max_output_length?:integer|null caller?:<direct>|<program>|null created_by?:string|null
-    local_shell_call        id:string call_id:string action:<exec> status:in_progress|completed|incomplete
-    local_shell_call_output id:string output:string status?:in_progress|completed|incomplete|null call_id?:string
-    computer_call           id:string call_id:string pending_safety_checks:*<check> status:in_progress|completed|incomplete
+    apply_patch_call        id:apc_ call_id:string operation:<create_file>|<update_file>|<delete_file>
+                            status:in_progress|completed {_CALLER} {_CREATED_BY}
+    apply_patch_call_output id:apco_ call_id:string status:completed|failed output?:string|null {_CALLER} {_CREATED_BY}
+    shell_call              id:sh_ call_id:string action:<commands> status:{_STATUS}
+                            environment?:<local>|<container_reference>|null {_CALLER} {_CREATED_BY}
+    shell_call_output       id:sho_ call_id:string output:*<output> status:{_STATUS} max_output_length?:integer|null {_CALLER}
+                            {_CREATED_BY}
+    local_shell_call        id:lsh_ call_id:string action:<exec> status:{_STATUS}
+    local_shell_call_output id:lsho_ output:string status?:{_STATUS}|null call_id?:string
+    computer_call           id:cu_ call_id:string pending_safety_checks:*<check> status:{_STATUS}
                             action?:<click>|<double_click>|<drag>|<keypress>|<move>|<screenshot>|<scroll>|<typed>|<wait>
                             actions?:*<click>|*<double_click>|*<drag>|*<keypress>|*<move>|*<screenshot>|*<scroll>|*<typed>|*<wait>
-    computer_call_output    id:string call_id:string output:<screen> status:completed|incomplete|failed|in_progress
-                            acknowledged_safety_checks?:*<check>|null created_by?:string|null
-    tool_search_call        id:string arguments:any execution:server|client status:in_progress|completed|incomplete
-                            call_id?:string|null created_by?:string|null
-    tool_search_output      id:string tools:*<sent> execution:server|client status:in_progress|completed|incomplete
-                            call_id?:string|null created_by?:string|null
-    program                 id:string call_id:string code:string fingerprint:string
-    program_output          id:string call_id:string result:string status:completed|incomplete
-    compaction              id:string encrypted_content:string created_by?:string|null
-    function_call_output    id:string output:string|*<sent> status:in_progress|completed|incomplete call_id?:string|null
-                            name?:string|null namespace?:string|null caller?:<direct>|<program>|null created_by?:string|null
-    custom_tool_call_output id:string call_id:string output:string|*<sent> status:in_progress|completed|incomplete
-                            caller?:<direct>|<program>|null created_by?:string|null
-    mcp_approval_response   id:string approval_request_id:string approve:boolean reason?:string|null
-    additional_tools        id:string role:unknown|user|assistant|system|critic|discriminator|developer|tool tools:*<sent>
-    agent_message           id:string author:string recipient:string content:*<sent>
-    multi_agent_call        id:string call_id:string arguments:string
+    computer_call_output    id:cuo_ call_id:string output:<screen> status:completed|incomplete|failed|in_progress
+                            acknowledged_safety_checks?:*<check>|null {_CREATED_BY}
+    tool_search_call        id:tsc_ arguments:any execution:server|client status:{_STATUS} call_id?:string|null {_CREATED_BY}
+    tool_search_output      id:tso_ tools:*<sent> execution:server|client status:{_STATUS} call_id?:string|null {_CREATED_BY}
+    program                 id:prog_ call_id:string code:string fingerprint:string
+    program_output          id:progo_ call_id:string result:string status:completed|incomplete
+    compaction              id:cmp_ encrypted_content:string {_CREATED_BY}
+    function_call_output    id:fco_ output:string|*<sent> status:{_STATUS} call_id?:string|null name?:string|null
+                            namespace?:string|null {_CALLER} {_CREATED_BY}
+    custom_tool_call_output id:ctco_ call_id:string output:string|*<sent> status:{_STATUS} {_CALLER} {_CREATED_BY}
+    mcp_approval_response   id:mcpra_ approval_request_id:string approve:boolean reason?:string|null
+    additional_tools        id:at_ role:unknown|user|assistant|system|critic|discriminator|developer|tool tools:*<sent>
+    agent_message           id:amsg_ author:string recipient:string content:*<sent>
+    multi_agent_call        id:mac_ call_id:string arguments:string
                             action:spawn_agent|interrupt_agent|list_agents|send_message|followup_task|wait_agent
-    multi_agent_call_output id:string call_id:string output:*<output_text>
+    multi_agent_call_output id:maco_ call_id:string output:*<output_text>
                             action:spawn_agent|interrupt_agent|list_agents|send_message|followup_task|wait_agent
 """
 
@@ -230,37 +222,5 @@ USAGE: Final = """
                      total_tokens:integer
 """
 
-ITEM_PREFIX: Final = {
-    "reasoning": "rs_",
-    "message": "msg_",
-    "function_call": "fc_",
-    "custom_tool_call": "ctc_",
-    "mcp_call": "mcp_",
-    "mcp_list_tools": "mcpl_",
-    "mcp_approval_request": "mcpr_",
-    "code_interpreter_call": "ci_",
-    "web_search_call": "ws_",
-    "file_search_call": "fs_",
-    "image_generation_call": "ig_",
-    "apply_patch_call": "apc_",
-    "apply_patch_call_output": "apco_",
-    "shell_call": "sh_",
-    "shell_call_output": "sho_",
-    "local_shell_call": "lsh_",
-    "local_shell_call_output": "lsho_",
-    "computer_call": "cu_",
-    "computer_call_output": "cuo_",
-    "tool_search_call": "tsc_",
-    "tool_search_output": "tso_",
-    "program": "prog_",
-    "program_output": "progo_",
-    "compaction": "cmp_",
-    "function_call_output": "fco_",
-    "custom_tool_call_output": "ctco_",
-    "mcp_approval_response": "mcpra_",
-    "additional_tools": "at_",
-    "agent_message": "amsg_",
-    "multi_agent_call": "mac_",
-    "multi_agent_call_output": "maco_",
-}
+ITEM_PREFIX: Final = dict(re.findall(r"^    (\w+) +id:(\w+_)", ITEMS, re.MULTILINE))
 """The prefix of the ids of each kind of item (R7)."""

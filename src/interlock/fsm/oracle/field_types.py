@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
@@ -44,10 +45,10 @@ def _shapes(table: str, *common: str) -> dict[str, _Shape]:
 
 
 def _shape(fields: Sequence[str]) -> _Shape:
-    """Parse one row of a table."""
+    """Parse one row of a table; an id is any string here, because R7 checks its prefix."""
     pairs = [field.split(":") for field in fields]
     return _Shape(
-        {name.rstrip("?+"): frozenset(words.split("|")) for name, words in pairs},
+        {name.rstrip("?+"): frozenset(re.sub(r"\w+_$", "string", words).split("|")) for name, words in pairs},
         frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
         frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
     )

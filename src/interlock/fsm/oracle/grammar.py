@@ -33,13 +33,14 @@ def _expression(text: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\s+", "", re.sub(r"[a-z_.]+", lambda name: _SHORT[name[0]], text)))
 
 
-_PARTS: Final = """(
-    content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done
-  | content_part.added refusal.delta* refusal.done content_part.done
-  | content_part.added reasoning_text.delta* reasoning_text.done content_part.done
-  | reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done
-  | shell_call_command.added shell_call_command.delta* shell_call_command.done
-)*"""
+_TEXT: Final = "content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done"
+_REFUSAL: Final = "content_part.added refusal.delta* refusal.done content_part.done"
+_REASONED: Final = "content_part.added reasoning_text.delta* reasoning_text.done content_part.done"
+_SUMMARY: Final = (
+    "reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done"
+)
+_COMMAND: Final = "shell_call_command.added shell_call_command.delta* shell_call_command.done"
+_PARTS: Final = f"({_TEXT} | {_REFUSAL} | {_REASONED} | {_SUMMARY} | {_COMMAND})*"
 PARTS: Final = _expression(_PARTS)
 """A sequence of complete parts (R8)."""
 IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(r"[a-z_.]+", _PARTS)}))
@@ -62,14 +63,8 @@ _INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done
 _LIST: Final = "added mcp_list_tools.in_progress"
 _IMAGE: Final = "added image_generation_call.in_progress"
 _IMAGES: Final = "image_generation_call.generating image_generation_call.partial_image*"
-_MESSAGE: Final = """added (
-    content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done
-  | content_part.added refusal.delta* refusal.done content_part.done
-)* done"""
-_REASONING: Final = """added (
-    content_part.added reasoning_text.delta* reasoning_text.done content_part.done
-  | reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done
-)* done"""
+_MESSAGE: Final = f"added ({_TEXT} | {_REFUSAL})* done"
+_REASONING: Final = f"added ({_REASONED} | {_SUMMARY})* done"
 
 
 def _searches(call: str) -> dict[str | None, str]:
@@ -85,7 +80,7 @@ _PATCH: Final = (
     "added (apply_patch_call_operation_diff.delta apply_patch_call_operation_diff.delta* apply_patch_call_operation_diff.done"
     " | apply_patch_call_operation_diff.done)? done"
 )
-_SHELL: Final = "added (shell_call_command.added shell_call_command.delta* shell_call_command.done)* done"
+_SHELL: Final = f"added ({_COMMAND})* done"
 _PRINTED: Final = "added (shell_call_output_content.delta* shell_call_output_content.done)* done"
 _NO_EVENTS: Final = "added done"
 _ENDS: Final = ("completed", "incomplete")
