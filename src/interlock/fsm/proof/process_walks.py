@@ -7,15 +7,17 @@ it, feeds nothing afterwards, and makes a legal stream.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Protocol, Self, TypeAlias, TypeVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from interlock.events.sse import SseWriter
 from interlock.fsm import deltas, oracle
-from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
@@ -25,9 +27,9 @@ from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.proof.expectation import decoded
 from interlock.fsm.proof.inputs import SETTINGS
-from interlock.fsm.table import Machine, State, Table
+from interlock.fsm.table import State, Table
 
-__all__ = ["WALKS", "Walk", "walk_background", "walk_connection", "walk_conversation", "walk_lane", "walk_stored", "walk_turns"]
+__all__ = ["WALKS", "Walk", "walk"]
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -87,122 +89,102 @@ class Walk:
 
 
 @frozen
-class _TurnPlace:
-    """A state of the loop with the path to it: the deltas fed to the driver, and the triggers."""
-
-    state: State[TurnTrigger, TurnEffect]
-    path: Deltas = ()
-    triggers: tuple[TurnTrigger, ...] = ()
-
-
-def walk_turns(table: Table[TurnTrigger, TurnEffect] = TURNS) -> Walk:
-    """Walk through the table of the loop over turns, with the real driver."""
-    start = _TurnPlace(table.states[table.initial])
-    seen = {_abstract(start)}
-    fired: set[tuple[str, TurnTrigger]] = set()
-    faults: list[str] = []
-    waiting = deque([start])
-    while waiting:
-        place = waiting.popleft()
-        for trigger in _possible_triggers(place):
-            fired.add((place.state.name, trigger))
-            for after in _successors(place, trigger, faults):
-                if _abstract(after) not in seen:
-                    seen.add(_abstract(after))
-                    waiting.append(after)
-    return _result(table, len(seen), fired, faults)
-
-
-def _driver(place: _TurnPlace) -> tuple[ResponseDriver[bytes], list[bytes]]:
-    driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
-    return driver, driver.feed(place.path)
-
-
-def _abstract(place: _TurnPlace) -> tuple[str, object, bool, int]:
-    """Return what matters of a place: its state, whether the response has begun or ended, and how many calls wait, up to 2."""
-    driver, frames = _driver(place)
-    return place.state.name, driver.ended, bool(frames), min(len(driver.ready), 2)
-
-
-def _possible_triggers(place: _TurnPlace) -> Iterator[TurnTrigger]:
-    """Yield the possible triggers: in `settling` all, else only `end` after the response has ended, and the others before."""
-    driver, _ = _driver(place)
-    settling = TurnTrigger.SETTLE in place.state.rows
-    for trigger in place.state.rows:
-        if settling or (trigger is TurnTrigger.END) is driver.ended:
-            yield trigger
-
-
-def _successors(place: _TurnPlace, trigger: TurnTrigger, faults: list[str]) -> Iterator[_TurnPlace]:
-    """Fire an edge, and yield the places to which its effects can lead."""
-    run = Machine(place.state)
-    places = [evolve(place, triggers=(*place.triggers, trigger))]
-    for effect in run.fire(trigger):
-        places = [
-            evolve(before, path=(*before.path, *work)) for before in places for work in _possible_work(before, effect, faults)
-        ]
-    for before in places:
-        after = evolve(before, state=run.state)
-        faults.extend(f"{', '.join(after.triggers)}: {fault}" for fault in _stream_faults(after))
-        yield after
-
-
-def _possible_work(place: _TurnPlace, effect: TurnEffect, faults: list[str]) -> Sequence[Deltas]:
-    driver, _ = _driver(place)
-    path = ", ".join(place.triggers)
-    if effect is TurnEffect.STORE and not driver.ended:
-        faults.append(f"{path}: the response is stored before it has ended")
-    if effect is not TurnEffect.STORE and driver.ended:
-        faults.append(f"{path}: {effect} after the response has ended")
-    if effect is not TurnEffect.RUN:
-        return _WORK[effect]
-    started = [deltas.Run(call.id) for call in driver.ready]
-    ended = [deltas.Succeed(call.id) for call in driver.ready]
-    return [
-        (),
-        (*started,),
-        (*started, *ended),
-        (*(deltas.Fail(call.id, "It broke.") for call in driver.ready),),
-        (deltas.Finish(),),
-    ]
-
-
-def _stream_faults(place: _TurnPlace) -> Iterator[str]:
-    """Yield the faults of the stream if the loop has ended."""
-    driver, frames = _driver(place)
-    if place.state.rows:
-        return
-    if not driver.ended:
-        yield "the loop has ended and the response has not"
-        return
-    violations = oracle.check([decoded(frame) for frame in frames])
-    yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
-
-
-class _Place(Protocol[T, E]):
+class _Place(ABC, Generic[T, E]):
     """A state of a table, with the facts around it that matter."""
 
-    @property
-    def state(self) -> State[T, E]: ...
+    state: State[T, E]
 
-    def is_possible(self, trigger: T, /) -> bool:
+    def is_possible(self, _trigger: T) -> bool:
         """Return whether a trigger of the state's rows can fire."""
-        ...
+        return True
 
-    def after(self, trigger: T, /) -> Self:
-        """Return the place after a trigger."""
-        ...
+    @abstractmethod
+    def after(self, trigger: T) -> Iterator[Self]:
+        """Yield the places to which a trigger can lead."""
 
-    def faults(self, trigger: T, after: Self, /) -> Iterator[str]:
+    @abstractmethod
+    def faults(self, trigger: T, after: Any, /) -> Iterator[str]:  # noqa: ANN401 - a place of the same class
         """Yield the faults of a trigger that leads to the place `after`."""
-        ...
+
+    def path(self, trigger: T) -> str:
+        """Return the name of an edge in the messages about it."""
+        return f"{self.state.name}/{trigger}"
 
 
 @frozen
-class _Owner:
+class _Loop(_Place[TurnTrigger, TurnEffect]):
+    """The loop over the turns of a response, with the real driver."""
+
+    fed: Deltas = field(default=(), eq=False)
+    """The deltas on the path to this place."""
+    triggers: tuple[TurnTrigger, ...] = field(default=(), eq=False)
+    """The triggers on that path."""
+    wrong_effects: tuple[str, ...] = field(default=(), eq=False)
+    """The faults in the order of the last trigger's effects."""
+    facts: tuple[bool, bool, int] = field(init=False)
+    """Whether the response has begun, whether it has ended, and how many calls wait, up to 2."""
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "facts", (bool(self.frames), self.driver.ended, min(len(self.driver.ready), 2)))
+
+    @cached_property
+    def driver(self) -> ResponseDriver[bytes]:
+        return ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+
+    @cached_property
+    def frames(self) -> Sequence[bytes]:
+        """The events of the deltas, which `__attrs_post_init__` feeds to the driver."""
+        return self.driver.feed(self.fed)
+
+    def is_possible(self, trigger: TurnTrigger) -> bool:
+        # In `settling`, all triggers can fire; else only `end` after the response has ended, and the others before.
+        settling = TurnTrigger.SETTLE in self.state.rows
+        return settling or (trigger is TurnTrigger.END) is self.driver.ended
+
+    def after(self, trigger: TurnTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        places = [evolve(self, triggers=(*self.triggers, trigger), wrong_effects=())]
+        for effect in effects:
+            places = [after for before in places for after in before.carry_out(effect)]
+        yield from (evolve(place, state=dest) for place in places)
+
+    def carry_out(self, effect: TurnEffect) -> Iterator[Self]:
+        """Yield the places after each work that an effect may do."""
+        wrong_effects = self.wrong_effects
+        if effect is TurnEffect.STORE and not self.driver.ended:
+            wrong_effects += ("the response is stored before it has ended",)
+        if effect is not TurnEffect.STORE and self.driver.ended:
+            wrong_effects += (f"{effect} after the response has ended",)
+        for work in _calls(self.driver.ready) if effect is TurnEffect.RUN else _WORK[effect]:
+            yield evolve(self, fed=(*self.fed, *work), wrong_effects=wrong_effects)
+
+    def faults(self, _trigger: TurnTrigger, after: Self) -> Iterator[str]:
+        yield from after.wrong_effects
+        if not after.state.rows and not after.driver.ended:
+            yield "the loop has ended and the response has not"
+        elif not after.state.rows:
+            violations = oracle.check([decoded(frame) for frame in after.frames])
+            yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
+
+    def path(self, trigger: TurnTrigger) -> str:
+        return ", ".join((*self.triggers, trigger))
+
+
+def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
+    """Yield the work of `RUN`: what may happen to the waiting calls."""
+    started = [deltas.Run(call.id) for call in ready]
+    ended = [deltas.Succeed(call.id) for call in ready]
+    yield ()
+    yield (*started,)
+    yield (*started, *ended)
+    yield (*(deltas.Fail(call.id, "It broke.") for call in ready),)
+    yield (deltas.Finish(),)
+
+
+@frozen
+class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
     """The owner of a background response: it has one pending write at a time, and ends and releases its waiters after its run."""
 
-    state: State[BackgroundTrigger, BackgroundEffect]
     writing: bool = False
     run_over: bool = False
     released: bool = False
@@ -215,9 +197,9 @@ class _Owner:
         # A store answers only a pending write, and a run that has ended makes no events.
         return self.writing if trigger in self._ANSWERS else not (self.run_over and trigger in self._EVENTS)
 
-    def after(self, trigger: BackgroundTrigger) -> Self:
+    def after(self, trigger: BackgroundTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
-        return evolve(
+        yield evolve(
             self,
             state=dest,
             writing=(self.writing and trigger not in self._ANSWERS) or not self._WRITES.isdisjoint(effects),
@@ -240,22 +222,18 @@ class _Owner:
 
 
 @frozen
-class _StoredResponse:
+class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
     """A stored response: it has one owner and one end, and wakes its watchers."""
 
-    state: State[StoredTrigger, StoredEffect]
     leased: bool = False
     released: bool = False
 
     _WATCHED: ClassVar = frozenset({StoredEffect.LOG, StoredEffect.FLAG, StoredEffect.REMOVE, StoredEffect.RELEASE})
 
-    def is_possible(self, _trigger: StoredTrigger) -> bool:
-        return True
-
-    def after(self, trigger: StoredTrigger) -> Self:
+    def after(self, trigger: StoredTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
         leased = (self.leased or StoredEffect.TAKE in effects) and StoredEffect.RELEASE not in effects
-        return evolve(self, state=dest, leased=leased, released=self.released or StoredEffect.RELEASE in effects)
+        yield evolve(self, state=dest, leased=leased, released=self.released or StoredEffect.RELEASE in effects)
 
     def faults(self, trigger: StoredTrigger, _after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -270,19 +248,15 @@ class _StoredResponse:
 
 
 @frozen
-class _Conversation:
+class _Conversation(_Place[ConversationTrigger, ConversationEffect]):
     """A conversation: only the response with the lease changes its items, and every lease can end."""
 
-    state: State[ConversationTrigger, ConversationEffect]
     leased: bool = False
 
-    def is_possible(self, _trigger: ConversationTrigger) -> bool:
-        return True
-
-    def after(self, trigger: ConversationTrigger) -> Self:
+    def after(self, trigger: ConversationTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
         freed = {ConversationEffect.FREE, ConversationEffect.REMOVE}.intersection(effects)
-        return evolve(self, state=dest, leased=(self.leased or ConversationEffect.TAKE in effects) and not freed)
+        yield evolve(self, state=dest, leased=(self.leased or ConversationEffect.TAKE in effects) and not freed)
 
     def faults(self, trigger: ConversationTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -299,10 +273,9 @@ class _Conversation:
 
 
 @frozen
-class _Lane:
+class _Lane(_Place[LaneTrigger, LaneEffect]):
     """A lane of a WebSocket: it runs one request at a time, and loses no request while its client is connected."""
 
-    state: State[LaneTrigger, LaneEffect]
     queued: int = 0
     """How many requests wait; 2 stands for more."""
     started: bool = False
@@ -323,7 +296,7 @@ class _Lane:
             case _:
                 return not self.client_gone
 
-    def after(self, trigger: LaneTrigger) -> Self:
+    def after(self, trigger: LaneTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
         started = (self.started or LaneEffect.BEGIN in effects) and trigger is not LaneTrigger.END
         lane = evolve(
@@ -336,8 +309,9 @@ class _Lane:
             client_gone=self.client_gone or trigger is LaneTrigger.LEAVE,
         )
         if LaneEffect.ADVANCE in effects and lane.queued:
-            return evolve(lane, queued=lane.queued - 1).after(LaneTrigger.ASK)
-        return lane
+            yield from evolve(lane, queued=lane.queued - 1).after(LaneTrigger.ASK)
+        else:
+            yield lane
 
     def faults(self, trigger: LaneTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -357,10 +331,9 @@ class _Lane:
 
 
 @frozen
-class _Connection:
+class _Connection(_Place[ConnectionTrigger, ConnectionEffect]):
     """A WebSocket connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
-    state: State[ConnectionTrigger, ConnectionEffect]
     in_flight: bool = False
     expired: bool = False
     refused: bool = False
@@ -377,7 +350,7 @@ class _Connection:
             case _:
                 return not self.client_gone
 
-    def after(self, trigger: ConnectionTrigger) -> Self:
+    def after(self, trigger: ConnectionTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
         connection = evolve(
             self,
@@ -389,8 +362,9 @@ class _Connection:
             client_gone=self.client_gone or trigger is ConnectionTrigger.LEAVE,
         )
         if ConnectionEffect.SETTLE in effects and not connection.in_flight and ConnectionTrigger.DRAIN in connection.state.rows:
-            return connection.after(ConnectionTrigger.DRAIN)
-        return connection
+            yield from connection.after(ConnectionTrigger.DRAIN)
+        else:
+            yield connection
 
     def faults(self, trigger: ConnectionTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -406,60 +380,37 @@ class _Connection:
             yield "nothing is in flight and the connection stays open"
 
 
-def walk_background(table: Table[BackgroundTrigger, BackgroundEffect] = BACKGROUND) -> Walk:
-    """Walk through the table of the owner of a background response."""
-    return _walk(table, _Owner(table.states[table.initial]))
+_PLACES: Final[Mapping[str, Callable[[State[Any, Any]], _Place[Any, Any]]]] = {
+    TURNS.name: _Loop,
+    BACKGROUND.name: _Owner,
+    STORED.name: _StoredResponse,
+    CONVERSATION.name: _Conversation,
+    LANE.name: _Lane,
+    CONNECTION.name: _Connection,
+}
 
 
-def walk_stored(table: Table[StoredTrigger, StoredEffect] = STORED) -> Walk:
-    """Walk through the table of a stored response."""
-    return _walk(table, _StoredResponse(table.states[table.initial]))
-
-
-def walk_conversation(table: Table[ConversationTrigger, ConversationEffect] = CONVERSATION) -> Walk:
-    """Walk through the table of a conversation."""
-    return _walk(table, _Conversation(table.states[table.initial]))
-
-
-def walk_lane(table: Table[LaneTrigger, LaneEffect] = LANE) -> Walk:
-    """Walk through the table of a lane."""
-    return _walk(table, _Lane(table.states[table.initial]))
-
-
-def walk_connection(table: Table[ConnectionTrigger, ConnectionEffect] = CONNECTION) -> Walk:
-    """Walk through the table of a connection."""
-    return _walk(table, _Connection(table.states[table.initial]))
-
-
-def _walk(table: Table[T, E], start: _Place[T, E]) -> Walk:
-    """Fire every edge in every reachable place."""
-    waiting = deque([start])
-    seen = {start}
-    fired: set[tuple[str, T]] = set()
+def walk(table: Table[Any, Any]) -> Walk:
+    """Fire every edge of a table in every reachable place."""
+    start = _PLACES[table.name](table.states[table.initial])
+    waiting: deque[_Place[Any, Any]] = deque([start])
+    seen = {*waiting}
+    fired: set[tuple[str, object]] = set()
     faults: list[str] = []
     while waiting:
         place = waiting.popleft()
         for trigger in filter(place.is_possible, place.state.rows):
             fired.add((place.state.name, trigger))
-            after = place.after(trigger)
-            faults += [f"{place.state.name}/{trigger}: {fault}" for fault in place.faults(trigger, after)]
-            if after not in seen:
-                seen.add(after)
-                waiting.append(after)
-    return _result(table, len(seen), fired, faults)
-
-
-def _result(table: Table[T, E], states: int, fired: set[tuple[str, T]], faults: Sequence[str]) -> Walk:
+            for after in place.after(trigger):
+                faults += [f"{place.path(trigger)}: {fault}" for fault in place.faults(trigger, after)]
+                if after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
     unfired = [f"{edge.source}/{edge.trigger}" for edge in table.edges if (edge.source, edge.trigger) not in fired]
-    return Walk(states, len(table.edges), tuple(unfired), tuple(dict.fromkeys(faults)))
+    return Walk(len(seen), len(table.edges), tuple(unfired), tuple(dict.fromkeys(faults)))
 
 
 WALKS: Final[dict[str, Callable[[], Walk]]] = {
-    "turns": walk_turns,
-    "background": walk_background,
-    "stored": walk_stored,
-    "conversation": walk_conversation,
-    "lane": walk_lane,
-    "connection": walk_connection,
+    table.name: partial(walk, table) for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION)
 }
 """The walk through each table, by the table's name."""
