@@ -17,8 +17,8 @@ from typing import Final, Generic, TypeVar
 from attrs import define, field, frozen
 
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
-from interlock.fsm.acceptor.steps import FiredEdge, Step, silent_paths
-from interlock.fsm.lifecycle import Emission, Lifecycle
+from interlock.fsm.acceptor.steps import FiredEdge, Step
+from interlock.fsm.lifecycle import Lifecycle
 
 S = TypeVar("S")
 
@@ -60,20 +60,27 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
         Observed("in_progress", "incomplete", [ItemDone], "a truncated output may be `incomplete`"),
         Observed("printing", "incomplete", [OutputDone, ItemDone], "a truncated output may be `incomplete`"),
     ],
-    "compaction": [
-        Observed("in_progress", "completed", [ItemDone], "a compaction may omit `response.compaction.compacting`"),
-    ],
 }
 """The observed edges of each kind of item."""
 
 
-@frozen
-class _Position:
-    """A state (nothing is due, `source` equals `dest`), or an edge with events still due."""
+@frozen(cache_hash=True)
+class _Edge:
+    """An edge of the table, or an observed one, whose trigger is empty; `events` are wire names."""
 
     source: str
+    trigger: str
     dest: str
-    due: tuple[str, ...]
+    events: tuple[str, ...]
+
+
+@frozen(cache_hash=True)
+class _Position:
+    """A state (`edge` is None and nothing is due), or an edge with events still due."""
+
+    state: str
+    edge: _Edge | None = None
+    due: tuple[str, ...] = ()
 
 
 @define(eq=False)
@@ -106,26 +113,28 @@ class Automaton(Generic[S]):
 
     def __init__(self, lifecycle: Lifecycle[S]) -> None:
         self._name = lifecycle.name
-        self._rows = {
-            name: [(dest.name, _names(emissions)) for dest, emissions in state.rows.values()]
-            for name, state in lifecycle.states.items()
-        }
-        self._triggers = {name: tuple(state.rows) for name, state in lifecycle.states.items()}
-        self._observed: dict[str, list[Observed]] = {}
-        for edge in OBSERVED.get(lifecycle.name, ()):
-            self._observed.setdefault(edge.source, []).append(edge)
-            self._rows.setdefault(edge.dest, [])
-            self._triggers.setdefault(edge.dest, ())
-        self._final = frozenset(name for name, row in self._rows.items() if not row and name not in self._observed)
+        self._edges: dict[str, list[_Edge]] = {name: [] for name in lifecycle.states}
+        for edge in lifecycle.edges:
+            self._edges[edge.source].append(_Edge(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))))
+        for seen in OBSERVED.get(lifecycle.name, ()):
+            self._edges[seen.source].append(_Edge(seen.source, "", seen.dest, tuple(map(wire_name, seen.events))))
+            self._edges.setdefault(seen.dest, [])
+        self._all = tuple(self._positions())
+        """Every position, in the order of the table."""
         self._steps: dict[tuple[Node, str, Node], Step] = {}
         self._nodes: dict[frozenset[_Position], Node] = {}
-        self._anywhere = self._moves(self._positions())
-        self.start = self._node([_settled(lifecycle.initial)])
-        self.unknown = self._node(self._positions())
+        self._anywhere = self._moves(self._all)
+        self.start = self._node([_Position(lifecycle.initial)])
+        self.unknown = self._node(self._all)
         """The node for an unknown state: the union of all positions."""
         self.events = frozenset(self._anywhere)
         """The wire names of all events of the lifecycle."""
-        self.completions = frozenset(_emitted(lifecycle, "succeed") if "run" in lifecycle.triggers else ())
+        self.completions = frozenset(
+            emission.name
+            for edge in lifecycle.edges
+            for emission in edge.effects
+            if edge.trigger == "succeed" and "run" in lifecycle.triggers and emission.event is not ItemDone
+        )
         """The events that report the result of a tool."""
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
         """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
@@ -169,7 +178,7 @@ class Automaton(Generic[S]):
 
     def anywhere_in(self, state: str) -> Node:
         """Return the node of one state, including states that it reaches without an event."""
-        return self._node([_settled(state)])
+        return self._node([_Position(state)])
 
     def explain(self, before: Node, event: str, after: Node) -> Step:
         """Return the step from one node to another, without the item's index; steps are cached."""
@@ -177,8 +186,8 @@ class Automaton(Generic[S]):
         step = self._steps.get(key)
         if step is None:
             certain = [position for position in self._in_order(after.positions) if self._is_certain(position, after.positions)]
-            at = tuple(dict.fromkeys(position.source for position in certain))
-            possible = tuple(name for name in self._rows if name in after.states and name not in at)
+            at = tuple(dict.fromkeys(position.state for position in certain))
+            possible = tuple(name for name in self._edges if name in after.states and name not in at)
             step = self._steps[key] = Step(self._name, None, tuple(self._fired(before, event)), at, possible)
         return step
 
@@ -188,27 +197,26 @@ class Automaton(Generic[S]):
 
     def _fired(self, node: Node, event: str) -> Iterator[FiredEdge]:
         """Yield the edges of the table, without observed ones, that may emit an event at a node."""
-        silent = {
-            name: [
-                (trigger, dest)
-                for trigger, (dest, due) in zip(self._triggers[name], row, strict=True)
-                if all(map(_is_delta, due))
-            ]
-            for name, row in self._rows.items()
-        }
-        certain = (one.dest for one in self._in_order(node.positions) if not one.due and self._is_certain(one, node.positions))
-        paths = silent_paths(silent, certain)
-        for position in self._in_order(node.positions):
-            for trigger, (dest, emitted) in zip(self._triggers[position.source], self._rows[position.source], strict=True):
-                due = position.due or emitted
-                if position.due and (dest != position.dest or emitted[len(emitted) - len(due) :] != due):
-                    continue
-                at = next((number for number, name in enumerate(due) if name == event), len(due))
-                if at < len(due) and all(map(_is_delta, due[:at])):
-                    rest = due[at + 1 :]
-                    settled, begins = all(map(_is_delta, rest)), not position.due
-                    path = paths.get(position.source, ()) if begins else ()
-                    yield FiredEdge(position.source, trigger, dest, begins, rest, settled, path)
+        positions = self._in_order(node.positions)
+        paths = self._silent_paths(one.state for one in positions if not one.due and self._is_certain(one, node.positions))
+        for position in positions:
+            for edge, due in self._begun(position):
+                rest = next((rest for name, rest in _following(due) if name == event), None)
+                if edge.trigger and rest is not None:
+                    begins = not position.due
+                    path = paths.get(edge.source, ()) if begins else ()
+                    yield FiredEdge(edge.source, edge.trigger, edge.dest, begins, rest, _is_optional(rest), path)
+
+    def _silent_paths(self, starts: Iterable[str]) -> Mapping[str, tuple[tuple[str, str, str], ...]]:
+        """Return the shortest path to each state that edges reach without an event."""
+        paths: dict[str, tuple[tuple[str, str, str], ...]] = dict.fromkeys(starts, ())
+        waiting = list(paths)
+        for state in waiting:  # the list grows during the loop
+            for edge in self._edges[state]:
+                if edge.dest not in paths and _is_optional(edge.events):
+                    paths[edge.dest] = (*paths[state], (state, edge.trigger, edge.dest))
+                    waiting.append(edge.dest)
+        return paths
 
     def _node(self, positions: Iterable[_Position]) -> Node:
         closed = self._closure(positions)
@@ -219,13 +227,13 @@ class Automaton(Generic[S]):
 
     def _make(self, closed: frozenset[_Position]) -> Node:
         moves = self._moves(self._in_order(closed))
-        at = [position.dest for position in self._in_order(closed) if not position.due]
-        leaving = [f"leaving {position.source}" for position in self._in_order(closed) if position.due]
+        at = [position.state for position in self._in_order(closed) if not position.due]
+        leaving = [f"leaving {position.state}" for position in self._in_order(closed) if position.due]
         return Node(
             state=" or ".join(dict.fromkeys(at or leaving)),
             legal=tuple(moves),
             states=frozenset(at),
-            ends=frozenset(at) & self._final,
+            ends=frozenset(name for name in at if not self._edges[name]),
             inside_part=bool(moves) and all(EVENTS[event].before in _INSIDE_A_PART for event in moves),
             positions=closed,
             moves=moves,
@@ -233,8 +241,13 @@ class Automaton(Generic[S]):
 
     def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
-        order = {name: number for number, name in enumerate(self._rows)}
-        return sorted(closed, key=lambda position: (order[position.source], order[position.dest], position.due))
+        return [position for position in self._all if position in closed]
+
+    def _begun(self, position: _Position) -> Iterable[tuple[_Edge, tuple[str, ...]]]:
+        """Return the edges that may emit the next event at a position, each with its events still due."""
+        if position.edge:
+            return [(position.edge, position.due)]
+        return [(edge, edge.events) for edge in self._edges[position.state]]
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
         """Add every position that can be reached without an event."""
@@ -242,55 +255,37 @@ class Automaton(Generic[S]):
         waiting = list(positions)
         while waiting:
             position = waiting.pop()
-            if position in closed:
-                continue
-            closed.add(position)
-            if position.due:
-                waiting += [_settled(position.dest)] * all(map(_is_delta, position.due))
-            else:
-                waiting += [_settled(dest) for dest, due in self._rows[position.dest] if all(map(_is_delta, due))]
+            if position not in closed:
+                closed.add(position)
+                waiting += [_Position(edge.dest) for edge, due in self._begun(position) if _is_optional(due)]
         return frozenset(closed)
 
     def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
         """Return the positions after each legal event."""
         moves: dict[str, frozenset[_Position]] = {}
         for position in positions:
-            for event, following in self._moves_from(position):
-                moves[event] = moves.get(event, frozenset()) | {following}
+            for edge, due in self._begun(position):
+                for event, rest in _following(due):
+                    after = _Position(edge.source, edge, rest) if rest else _Position(edge.dest)
+                    moves[event] = moves.get(event, frozenset()) | {after}
         return moves
-
-    def _moves_from(self, position: _Position) -> Iterator[tuple[str, _Position]]:
-        observed = [(edge.dest, tuple(map(wire_name, edge.events))) for edge in self._observed.get(position.dest, ())]
-        edges = [(position.dest, position.due)] if position.due else [*self._rows[position.dest], *observed]
-        for dest, due in edges:
-            for number, event in enumerate(due):
-                rest = due[number + 1 :]
-                yield event, _Position(position.source, dest, rest) if rest else _settled(dest)
-                if not _is_delta(event):
-                    break
 
     def _positions(self) -> Iterator[_Position]:
         """Yield every position in the table."""
-        for name, row in self._rows.items():
-            yield _settled(name)
-            for dest, due in row:
-                yield from (_Position(name, dest, due[number:]) for number in range(1, len(due)))
+        for name, edges in self._edges.items():
+            yield _Position(name)
+            for edge in edges:
+                yield from (_Position(name, edge, edge.events[number:]) for number in range(1, len(edge.events)))
 
 
-def _settled(state: str) -> _Position:
-    return _Position(state, state, ())
+def _following(due: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the events that may come next, the first one and others after optional ones, each with the events after it."""
+    for number, event in enumerate(due):
+        yield event, due[number + 1 :]
+        if not _is_optional([event]):
+            return
 
 
-def _names(emissions: Iterable[Emission[S]]) -> tuple[str, ...]:
-    return tuple(emission.name for emission in emissions)
-
-
-def _emitted(lifecycle: Lifecycle[S], trigger: str) -> Iterator[str]:
-    """Yield the names of the events that a trigger emits, except `output_item.done`."""
-    for edge in lifecycle.edges:
-        if edge.trigger == trigger:
-            yield from (emission.name for emission in edge.effects if emission.event.after is not Place.AFTER)
-
-
-def _is_delta(event: str) -> bool:
-    return "delta" in EVENTS[event].__struct_fields__
+def _is_optional(events: Iterable[str]) -> bool:
+    """Return whether all events are deltas."""
+    return all("delta" in EVENTS[event].__struct_fields__ for event in events)

@@ -6,7 +6,7 @@ the edges that contradict neighbouring steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
@@ -100,22 +100,3 @@ def _followed(next_edges: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:
 
 def _following(before: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:
     return lambda edge: any(edge.may_follow(one) for one in before)
-
-
-def silent_paths(
-    rows: Mapping[str, Iterable[tuple[str, str]]], starts: Iterator[str]
-) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the shortest path to each state that edges reach without an event.
-
-    Args:
-        rows: The trigger and the dest of each edge that needs no event, by source.
-        starts: The states where the paths start.
-    """
-    paths: dict[str, tuple[tuple[str, str, str], ...]] = dict.fromkeys(starts, ())
-    waiting = list(paths)
-    for state in waiting:  # the list grows during the loop
-        for trigger, dest in rows[state]:
-            if dest not in paths:
-                paths[dest] = (*paths[state], (state, trigger, dest))
-                waiting.append(dest)
-    return paths
