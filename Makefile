@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
+# Tests start many processes, and each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A name on PATH may be a shim that does not run, so each candidate has to prove itself. PYTHON=/path/to/python overrides.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
@@ -12,10 +15,10 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 FUZZ_STREAMS ?= 20000
 
-# The oldest SDK that pyproject.toml allows (vLLM's floor). The tests of what meets it run under it too.
+# The oldest SDK that pyproject.toml allows (vLLM's floor). The tests that import it, or the module that does, run under it too.
 SDK_FLOOR := 2.25.0
-SDK_TESTS = tests/events tests/test_readme.py tests/serving/http tests/serving/requests \
-	$(shell grep -rl openai --include='test_*.py' tests/examples tests/serving)
+SDK_TESTS = tests/test_readme.py $(shell grep -rlwE '(from|import) (openai|interlock\.events\.conversion)' --include='test_*.py' \
+	tests/events tests/examples tests/serving)
 
 BIN := .venv/bin
 
@@ -51,11 +54,10 @@ suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 	$(BIN)/coverage report --include='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=100
 	$(BIN)/coverage report --omit='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=90
 
-# Without coverage, which would take five times as long.
+# Without coverage, which would take five times as long. tests/viewer and tests/vllm have targets of their own.
 .PHONY: prove
 prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
-	$(BIN)/interlock verify
-	$(BIN)/pytest -n 2 -m long
+	$(BIN)/pytest -n 2 -m long $$(grep -rl 'mark\.long' --include='test_*.py' tests/[!v]*)
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
