@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from statistics import median
 from time import process_time
 from typing import Final
 
-from attrs import define, field
-from speed.ours import begin, chunk_of, harmony
+from attrs import frozen
+from speed.ours import chunk_of, harmony
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
-from interlock.fsm.deltas import Delta, Finish, Start, Usage
-from interlock.fsm.processes.turns import TurnTrigger
-from interlock.parsers import Parser
-from interlock.serving.requests.identity import random_id
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Finish, Start, Usage
+from interlock.parsers import Chunk, Format
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.conversation_lease import commit_end
-from interlock.serving.responses.run import ActiveRuns, Activity, Run
+from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_response
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]
@@ -44,50 +43,33 @@ HEAD: Final = output(encode(ANSWER))
 BODY: Final = outputs(prose(TOKENS))
 
 
-@define(eq=False)
-class Streamed(Run[bytes]):
-    """A response that is generated from prepared outputs.
+@frozen
+class Paced:
+    """An engine that yields prepared outputs."""
 
-    Args:
-        store: The store of the ended response, or None if it is not stored.
-    """
+    models: Sequence[str] = ("model",)
+    format: Format = "harmony"
 
-    store: ResponseStore | None
-    _parser: Parser = field(factory=harmony, init=False)
+    async def count(self, turn: Turn) -> int:
+        """Return 0."""
+        del turn
+        return 0
 
-    @property
-    def stored(self) -> StoredResponse:
-        """The response as it is now, with its input."""
-        question = {"id": random_id("msg"), "type": "message", "role": "user", "content": REQUEST["input"]}
-        return StoredResponse(self.driver.response, (question,))
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Yield an output every `PACE` seconds."""
+        del turn
+        yield EngineOutput(chunk_of(HEAD))
+        for step in BODY:
+            await asyncio.sleep(PACE)
+            yield EngineOutput(chunk_of(step))
+        yield EngineOutput(Chunk([]), "stop")
 
-    def _prepare(self) -> Activity:
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            for deltas in ():
-                yield deltas
 
-        return Activity(steps(), lambda: TurnTrigger.GO_ON)
-
-    def _generate(self) -> Activity:
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            yield self._parser.feed(chunk_of(HEAD))
-            for step in BODY:
-                await asyncio.sleep(PACE)
-                yield self._parser.feed(chunk_of(step))
-            yield self._parser.end("stop", Usage())
-
-        return Activity(steps(), lambda: TurnTrigger.ANSWER)
-
-    def _run_tools(self) -> Activity:
-        raise NotImplementedError
-
-    def _abort_turn(self) -> Sequence[Delta]:
-        return self._parser.end("abort", Usage())
-
-    async def _settle(self) -> None:
-        if self.store is not None:
-            stored = self.stored
-            await commit_end(None, stored, partial(self.store.put, "", stored))
+def _run(store: ResponseStore | None) -> Run[bytes]:
+    """Return the run of a response, which is stored at its end if there is a store."""
+    request = read_request({**REQUEST, "stream": True})
+    context = RequestContext(request, request.input, tenant="")
+    return begin_response(context, Paced(), SseWriter(), archive=None if store is None else Archive(store))
 
 
 async def streamed(url: str) -> dict[str, float]:
@@ -115,13 +97,13 @@ async def _cost(responses: Sequence[Coroutine[object, object, None]]) -> float:
 
 async def _foreground(store: ResponseStore | None) -> None:
     """Make a foreground response, and join its frames."""
-    async for frames in Streamed(begin(), store).events():
+    async for frames in _run(store).events():
         b"".join(frames)
 
 
 def _ended() -> StoredResponse:
     """Return an ended response."""
-    run, parser = Streamed(begin(), None), harmony()
+    run, parser = _run(None), harmony()
     deltas = [delta for each in (HEAD, *BODY) for delta in parser.feed(chunk_of(each))]
     deltas = [Start(), *deltas, *parser.end("stop", Usage()), Finish()]
     run.driver.feed(deltas)
@@ -130,7 +112,7 @@ def _ended() -> StoredResponse:
 
 async def _background(store: ResponseStore) -> None:
     """Make a background response, and read it meanwhile."""
-    run = Streamed(begin(), None)
+    run = _run(None)
     background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
     queued = await background_registry.begin("", run)
     async for frames in Tail(store, "", queued.id, "reader").frames():

@@ -9,7 +9,7 @@ from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext, begin_response
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 

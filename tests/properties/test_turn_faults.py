@@ -19,7 +19,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext, begin_response
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"

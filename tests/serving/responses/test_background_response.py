@@ -19,8 +19,7 @@ from interlock.serving.responses import background_response as background
 from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.responses.response_run import RequestContext, begin_response
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.run import ActiveRuns, RequestContext, begin_response
 from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.serving.store.interface import Edit
 from interlock.testing.legality import assert_legal

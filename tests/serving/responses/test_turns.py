@@ -17,8 +17,7 @@ from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
-from interlock.serving.responses.run import INTERNAL_ERROR
+from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter, RequestContext, begin_response
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 

@@ -17,7 +17,7 @@ from live.mcp_servers import Workshop, answer, plain, result, running
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import NullWriter, RequestContext, begin_response
 from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.mcp_session import Session

@@ -10,7 +10,7 @@ from live.engines import StagedEngine, step
 from live.mcp_servers import answer, plain, result, running
 
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.response_run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import NullWriter, RequestContext, begin_response
 from interlock.serving.tools.mcp_session import Session
 
 REQUESTS = 1_000

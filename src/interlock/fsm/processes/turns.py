@@ -3,8 +3,8 @@
 First, a conversation that is too long is compacted. Then the model generates, the server runs the tools that the model called,
 and the model generates again, until the response ends. This table alone defines the order, and the end after an interruption.
 
-`interlock.serving.responses.run` executes the table, and `response_run` does the work with any engine. A run feeds all results
-of an effect to the driver before it chooses the next trigger.
+`interlock.serving.responses.run` executes the table. A run feeds all results of an effect to the driver before it chooses the
+next trigger.
 """
 
 from __future__ import annotations

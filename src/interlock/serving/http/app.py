@@ -51,8 +51,7 @@ from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.response_run import NullWriter, ResponseRun, summary_of
-from interlock.serving.responses.run import GRACE, ActiveRuns
+from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summary_of
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
@@ -228,7 +227,7 @@ class Api:
             return BackgroundStream(await self.service.archive.tail(tenant, queued))
         return JsonResponse(dialect.convert(queued.response))
 
-    async def _run(self, request: Request, parameters: CreateResponse, writer: Writer[T]) -> ResponseRun[T]:
+    async def _run(self, request: Request, parameters: CreateResponse, writer: Writer[T]) -> Run[T]:
         work = self.service.begin(parameters, tenant_of(request), writer, connection=request)
         return await cancel_on_disconnect(request.receive, work)
 

@@ -34,8 +34,7 @@ from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.response_run import ResponseRun
-from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible
+from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible, Run
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
@@ -296,7 +295,7 @@ class Connection:
         with self._service.active_runs.track(run):
             await self._stream(run, lane)
 
-    async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> ResponseRun[bytes] | None:
+    async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> Run[bytes] | None:
         """Return the run of a request; None if the server shuts down before it begins."""
         timeout = asyncio.timeout(None)
         try:
@@ -318,7 +317,7 @@ class Connection:
             evicted = self._memory.was_evicted(request.stream_id, request.body.get("previous_response_id"))
             raise evolve(error, message=f"{error.message} {EVICTED}") if evicted else error from None
 
-    async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
+    async def _stream(self, run: Run[bytes], lane: Lane) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""
         try:
             async with aclosing(run.events()) as steps:

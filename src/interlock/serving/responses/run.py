@@ -1,29 +1,63 @@
-"""Runs the turn loop of a response step by step, and tracks the active runs of a server.
+"""Runs the turn loop of a response step by step: the engine generates turns, a parser reads them, and tools run between them.
 
-The table `TURNS` in `interlock.fsm.processes` defines the loop, and how an interrupted response ends. `Run` executes the table,
-and a subclass does the work. If a step raises, the response fails, and its stream still ends with a terminal event.
+The table `TURNS` in `interlock.fsm.processes` defines the loop, and how an interrupted response ends. If a step raises, the
+response fails, and its stream still ends with a terminal event. The same run makes a stream or a JSON response, so both have the
+same content. `ActiveRuns` tracks the runs of a server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final, Generic, Protocol, TypeVar, assert_never
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Fault, Finish, Start
-from interlock.fsm.driver import ResponseDriver
+from interlock.events.resource import response_settings
+from interlock.events.sse import Writer
+from interlock.events.stream import StreamEvent
+from interlock.fsm import deltas
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, Start, Usage
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
+from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
+from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.containment import ends_process, is_fault
-from interlock.serving.store import StoredResponse
+from interlock.serving.requests.context_window import compacted, summary_message, summary_request
+from interlock.serving.requests.create import CreateResponse, read_request
+from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.input_items import Item, with_ids
+from interlock.serving.requests.json_values import elements, members
+from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
+from interlock.serving.responses.sealing import REASONING_WANTED, Seals
+from interlock.serving.store import SHARED, StoredResponse, StoreError
+from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 
-__all__ = ["GRACE", "INTERNAL_ERROR", "SHUTDOWN", "ActiveRuns", "Activity", "Interruptible", "Run"]
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+__all__ = [
+    "GRACE",
+    "INTERNAL_ERROR",
+    "SHUTDOWN",
+    "ActiveRuns",
+    "Interruptible",
+    "NullWriter",
+    "RequestContext",
+    "Run",
+    "Summary",
+    "begin_response",
+    "begin_summary",
+    "summary_of",
+]
 
 T = TypeVar("T")
 
@@ -42,23 +76,67 @@ GRACE: Final = 5
 """Seconds at shutdown for responses to end, and for clients to read the last events."""
 
 
-@frozen(eq=False)
-class Activity:
-    """The work of a run in one state of the turn loop."""
+CLIENT_CALLS: Final = frozenset(
+    {"function_call", "custom_tool_call", "mcp_approval_request", *(tool.kind for tool in CLIENT_TOOLS.values())}
+)
+"""The items that the client answers with another request."""
 
-    steps: AsyncGenerator[Sequence[Delta], None]
-    """Yields the deltas of each step; their events are delivered before the next step."""
-    next_trigger: Callable[[], TurnTrigger]
-    """Returns the trigger to fire after the last step."""
+NOT_COMPACTED: Final = "The conversation could not be compacted: "
+
+
+class CompactionError(EngineError):
+    """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
+
+
+@frozen
+class NullWriter:
+    """Writes nothing, for a response without a stream."""
+
+    def write(self, event: StreamEvent) -> None:
+        pass
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], None]:
+        del event
+        return lambda _text, _number: None
+
+
+@frozen
+class RequestContext:
+    """A request, and the conversation that it continues, with references replaced by items."""
+
+    request: CreateResponse
+    items: Sequence[Item]
+    """The conversation with the request's input, as clients and stores see it."""
+    tenant: str = SHARED
+    model_items: Sequence[Item] = field(default=Factory(lambda self: self.items, takes_self=True))
+    """The same conversation as the model reads it; see `Seals.unseal`."""
+    lease: ConversationLease | None = None
+    """The lease on the conversation that the response is added to."""
+    seals: Seals | None = None
+    """The seals for reasoning and summaries. If None, nothing is sealed or compacted."""
+    connection: HTTPConnection | None = field(default=None, repr=False)
+    """The client's connection, for a host engine."""
+
+
+Steps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
+"""The work of a run in one state of the loop.
+
+Yields the deltas of each step, whose events are delivered before the next step, and at last the trigger to fire.
+"""
 
 
 @define(eq=False)
-class Run(ABC, Generic[T]):
-    """Generates one response; `driver` turns its deltas into events."""
+class Run(Generic[T]):
+    """Generates one response; `driver` turns its deltas into events. See `begin_response`."""
 
     driver: ResponseDriver[T]
+    context: RequestContext
+    engine: Engine | HostEngine
+    generation: Generation
+    _tool_runner: ToolRunner
+    _archive: Archive | None
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
-    _activity: Activity | None = field(default=None, init=False)
+    _steps: Steps | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
     _break_off_with: Fault | Cancel = field(default=ABANDONED, init=False)
     _task: asyncio.Task[object] | None = field(default=None, init=False)
@@ -68,11 +146,41 @@ class Run(ABC, Generic[T]):
     _events: list[T] = field(factory=list[T], init=False)
     _exit: BaseException | None = field(default=None, init=False)
     """An error that asks the process to end; raised again after the response ends."""
+    _stored_items: tuple[Item, ...] = field(init=False)
+    """The conversation as a store needs it: each item has an id."""
+    _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
+    _tools: Tools = field(init=False)
+    _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    """The tools and the conversation lease, released at the end of the run."""
+    _turn_count: int = field(default=0, init=False)
+    _turn_usage: Usage = field(factory=Usage, init=False)
+    _calls: Sequence[ReadyCall] = field(default=(), init=False)
+    """The calls whose tools run next: those of the last turn, or before the first turn those that the client has approved."""
+    _rejected: Sequence[Item] = field(default=(), init=False)
+    """The calls of the last turn with invalid arguments."""
+
+    def __attrs_post_init__(self) -> None:
+        self._stored_items = with_ids(self.context.items)
+        self._remaining_tokens = self.request.max_output_tokens
 
     @property
-    @abstractmethod
+    def request(self) -> CreateResponse:
+        return self.context.request
+
+    @property
     def stored(self) -> StoredResponse:
-        """The current response, for a store."""
+        """The response as it is now, for a store."""
+        return StoredResponse(self.driver.response, self._stored_items)
+
+    async def admit(self) -> None:
+        """Wait until a host engine has accepted the first turn, unless listing tools or writing a summary comes first.
+
+        Call this before sending anything. It raises the error if the engine refuses the response.
+        """
+        if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
+            return
+        if not await self._needs_compaction():
+            await self.generation.admit(self._turn())
 
     async def events(self) -> AsyncGenerator[list[T], None]:
         """Run the response and yield the events of each step, to send in one write. Iterate once, in one task.
@@ -96,9 +204,6 @@ class Run(ABC, Generic[T]):
             if self._exit is not None:
                 raise self._exit
 
-    async def admit(self) -> None:
-        """Wait until the engine accepts the response; raise the error if it refuses. Call this before sending anything."""
-
     def conclude(self) -> list[T]:
         """End a response whose `events` were not exhausted, and return the remaining events."""
         if TurnTrigger.LEAVE in self._turns.state.rows:
@@ -117,49 +222,125 @@ class Run(ABC, Generic[T]):
             if self._waiting is not None:
                 self._waiting.cancel()
 
-    def _opening(self) -> Sequence[Delta]:
-        return [Start()]
-
-    async def _acquire(self) -> None:
-        """Acquire the resources of the run."""
+    async def _open(self) -> Steps:
+        lease = self.context.lease
+        if lease is not None and not self.request.background:  # `BackgroundResponse` renews its lease
+            await self._resources.enter_async_context(lease.keep_alive(self.interrupt))
+        yield [Enqueue(), Start()] if self.request.background else [Start()]
+        yield TurnTrigger.COMPACT if await self._needs_compaction() else TurnTrigger.PREPARE
 
     async def _needs_compaction(self) -> bool:
-        return False
+        threshold = self.request.compact_threshold
+        if self.context.seals is None or (threshold is None and not self.request.compacts_only):
+            return False
+        if threshold is None or self.request.compacts_only:
+            return True
+        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._remaining_tokens))
+        return await self.generation.count(turn) > threshold
 
-    def _open(self) -> Activity:
-        trigger = TurnTrigger.PREPARE
-
-        async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-            nonlocal trigger
-            await self._acquire()
-            yield self._opening()
-            if await self._needs_compaction():
-                trigger = TurnTrigger.COMPACT
-
-        return Activity(steps(), lambda: trigger)
-
-    def _compact(self) -> Activity:
+    async def _compact(self) -> Steps:
         """Replace the conversation with a summary."""
-        raise NotImplementedError
+        seals = cast("Seals", self.context.seals)  # `_needs_compaction` requires them
+        yield [Start(), deltas.Open("compaction")]
+        item = next(call for call in self.driver.ready if call.kind == "compaction")
+        yield [deltas.Run(item.id)]
+        summary = await self._summarize()
+        yield [EndTurn("stop", summary.usage)]
+        if summary.fault is not None:
+            raise summary.fault
+        model_items = (*compacted(self.context.model_items), summary_message(summary.text))
+        self.context = evolve(self.context, model_items=model_items)
+        yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
+        yield TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
 
-    @abstractmethod
-    def _prepare(self) -> Activity:
+    async def _summarize(self) -> Summary:
+        try:
+            run = await begin_summary(self.context, self.engine)
+        except ApiError as error:
+            raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
+        async with aclosing(run.events()) as events:
+            async for _ in events:
+                pass
+        return summary_of(run.driver)
+
+    async def _prepare(self) -> Steps:
         """List the tools of MCP servers, and call the tools that the client has approved."""
+        self._tools = await self._resources.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
+        async with aclosing(self._tools.prepare(self._output)) as preparation:
+            async for step in preparation:
+                yield step
+        self._calls = self.driver.ready
+        yield TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
 
-    @abstractmethod
-    def _generate(self) -> Activity:
+    def _turn(self) -> Turn:
+        output = self._output()
+        items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
+        return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
+
+    async def _generate(self) -> Steps:
         """Generate one turn."""
+        first_item, rejects, finish_reason = len(self._output()), False, None
+        parser = self.generation.parser
+        turn = await fitting(self.generation, self._turn())
+        async with aclosing(self.generation.generate(turn)) as outputs:
+            async for output in outputs:
+                changes = parser.feed(output.chunk)
+                rejects = rejects or _has_reject(changes)
+                yield self._tools.rewrite(changes)
+                finish_reason = output.finish_reason
+                if output.input_tokens or output.cached_tokens or output.output_tokens:
+                    self._turn_usage = _updated_usage(self._turn_usage, output)
+        if finish_reason is None:
+            raise EngineError("The engine stopped without a finish reason.")
+        end, self._turn_usage = parser.end(finish_reason, self._turn_usage), Usage()
+        self._turn_count += 1
+        if self._remaining_tokens is not None:
+            self._remaining_tokens -= sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))
+        rejects = rejects or _has_reject(end)
+        yield self._tools.rewrite(end)
+        self._calls = self.driver.ready
+        # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
+        failed = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
+        self._rejected = failed if rejects else []
+        yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
 
-    @abstractmethod
-    def _run_tools(self) -> Activity:
-        """Run the pending tool calls."""
+    async def _run_tools(self) -> Steps:
+        """Run the tools of the pending calls."""
+        calls, rejected = self._calls, self._rejected
+        async with aclosing(self._tools.run(calls, rejected)) as results:
+            async for delta in results:
+                yield [delta]
+        none_ran = self.driver.ready == calls and not rejected
+        if none_ran or any(item["type"] in CLIENT_CALLS for item in self._output()):
+            yield TurnTrigger.ANSWER
+        elif self._remaining_tokens is None or self._remaining_tokens > 0:
+            yield TurnTrigger.GO_ON
+        else:
+            yield TurnTrigger.EXHAUST
 
-    @abstractmethod
-    def _abort_turn(self) -> Sequence[Delta]:
-        """Return the deltas that abort the current turn; the last is an `EndTurn` with its usage."""
+    def _output(self) -> Sequence[Item]:
+        return cast("Sequence[Item]", self.driver.response["output"])
 
     async def _settle(self) -> None:
-        """Store and log the finished response. Its client receives the terminal event afterwards."""
+        """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""
+        try:
+            self.generation.log(self.driver.response)
+        finally:
+            if self._archive is not None and not self.request.background and self.driver.status != "cancelled":
+                await self._store(self._archive)
+
+    async def _store(self, archive: Archive) -> None:
+        """Store the response; if that fails, replace its last event with one that has `store: false`."""
+        stored = self.stored
+        try:
+            await commit_end(self.context.lease, stored, partial(archive.put, self.context.tenant, stored))
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            self._events[-1] = self.driver.mark_unstored()
+            if not isinstance(error, StoreError):
+                raise
+            logger.warning("%s: could not be stored: %s", stored.id, error)
 
     async def _fire(self, trigger: TurnTrigger) -> None:
         for effect in self._turns.fire(trigger):
@@ -175,19 +356,19 @@ class Run(ABC, Generic[T]):
     def _apply(self, effect: TurnEffect) -> None:
         match effect:
             case TurnEffect.OPEN:
-                self._activity = self._open()
+                self._steps = self._open()
             case TurnEffect.COMPACT:
-                self._activity = self._compact()
+                self._steps = self._compact()
             case TurnEffect.PREPARE:
-                self._activity = self._prepare()
+                self._steps = self._prepare()
             case TurnEffect.GENERATE:
-                self._activity = self._generate()
+                self._steps = self._generate()
             case TurnEffect.RUN:
-                self._activity = self._run_tools()
+                self._steps = self._run_tools()
             case TurnEffect.FINISH:
-                self._activity = _end_with(Finish())
+                self._steps = _end_with(Finish())
             case TurnEffect.CUT:
-                self._activity = _end_with(EndTurn("length"))
+                self._steps = _end_with(EndTurn("length"))
             case TurnEffect.BREAK_OFF:
                 self._break_off(self._break_off_with)
             case TurnEffect.STORE:
@@ -196,15 +377,15 @@ class Run(ABC, Generic[T]):
                 assert_never(effect)
 
     async def _step(self) -> TurnTrigger | None:
-        """Take one step of the activity; return the trigger to fire next, or None if the activity continues."""
-        activity = self._activity
-        assert activity is not None  # noqa: S101 - the edge into this state started one
-        deltas: Sequence[Delta] | None = None
+        """Take one step; return the trigger to fire next, or None if the same work continues."""
+        steps = self._steps
+        assert steps is not None  # noqa: S101 - the edge into this state set them
+        step: Sequence[Delta] | TurnTrigger = ()
         try:
             if self._interruption is None:
                 self._waiting = task = self._task
                 try:
-                    deltas = await anext(activity.steps, None)  # an interruption cancels only this wait
+                    step = await anext(steps)  # an interruption cancels only this wait
                 except asyncio.CancelledError:
                     if self._interruption is None:
                         raise
@@ -213,9 +394,10 @@ class Run(ABC, Generic[T]):
                     if self._interruption is not None and task is not None and task.uncancel():
                         raise asyncio.CancelledError  # the task was also cancelled from outside
             if self._interruption is None:
-                if deltas is None:
-                    return activity.next_trigger()
-                self._events += self.driver.feed(deltas)
+                if isinstance(step, TurnTrigger):
+                    await steps.aclose()
+                    return step
+                self._events += self.driver.feed(step)
                 return TurnTrigger.END if self.driver.ended else None
             self._break_off_with = self._interruption
         except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
@@ -236,7 +418,7 @@ class Run(ABC, Generic[T]):
         self._events += self.driver.feed([ending])
 
     def _abort(self, ending: Fault | Cancel) -> Sequence[Delta]:
-        *pending, end = self._abort_turn()
+        *pending, end = self.generation.parser.end("abort", self._turn_usage)
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
@@ -257,19 +439,109 @@ class Run(ABC, Generic[T]):
         return events
 
     async def _close(self) -> None:
-        """Close the activity, which stops the engine and the tools."""
+        """Stop the engine and the tools, and release the conversation."""
         try:
-            if self._activity is not None:
-                await self._activity.steps.aclose()
+            if self._steps is not None:
+                await self._try_to_close(self._steps.aclose)
+        finally:
+            for close in (self.generation.close, self._resources.aclose):
+                await self._try_to_close(close)
+
+    async def _try_to_close(self, close: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await close()
         except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
             self._record(error, "the engine or a tool could not be closed")
 
 
-def _end_with(delta: Delta) -> Activity:
-    async def steps() -> AsyncGenerator[Sequence[Delta], None]:
-        yield [delta]
+async def _end_with(delta: Delta) -> Steps:
+    yield [delta]
 
-    return Activity(steps(), lambda: TurnTrigger.END)
+
+def _has_reject(changes: Sequence[Delta]) -> bool:
+    return any(isinstance(delta, deltas.Reject) for delta in changes)
+
+
+def begin_response(  # noqa: PLR0913 - all but three have a default
+    context: RequestContext,
+    engine: Engine | HostEngine,
+    writer: Writer[T],
+    *,
+    generation: Generation | None = None,
+    settings: Mapping[str, object] | None = None,
+    tools: ToolRunner | None = None,
+    archive: Archive | None = None,
+    ids: Ids = random_id,
+    clock: Clock = now,
+) -> Run[T]:
+    """Return the run of a response; iterate its `events`.
+
+    A host engine needs a prepared `generation` and its `settings`, which the response echoes. An `archive` stores a foreground
+    response at its end.
+    """
+    request, seals = context.request, context.seals
+    generation = generation or begin_generation(engine, request, context.items)
+    driver = ResponseDriver(
+        {**response_settings(request.raw), **(settings or {})},
+        writer=writer,
+        ids=ids,
+        clock=clock,
+        response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
+        late=None if seals is None or REASONING_WANTED not in request.include else seals.late_fields,
+        additions=generation.additions,
+    )
+    return Run(driver, context, engine, generation, tools or NullTools(), archive)
+
+
+async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> Run[None]:
+    """Return the run in which the model summarizes a conversation; raise an `ApiError` if the engine refuses it."""
+    body = summary_request(context.request.raw)
+    request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
+    items = (*context.model_items, *request.input)
+    generation = begin_generation(engine, request, items, context.tenant, context.connection)
+    settings = await generation.prepare(Turn(request, items))
+    return begin_response(RequestContext(request, items), engine, NullWriter(), generation=generation, settings=settings)
+
+
+@frozen
+class Summary:
+    """The summary of a conversation, its usage, and why it failed if it did."""
+
+    text: str
+    usage: Usage
+    fault: EngineError | None = None
+
+
+def summary_of(driver: ResponseDriver[Any]) -> Summary:
+    """Return the summary in a finished response; a truncated, failed or empty summary has a fault."""
+    response = driver.response
+    output = cast("Sequence[Item]", response["output"])
+    parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
+    text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
+    error = members(response["error"])
+    match response["status"]:
+        case "completed" if text:
+            return Summary(text, driver.usage)
+        case "completed":
+            fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
+        case "failed" if error.get("code") == PromptError.code:
+            fault = PromptError(str(error.get("message")))
+        case "failed":
+            fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
+        case status:
+            fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
+    return Summary("", driver.usage, fault)
+
+
+def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
+    """Return the usage of a turn after an output, in which 0 means unchanged."""
+    return Usage(
+        input_tokens=output.input_tokens or usage.input_tokens,
+        cached_tokens=output.cached_tokens or usage.cached_tokens,
+        cache_write_tokens=output.cache_write_tokens or usage.cache_write_tokens,
+        output_tokens=output.output_tokens or usage.output_tokens,
+        reasoning_tokens=output.reasoning_tokens or usage.reasoning_tokens,
+    )
 
 
 class Interruptible(Protocol):

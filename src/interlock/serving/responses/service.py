@@ -19,8 +19,7 @@ from interlock.serving.requests.input_items import Item, join
 from interlock.serving.requests.yielder import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.response_run import RequestContext, ResponseRun, begin_response, begin_summary
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_response, begin_summary
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import ToolRunner
@@ -66,7 +65,7 @@ class ResponseService:
         latest: StoredResponse | None = None,
         generate: bool = True,
         connection: HTTPConnection | None = None,
-    ) -> ResponseRun[T]:
+    ) -> Run[T]:
         """Return the run of a request, accepted by the engine; `BackgroundRegistry.begin` admits background runs instead.
 
         `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt.
@@ -111,7 +110,7 @@ class ResponseService:
 
     async def begin_summary(
         self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None
-    ) -> tuple[ResponseRun[None], Sequence[Item], Seals]:
+    ) -> tuple[Run[None], Sequence[Item], Seals]:
         """Return a run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
         context = await self._resolve(request, tenant, connection=connection)
         self.active_runs.require_room()
