@@ -145,12 +145,12 @@ def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgre
 def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
-        patience, store._writer.timeout = store._writer.timeout, 0.5
+        patience, store.timeout = store.timeout, 0.5
         own_server.signal(signal.SIGSTOP)
         for number in (1, 2):  # the writer abandons the second before it begins
             with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
                 await store.put("", stored(number))
-        store._writer.timeout = patience
+        store.timeout = patience
         own_server.signal(signal.SIGCONT)
         await store.put("", stored(3))
         return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
@@ -161,7 +161,7 @@ def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(ow
 def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
-        store._writer.timeout = store._reader.timeout = 0.3
+        store.timeout = 0.3
         own_server.signal(signal.SIGSTOP)
         for _ in range(2):
             with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
@@ -169,7 +169,7 @@ def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_ser
             await store.close()
         assert len(writers()) == 2  # which wait for the server
         own_server.signal(signal.SIGCONT)
-        store._writer.timeout = store._reader.timeout = 5
+        store.timeout = 5
         await asyncio.gather(*(store.put("", stored(number)) for number in range(2, 30)))
         present = [await store.get("", f"resp_{number}") is not None for number in range(2, 30)]
         await store.close()
@@ -281,7 +281,7 @@ def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
         lease = await store.enqueue("", stored(1), "a")
         trace = tmp_path / "trace"
         with trace.open("w") as file:
-            messages = store._writer._worker._connection.connection.pgconn
+            messages = store._threads["writer"].connection.connection.pgconn
             messages.trace(file.fileno())
             await store.append(lease, 0, [b"event"] * 100)
             messages.untrace()
@@ -295,9 +295,9 @@ def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
 def test_a_connection_prepares_statements_again_after_any_failure(postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
-    from interlock.serving.store.sql.postgres import PostgresServer as Database  # noqa: PLC0415 - likewise
+    from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - likewise
 
-    with closing(Database(postgres_url).connect()) as connection:
+    with closing(PostgresStore(postgres_url).connect()) as connection:
         for statements in [["SELECT 1 / 0"]] * 2 + [["SELECT 2"]] * 5 + [["SELECT 1 / 0", "SELECT 2"]]:
             connection.begin(write=True)
             try:

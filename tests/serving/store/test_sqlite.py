@@ -264,15 +264,13 @@ def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(path) -> None:
 
 
 def test_a_value_that_is_too_long_is_no_outage(path) -> None:
-    store = SqliteStore(path)
-    connect = store._writer.open
+    class LimitedStore(SqliteStore):
+        def connect(self):
+            connection = super().connect()
+            connection._connection.limit(apsw.SQLITE_LIMIT_LENGTH, 10_000)
+            return connection
 
-    def connect_with_limit():
-        connection = connect()
-        connection._connection.limit(apsw.SQLITE_LIMIT_LENGTH, 10_000)
-        return connection
-
-    store._writer.open = connect_with_limit
+    store = LimitedStore(path)
 
     async def scenario():
         results = await asyncio.gather(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, TypeAlias, cast
 
@@ -267,6 +267,7 @@ class Notifications:
                 subscription.notify()
 
 
+@define(eq=False, slots=False)  # so that a test can replace a method of one store
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
@@ -277,7 +278,17 @@ class ResponseStore(ABC):
     - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
     - A method that takes events raises `SequenceError` if they do not follow the last one.
     - A method that changes the items of a conversation raises `Conflict` while a response holds it.
+
+    Args:
+        ttl: Seconds from the last write of a response until it expires; None for never.
+        logs: Seconds from the end of a response until its events are removed; None to keep them as long as the response.
+        clock: Returns the time in seconds, for tests; None for a clock that the processes share.
     """
+
+    ttl: float | None = field(default=None, kw_only=True)
+    logs: float | None = field(default=None, kw_only=True)
+    clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    _notifications: Notifications = field(factory=Notifications, init=False)
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
         """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
@@ -345,9 +356,9 @@ class ResponseStore(ABC):
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return up to `limit` events from the number `first` on (none after `put`), or None for an unknown response."""
 
-    @abstractmethod
     def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
         """Subscribe to changes of a response. Subscribe before the first read, so that you miss no change."""
+        return self._notifications.subscribe((tenant, response_id))
 
     @abstractmethod
     async def lost(self, limit: int) -> Sequence[Key]:

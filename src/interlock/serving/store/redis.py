@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +35,6 @@ from interlock.serving.store.interface import (
     Key,
     Lease,
     Log,
-    Notifications,
     ResponseStore,
     SequenceError,
     StoredResponse,
@@ -82,18 +81,11 @@ class RedisStore(ResponseStore):
 
     Args:
         url: `redis://` or `rediss://`, with host, port, database and, if needed, a password.
-        ttl: Seconds from the last write to a response until it expires; None for never. Conversations do not expire.
-        logs: Seconds from the end of a response until its events are removed; None keeps them with the response.
-        clock: Returns the time in seconds, for tests; None uses the clock of Redis, which all processes share.
         max_connections: The most connections of this process, two or more. One of them receives only notifications.
     """
 
     url: str
-    ttl: float | None = None
-    logs: float | None = field(default=None, kw_only=True)
-    clock: Callable[[], float] | None = field(default=None, kw_only=True)
     max_connections: int = field(default=8, kw_only=True)
-    _notifications: Notifications = field(factory=Notifications, init=False)
     _redis: RedisClient = field(init=False)
     _listener: Listener = field(init=False)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -19,16 +19,16 @@ from typing import Any, ClassVar, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from attrs import define, field, frozen
+from attrs import define, field
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
 from interlock.serving.store.interface import Key, StoreDown
-from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
+from interlock.serving.store.sql.connection import Connection, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
-from interlock.serving.store.sql.sql_store import SharedSqlStore
+from interlock.serving.store.sql.sql_store import Role, SharedSqlStore
 
 __all__ = ["PostgresStore"]
 
@@ -160,11 +160,19 @@ class PostgresConnection(Connection):
             self.execute(f"CREATE SCHEMA {SCHEMA}")  # `IF NOT EXISTS` needs the right to create schemas
 
 
-@frozen
-class PostgresServer(Database):
-    """A server, or several hosts of which one accepts writes; see `PostgresStore`."""
+@define(eq=False)
+class PostgresStore(SharedSqlStore):
+    """Stores responses in the schema `interlock` of a database.
+
+    Args:
+        url: A `postgresql://` URL with hosts, database, user and parameters, in the syntax of libpq. Of several hosts, one
+            accepts writes.
+    """
 
     url: str
+    timeout: float = field(default=TIMEOUT, init=False)
+    listener: ClassVar[Role] = "listener"
+    _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
 
     @property
     def name(self) -> str:
@@ -179,6 +187,31 @@ class PostgresServer(Database):
         connection = psycopg.connect(make_conninfo(**settings), autocommit=True)
         connection.adapters.register_dumper(str, _TextDumper)
         return PostgresConnection(connection)
+
+    def open(self, role: Role) -> Connection:
+        if role != "listener":
+            return super().open(role)
+        try:
+            connection = self.connect()
+            connection.execute(f"LISTEN {CHANNEL}")
+        except psycopg.Error:
+            time.sleep(RECONNECT)
+            raise
+        self._notifications.notify(self._notifications.responses())  # other processes may have changed them before LISTEN
+        return connection
+
+    def begin(self, connection: Connection, keys: Sequence[Key], *, write: bool) -> Transaction:
+        pid = cast("PostgresConnection", connection).connection.info.backend_pid
+        if write and pid != self._pid:  # the last connection may have been lost between a commit and its notification
+            self._pid = pid
+            self._notifications.notify(self._notifications.responses())
+        return super().begin(connection, keys, write=write)
+
+    def commit(self, tx: Transaction) -> None:
+        if tx.changed:
+            payloads = " ".join({_payload(key) for key in tx.changed})
+            tx.connection.execute(f"SELECT pg_notify('{CHANNEL}', ?)", (payloads,))
+        super().commit(tx)
 
     def failure(self, error: Exception) -> Failure | None:
         match error:
@@ -197,54 +230,10 @@ class PostgresServer(Database):
             case _:
                 return None
 
+    def poll_interval(self) -> float:
+        return 0.0  # `poll` itself waits
 
-@define(eq=False)
-class PostgresStore(SharedSqlStore):
-    """Stores responses in the schema `interlock` of a database.
-
-    Args:
-        url: A `postgresql://` URL with hosts, database, user and parameters, in the syntax of libpq.
-    """
-
-    url: str
-    _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
-
-    def __attrs_post_init__(self) -> None:
-        """Create the threads, which start on first use."""
-        self._database = database = PostgresServer(self.url)
-        parts = database.name, database
-        self._writer = DatabaseThread(*parts, self._open, self._begin_writing, self._commit, timeout=TIMEOUT)
-        self._reader = DatabaseThread(*parts, self._open, self._begin_reading, self._commit, timeout=TIMEOUT)
-        self._poller = DatabaseThread(
-            *parts, self._listen, self._begin_reading, self._commit, self._receive, lambda: 0.0, TIMEOUT
-        )
-
-    def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
-        pid = cast("PostgresConnection", connection).connection.info.backend_pid
-        if pid != self._pid:  # the last connection may have been lost between a commit and its notification
-            self._pid = pid
-            self._notifications.notify(self._notifications.responses())
-        return super()._begin_writing(connection, keys)
-
-    def _commit(self, tx: Transaction) -> Callable[[], None]:
-        if tx.changed:
-            payloads = " ".join({_payload(key) for key in tx.changed})
-            tx.connection.execute(f"SELECT pg_notify('{CHANNEL}', ?)", (payloads,))
-        return super()._commit(tx)
-
-    def _listen(self) -> Connection:
-        """Open a connection that listens for the notifications of other processes."""
-        try:
-            connection = self._database.connect()
-            connection.execute(f"LISTEN {CHANNEL}")
-        except psycopg.Error:
-            time.sleep(RECONNECT)
-            raise
-        self._notifications.notify(self._notifications.responses())  # other processes may have changed them before LISTEN
-        return connection
-
-    def _receive(self, connection: Connection) -> None:
-        """Notify the subscribers of responses that another process has changed."""
+    def poll(self, connection: Connection) -> None:
         for message in cast("PostgresConnection", connection).connection.notifies(timeout=LISTEN):
             if message.pid != self._pid:
                 changed = message.payload.split()
@@ -255,9 +244,6 @@ class PostgresStore(SharedSqlStore):
         tables = f"relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r'"
         version = connection.value("SHOW server_version").split()[0]
         return f"PostgreSQL {version}", int(connection.value(f"{size} WHERE {tables}"))
-
-    async def _free_space(self) -> None:
-        """Do nothing, because autovacuum frees the space."""
 
 
 @lru_cache(4096)

@@ -30,7 +30,7 @@ from interlock.serving.store.interface import (
     StoredResponse,
     refuse,
 )
-from interlock.serving.store.sql.database import Connection, Contention
+from interlock.serving.store.sql.connection import Connection, Contention
 
 __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction", "lock"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interlock.serving.store.interface import StoreDown, WrongLayout
-from interlock.serving.store.sql.database import Connection
+from interlock.serving.store.sql.connection import Connection
 
 __all__ = ["VERSION", "migrate", "prepare"]
 

@@ -1,4 +1,7 @@
-"""The base classes of the SQL stores, which turn each call into work in a transaction."""
+"""The base classes of the SQL stores, which turn each call into work in a transaction.
+
+A `SharedSqlStore` does the work in threads, so that the event loop never waits for a disk or a lock.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from typing import Final, TypeVar
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from functools import partial
+from math import inf
+from queue import Empty, SimpleQueue
+from random import uniform
+from threading import Thread
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from attrs import define, field
 
@@ -19,40 +28,37 @@ from interlock.serving.store.interface import (
     EditResult,
     Key,
     Log,
-    Notifications,
     ResponseStore,
+    StoreDown,
     StoredResponse,
+    StoreError,
     StoreInfo,
     Subscription,
     SweepResult,
 )
 from interlock.serving.store.sql import sql_schema
-from interlock.serving.store.sql.database import Connection, Database, DatabaseThread
+from interlock.serving.store.sql.connection import Connection, Contention, Failure
 from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
-__all__ = ["SharedSqlStore", "SqlStore"]
+__all__ = ["DatabaseThread", "Role", "SharedSqlStore", "SqlStore"]
 
 R = TypeVar("R")
+Role: TypeAlias = Literal["reader", "writer", "listener"]
 
 SWEEP_BATCH: Final = 100  # responses that a sweep removes in one transaction, so that others can write in between
 LISTED: Final = 1000  # rows that a listing reads at a time
+BATCH: Final = 256  # the most jobs in one transaction
+ATTEMPTS: Final = 12  # for one transaction that other processes block
+BACKOFF: Final = 0.005  # seconds of the shortest pause between attempts; later pauses can be longer
 
 
 @define(eq=False)
 class SqlStore(ResponseStore):
     """Stores responses and conversations as rows.
 
-    Args:
-        ttl: Seconds from the last write of a response until it expires; None for never.
-        logs: Seconds from the end of a response until its events are removed; None to keep them as long as the response.
-        clock: Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. On the
-            host, leases use the monotonic clock, which only a restart of the host resets.
+    Without a `clock`, it uses that of the database or, if it has none, of the host. On the host, leases use the monotonic clock,
+    which only a restart of the host resets.
     """
-
-    ttl: float | None = field(default=None, kw_only=True)
-    logs: float | None = field(default=None, kw_only=True)
-    clock: Callable[[], float] | None = field(default=None, kw_only=True)
-    _notifications: Notifications = field(factory=Notifications, init=False)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
@@ -63,9 +69,6 @@ class SqlStore(ResponseStore):
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         return await self._read(lambda tx: Responses(tx).read(tenant, response_id, first, limit))
-
-    def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
-        return self._notifications.subscribe((tenant, response_id))
 
     async def lost(self, limit: int) -> Sequence[Key]:
         return await self._read(lambda tx: Responses(tx).lost(limit))
@@ -148,30 +151,23 @@ class SqlStore(ResponseStore):
     def _describe(self, connection: Connection, /) -> tuple[str, int]:
         """Return the name and version of the database, and the size of the store in bytes."""
 
-    @abstractmethod
     async def _free_space(self) -> None:
-        """Free unused pages."""
+        """Free unused pages, unless the database does so itself."""
 
 
 @define(eq=False)
 class SharedSqlStore(SqlStore):
-    """A store that several processes share: one thread writes, another reads.
+    """A store that several processes share. A thread writes, another reads, and one of them or a third receives notifications.
 
     Args:
         create: Whether to create the store if it does not exist.
     """
 
     create: bool = field(default=True, kw_only=True)
-    _database: Database = field(init=False)
-    _writer: DatabaseThread[Transaction] = field(init=False)
-    _reader: DatabaseThread[Transaction] = field(init=False)
-    _poller: DatabaseThread[Transaction] = field(init=False)  # receives the changes of other processes
-
-    @contextmanager
-    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
-        with self._notifications.subscribe((tenant, response_id)) as subscription:
-            self._poller.poll_soon()
-            yield subscription
+    timeout: float | None = field(default=None, init=False)
+    """Seconds of silence after which the database is down; None if the database has its own limits."""
+    listener: ClassVar[Role]  # the thread that receives the changes of other processes
+    _threads: dict[Role, DatabaseThread] = field(factory=dict[Role, "DatabaseThread"], init=False)
 
     async def migrate(self) -> int:
         return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
@@ -182,22 +178,44 @@ class SharedSqlStore(SqlStore):
 
     def _count(self, connection: Connection) -> StoreInfo:
         sql_schema.prepare(connection, create=self.create)
-        return self._info(self._begin_reading(connection))
+        return self._info(self.begin(connection, (), write=False))
 
     async def close(self) -> None:
-        """Close the connections. The next use opens them again."""
-        for thread in (self._poller, self._writer, self._reader):
+        threads, self._threads = self._threads, {}
+        for thread in threads.values():
             await thread.stop()
 
     async def _read(self, work: Callable[[Transaction], R]) -> R:
-        return await self._reader.run(work)
+        return await self._thread("reader").run(work)
 
     async def _change(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
-        return await self._writer.run(work, key)
+        return await self._thread("writer").run(work, key)
 
-    def _open(self) -> Connection:
-        """Open a connection; if `create` is true, create the tables in an empty database."""
-        connection = self._database.connect()
+    @contextmanager
+    def subscribe(self, tenant: str, response_id: str) -> Generator[Subscription]:
+        with self._notifications.subscribe((tenant, response_id)) as subscription:
+            self._thread(self.listener).poll_soon()
+            yield subscription
+
+    def _thread(self, role: Role) -> DatabaseThread:
+        if role not in self._threads:
+            self._threads[role] = DatabaseThread(self, role)
+        return self._threads[role]
+
+    def _run_alone(self, work: Callable[[Connection], R]) -> R:
+        """Run work on a separate connection, without beginning a transaction."""
+        try:
+            with closing(self.connect()) as connection:
+                return work(connection)
+        except Exception as error:
+            failure = self.failure(error)
+            if failure is None:
+                raise
+            raise failure.error from error
+
+    def open(self, _role: Role) -> Connection:
+        """Open the connection of a thread; if `create` is true, create the tables in an empty database."""
+        connection = self.connect()
         try:
             sql_schema.prepare(connection, create=self.create)
         except BaseException:
@@ -205,28 +223,201 @@ class SharedSqlStore(SqlStore):
             raise
         return connection
 
-    def _begin_reading(self, connection: Connection, _keys: Sequence[Key] = ()) -> Transaction:
-        connection.begin(write=False)
-        return self._transaction(connection)
-
-    def _begin_writing(self, connection: Connection, keys: Sequence[Key] = ()) -> Transaction:
-        connection.begin(write=True)
+    def begin(self, connection: Connection, keys: Sequence[Key], *, write: bool) -> Transaction:
+        """Begin a transaction for jobs that change the responses with these keys."""
+        connection.begin(write=write)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
         tx = self._transaction(connection)
         tx.locked |= locked
         return tx
 
-    def _commit(self, tx: Transaction) -> Callable[[], None]:
+    def commit(self, tx: Transaction) -> None:
         tx.connection.commit()
-        return lambda: self._notifications.notify(tx.changed)
+        self._notifications.notify(tx.changed)
 
-    def _run_alone(self, work: Callable[[Connection], R]) -> R:
-        """Run work on a separate connection, without beginning a transaction."""
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the database in messages."""
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """Open a connection to the database, which may be empty."""
+
+    @abstractmethod
+    def failure(self, error: Exception) -> Failure | None:
+        """Classify an error of the database; return None for any other error."""
+
+    def is_current(self, _connection: Connection, /) -> bool:
+        """Return whether a connection still leads to the current database at the URL."""
+        return True
+
+    @abstractmethod
+    def poll_interval(self) -> float | None:
+        """Return the seconds between two calls of `poll`; None if there is nothing to poll for."""
+
+    @abstractmethod
+    def poll(self, connection: Connection, /) -> None:
+        """Notify the subscribers of responses that other processes have changed. Called between two batches of jobs."""
+
+
+@define(eq=False)
+class Job:
+    """Work for a thread, and its future result; see `DatabaseThread.run`."""
+
+    work: Callable[[Transaction], Any]
+    key: Key | None
+    result: Future[Any] = field(factory=Future[Any], init=False)
+    abandoned: bool = field(default=False, init=False)
+
+
+@define(eq=False)
+class DatabaseThread:
+    """Runs work of a store in a thread with one connection, which it opens on first use, and again after a loss.
+
+    Jobs that arrive while the thread is busy run next, in one transaction, so many writers share a commit. The thread can outlive
+    `stop` if the database does not answer.
+    """
+
+    store: SharedSqlStore
+    role: Role
+    connection: Connection | None = field(default=None, init=False)
+    _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue, init=False)
+    _committing: bool = field(default=False, init=False)
+    _begun: float = field(default=0.0, init=False)  # the time of the last attempt to run a batch
+    _thread: Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._thread = Thread(target=self._serve, name=f"interlock: {self.store.name}", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
+        """Run `work` in a transaction, and return its result after the commit; `key` is the response that it changes.
+
+        `work` may raise a `StoreError` only before it writes, because the other jobs in the transaction are committed.
+
+        Raises:
+            StoreDown: The database cannot be used now.
+        """
+        job = Job(work, key)
+        job.result.set_running_or_notify_cancel()  # a cancelled caller does not cancel the job
+        self._queue.put(job)
+        result: asyncio.Future[R] = asyncio.wrap_future(job.result)
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())  # in case the caller does not wait any more
+        while not (await asyncio.wait([result], timeout=self.store.timeout))[0]:
+            if self.store.timeout is not None and self._silence() > self.store.timeout:
+                job.abandoned = True
+                raise StoreDown(f"{self.store.name} does not answer.")
+        return result.result()
+
+    def poll_soon(self) -> None:
+        """Poll after the jobs in the queue, and call `poll_interval` again."""
+        self._queue.put("poll")
+
+    async def stop(self) -> None:
+        """Finish the jobs in the queue, and close the connection."""
+        self._queue.put("stop")
+        await asyncio.to_thread(self._thread.join, self.store.timeout)
+
+    def _silence(self) -> float:
+        """Return the seconds since the last answer of the database, or since the start of the batch if that is later."""
+        connection = self.connection
+        return time.monotonic() - max(self._begun, 0.0 if connection is None else connection.answered)
+
+    def _serve(self) -> None:
+        polled = 0.0
+        command = ""
+        while command != "stop":
+            interval = self.store.poll_interval() if self.role == self.store.listener else None
+            due = inf if interval is None else polled + interval
+            jobs, command = self._next_jobs(None if interval is None else max(due - time.monotonic(), 0.0))
+            if jobs:
+                self._run_batch(jobs)
+            if command == "poll" or (command != "stop" and time.monotonic() >= due):
+                self._poll()
+                polled = time.monotonic()
+        self._close()
+
+    def _next_jobs(self, timeout: float | None) -> tuple[list[Job], str]:
+        """Wait for jobs, and return those in the queue, and the command after them, if there is one."""
+        jobs: list[Job] = []
         try:
-            with closing(self._database.connect()) as connection:
-                return work(connection)
-        except Exception as error:
-            failure = self._database.failure(error)
-            if failure is None:
-                raise
-            raise failure.error from error
+            entry = self._queue.get(timeout=timeout)
+            while isinstance(entry, Job):
+                jobs.append(entry)
+                if len(jobs) == BATCH:
+                    return jobs, ""
+                entry = self._queue.get_nowait()
+        except Empty:
+            return jobs, ""
+        return jobs, entry
+
+    def _run_batch(self, jobs: Sequence[Job], attempts: int = ATTEMPTS) -> None:
+        jobs = [job for job in jobs if not job.abandoned]
+        self._begun = time.monotonic()
+        try:
+            outcomes = self._commit(self._open_connection(), jobs)
+        except Exception as error:  # noqa: BLE001 - the callers receive every error
+            failure = self._recover(error)
+            was_lost = failure is not None and failure.lost and not self._committing
+            if failure is not None and attempts > 1 and (failure.passing or (was_lost and attempts == ATTEMPTS)):
+                if failure.passing:
+                    time.sleep(BACKOFF * uniform(1, ATTEMPTS + 1 - attempts))  # noqa: S311 - a pause
+                self._run_batch(jobs, attempts - 1)
+            elif len(jobs) > 1 and not (failure is not None and (failure.lost or failure.common)):
+                for job in jobs:  # one by one, so that the failing job does not fail the others
+                    self._run_batch([job])
+            else:
+                for job in jobs:
+                    job.result.set_exception(error if failure is None else failure.error)
+        else:
+            for set_outcome in outcomes:
+                set_outcome()
+
+    def _commit(self, connection: Connection, jobs: Sequence[Job]) -> list[Callable[[], None]]:
+        """Run jobs in one transaction, and return the setter of each outcome."""
+        self._committing = False
+        tx = self.store.begin(connection, [job.key for job in jobs if job.key is not None], write=self.role == "writer")
+        outcomes: list[Callable[[], None]] = []
+        for job in jobs:
+            try:
+                outcomes.append(partial(job.result.set_result, job.work(tx)))
+            except StoreError as error:
+                outcomes.append(partial(job.result.set_exception, error))
+        self._committing = True
+        self.store.commit(tx)
+        return outcomes
+
+    def _poll(self) -> None:
+        try:
+            self.store.poll(self._open_connection())
+        except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read without notifications
+            self._recover(error)
+
+    def _open_connection(self) -> Connection:
+        if self.connection is not None and not self.store.is_current(self.connection):
+            self._close()
+        if self.connection is None:
+            self._committing = False
+            self.connection = self.store.open(self.role)
+        return self.connection
+
+    def _recover(self, error: Exception) -> Failure | None:
+        """Roll back the transaction, or close the connection if it is lost."""
+        failure = self.store.failure(error)
+        if isinstance(error, Contention):
+            failure = Failure(StoreDown(f"{self.store.name} is locked by another process."), passing=True)
+        if self.connection is not None:
+            if failure is not None and failure.lost:
+                self._close()
+            else:
+                try:
+                    self.connection.roll_back()
+                except Exception:  # noqa: BLE001 - the connection cannot be used any more
+                    self._close()
+        return failure
+
+    def _close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeVar, cast
 
 import apsw
-from attrs import define, field, frozen
+from attrs import define, field
 
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.chain import body_of, pack
 from interlock.serving.store.interface import Edit, Key, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.sql import sql_schema
-from interlock.serving.store.sql.database import Connection, Database, DatabaseThread, Failure, Values
+from interlock.serving.store.sql.connection import Connection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
-from interlock.serving.store.sql.sql_store import SharedSqlStore, SqlStore
+from interlock.serving.store.sql.sql_store import Role, SharedSqlStore, SqlStore
 
 __all__ = ["MemoryStore", "SqliteStore", "loses_commits"]
 
@@ -125,15 +125,37 @@ class SqliteConnection(Connection):
             self.execute(f"PRAGMA application_id = {APPLICATION}")
 
 
-@frozen
-class SqliteFile(Database):
-    """The file of a `SqliteStore`."""
+@define(eq=False)
+class SqliteStore(SharedSqlStore):
+    """Stores responses in a file.
+
+    Args:
+        path: The path of the file.
+        synchronous: Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`).
+        busy: Seconds to wait for a lock of another process.
+        max_bytes: The largest size of the file; None for no limit.
+
+    Raises:
+        StoreUnusable: This release of SQLite can lose commits.
+    """
 
     path: str
-    synchronous: Literal["normal", "full"]
-    busy: float
-    max_bytes: int | None
-    create: bool
+    synchronous: Literal["normal", "full"] = field(default="normal", kw_only=True)
+    busy: float = field(default=5.0, kw_only=True)
+    max_bytes: int | None = field(default=None, kw_only=True)
+    listener: ClassVar[Role] = "writer"  # because the `data_version` of its connection leaves out its own writes
+    _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
+    """The rows of the responses with subscriptions, as the last poll read them."""
+
+    def __attrs_post_init__(self) -> None:
+        version = apsw.sqlite_lib_version()
+        if loses_commits(version):
+            message = f"SQLite {version} can lose commits of processes that share a file; 3.51.3 does not: pip install -U apsw."
+            raise StoreUnusable(message)
+
+    @property
+    def name(self) -> str:
+        return self.path
 
     def connect(self) -> SqliteConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.create else 0)
@@ -172,46 +194,10 @@ class SqliteFile(Database):
                 return None
         return Failure(StoreDown(f"{self.path} {reason}."), lost=True)
 
+    def poll_interval(self) -> float | None:
+        return POLL if self._notifications.responses() else None
 
-@define(eq=False)
-class SqliteStore(SharedSqlStore):
-    """Stores responses in a file.
-
-    Args:
-        path: The path of the file.
-        synchronous: Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`).
-        busy: Seconds to wait for a lock of another process.
-        max_bytes: The largest size of the file; None for no limit.
-
-    Raises:
-        StoreUnusable: This release of SQLite can lose commits.
-    """
-
-    path: str
-    synchronous: Literal["normal", "full"] = field(default="normal", kw_only=True)
-    busy: float = field(default=5.0, kw_only=True)
-    max_bytes: int | None = field(default=None, kw_only=True)
-    _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
-    """The rows of the responses with subscriptions, as the last poll read them."""
-
-    def __attrs_post_init__(self) -> None:
-        """Create the threads, which start on first use."""
-        version = apsw.sqlite_lib_version()
-        if loses_commits(version):
-            message = f"SQLite {version} can lose commits of processes that share a file; 3.51.3 does not: pip install -U apsw."
-            raise StoreUnusable(message)
-        self._database = SqliteFile(self.path, self.synchronous, self.busy, self.max_bytes, self.create)
-        parts = self.path, self._database, self._open
-        interval: Callable[[], float | None] = lambda: POLL if self._notifications.responses() else None  # noqa: E731 - typed
-        self._writer = self._poller = DatabaseThread(*parts, self._begin_writing, self._commit, self._poll, interval)
-        self._reader = DatabaseThread(*parts, self._begin_reading, self._commit)
-
-    def _describe(self, _connection: Connection) -> tuple[str, int]:
-        files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
-        return f"SQLite {apsw.sqlite_lib_version()}", sum(file.stat().st_size for file in files if file.exists())
-
-    def _poll(self, connection: Connection) -> None:
-        """Notify the subscribers of responses that another process has changed."""
+    def poll(self, connection: Connection) -> None:
         connection = cast("SqliteConnection", connection)
         version = connection.value("PRAGMA data_version")  # changes when another connection writes
         if version == connection.data_version:
@@ -221,6 +207,10 @@ class SqliteStore(SharedSqlStore):
         rows = {key: responses.row(*key) for key in self._notifications.responses()}
         self._notifications.notify(key for key, row in rows.items() if key not in self._rows or self._rows[key] != row)
         self._rows = rows
+
+    def _describe(self, _connection: Connection) -> tuple[str, int]:
+        files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
+        return f"SQLite {apsw.sqlite_lib_version()}", sum(file.stat().st_size for file in files if file.exists())
 
     async def _free_space(self) -> None:
         await asyncio.to_thread(self._run_alone, _vacuum)
