@@ -8,7 +8,7 @@ the objects. Bodies compress well, because most of their fields rarely differ.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from interlock.events.json import clean, dumps, loads
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.interface import StoredResponse
 
-__all__ = ["Chunk", "body_of", "chunks_of", "compress", "links_of", "pack", "put_together", "unpack"]
+__all__ = ["Chunk", "body_of", "chunks_of", "compress", "pack", "put_together", "unpack"]
 
 DIGEST: Final = 16  # bytes: enough to make a collision infeasible
 _BLANK: Final = b" "  # marks JSON that orjson cannot write, such as integers over 64 bits
@@ -43,8 +43,9 @@ _TYPICAL: Final = (
 
 @frozen
 class Chunk:
-    """A stored item: the digest of its tenant and content, its id, and the item as JSON."""
+    """A stored item: its link in the chain, the digest of its tenant and content, its id, and the item as JSON."""
 
+    link: bytes
     digest: bytes
     id: str
     packed: bytes = field(repr=False)
@@ -65,19 +66,15 @@ def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
-    """Return the chunks of items, which must have ids. Tenants share no chunks."""
-    root = _digest(tenant.encode())
-    return tuple(Chunk(_digest(root, packed), clean(str(item["id"])), packed) for item in items for packed in [pack(item)])
-
-
-def links_of(tenant: str, chunks: Sequence[Chunk]) -> list[bytes]:
-    """Return the digests of a conversation's links, in order."""
-    links: list[bytes] = []
-    link = _digest(tenant.encode())
-    for chunk in chunks:
-        link = _digest(link, chunk.digest)
-        links.append(link)
-    return links
+    """Return the chunks of a conversation, whose items must have ids. Tenants share no chunks."""
+    chunks: list[Chunk] = []
+    root = link = _digest(tenant.encode())
+    for item in items:
+        packed = pack(item)
+        digest = _digest(root, packed)
+        link = _digest(link, digest)
+        chunks.append(Chunk(link, digest, clean(str(item["id"])), packed))
+    return tuple(chunks)
 
 
 def body_of(stored: StoredResponse) -> bytes:

@@ -221,11 +221,12 @@ end
 -- Returns digest and id of a member of a conversation.
 local function split(member) return member:sub(1, 16), member:sub(17) end
 
--- Appends items, given as {digest, id, body}.
+-- Appends items, given as for `add_chain`.
 local function append_items(name, items)
     for _, item in ipairs(items) do
-        add_item(unpack(item))
-        redis.call('RPUSH', key('m', name), item[1] .. item[2])
+        local _, digest, id, body = unpack(item)
+        add_item(digest, id, body)
+        redis.call('RPUSH', key('m', name), digest .. id)
     end
 end
 

@@ -25,7 +25,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigg
 from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.fsm.table import Table
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, links_of, pack, put_together, unpack
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
 from interlock.serving.store.interface import (
     Conflict,
     Conversation,
@@ -244,18 +244,18 @@ class RedisStore(ResponseStore):
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         chunks = () if edit.stored is None else chunks_of(tenant, edit.stored.conversation)
-        links = links_of(tenant, chunks)
-        count = await self._redis.run("count_links", tenant, {"links": [*map(as_text, links)]}) if len(links) > LONG else 0
+        links = [as_text(chunk.link) for chunk in chunks]
+        count = await self._redis.run("count_links", tenant, {"links": links}) if len(links) > LONG else 0
         try:
-            reply = await self._run_write(tenant, response_id, edit, chunks, links, count)
+            reply = await self._run_write(tenant, response_id, edit, chunks, count)
         except Disconnected:
             if edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
                 raise  # a refused repetition would not tell whether the edit was made
-            reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
+            reply = await self._run_write(tenant, response_id, edit, chunks, 0)
             if _was_made(edit, reply):
                 return EditResult(edit.epoch or 1, cancelled=False)
         if reply[0] == b"retry":  # the counted links have been deleted meanwhile
-            reply = await self._run_write(tenant, response_id, edit, chunks, links, 0)
+            reply = await self._run_write(tenant, response_id, edit, chunks, 0)
         match reply:
             case [b"ok", epoch, cancelled]:
                 return EditResult(int(epoch), bool(cancelled))
@@ -267,9 +267,7 @@ class RedisStore(ResponseStore):
                 refuse(edit, reply[1].decode())
                 return None
 
-    async def _run_write(
-        self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], links: Sequence[bytes], count: int
-    ) -> list[Any]:
+    async def _run_write(self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], count: int) -> list[Any]:
         """Run an edit; the store already has the first `count` links of the conversation."""
         stored, addition = edit.stored, edit.addition
         arguments: dict[str, object] = {
@@ -280,8 +278,8 @@ class RedisStore(ResponseStore):
             "epoch": edit.epoch or 0,
             "first": edit.first,
             "frames": [*map(as_text, edit.frames)],
-            "stored_link": as_text(links[count - 1] if count else b""),
-            "items": [[as_text(link), *each] for link, each in zip(links[count:], _members(chunks[count:]), strict=True)],
+            "stored_link": as_text(chunks[count - 1].link if count else b""),
+            "items": _members(chunks[count:]),
             "outputs": 0 if stored is None else len(stored.output),
             "body": as_text(b"" if stored is None else body_of(stored)),
             "conversation": _target(edit),
@@ -320,5 +318,5 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
 
 
 def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
-    """Return the digest, id and JSON of each item for the script."""
-    return [[as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]
+    """Return the link, digest, id and JSON of each item for the script."""
+    return [[as_text(chunk.link), as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]

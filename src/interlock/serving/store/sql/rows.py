@@ -15,7 +15,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffec
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, links_of, pack, put_together, unpack
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, pack, put_together, unpack
 from interlock.serving.store.interface import (
     LEASE,
     Addition,
@@ -116,7 +116,7 @@ class Items:
 
     def add_chain(self, tenant: str, chunks: Sequence[Chunk]) -> bytes | None:
         """Store a chain, and return the digest of its last link, or None if it is empty."""
-        digests = links_of(tenant, chunks)
+        digests = [chunk.link for chunk in chunks]
         count = self._count_links(digests)
         self.add(tenant, chunks[count:])
         insert = """
@@ -288,7 +288,9 @@ class Responses:
             raise SequenceError(row.following, edit.first)
         if _E.JOIN in effects and edit.addition is not None:
             Conversations(self.tx).require_version(tenant, edit.addition)
-        return self._carry_out(row, dest.name, effects, edit)
+        row = self._carry_out(row, dest.name, effects, edit)
+        self.tx.use("response", row.seq)
+        return row
 
     def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
         connection, now, today = self.tx.connection, self.tx.now, self.tx.today

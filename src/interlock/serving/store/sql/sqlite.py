@@ -20,7 +20,7 @@ from attrs import define, field
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import Edit, Key, StoreDown, StoreFull, StoreUnusable
+from interlock.serving.store.interface import Addition, Edit, Key, StoreDown, StoredResponse, StoreFull, StoreUnusable
 from interlock.serving.store.sql import sql_schema
 from interlock.serving.store.sql.connection import Connection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
@@ -36,12 +36,10 @@ POLL: Final = 0.02  # seconds between checks for writes of other processes, whil
 # Bytes of memory, as measured:
 PAGE: Final = 4096 + 272  # of a page of 4096 bytes
 PER_ITEM: Final = 300  # of the rows and indexes of an item, besides its JSON
-PER_EVENT: Final = 16  # of the row of an event, besides its frame
 
 USAGE: Final = """
-    -- When a row was used last, as a count of uses, and how many bytes were written about a response.
+    -- When a row was used last, as a count of uses.
     ALTER TABLE response ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE response ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE conversation ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX response_by_used ON response (used);
     CREATE INDEX conversation_by_used ON conversation (used);
@@ -50,7 +48,6 @@ FIGURES: Final = """
     SELECT (SELECT count(*) FROM response), (SELECT count(*) FROM conversation), page_count, freelist_count
     FROM pragma_page_count, pragma_freelist_count
 """
-UNFINISHED_USAGE: Final = f"SELECT count(*), sum(bytes) FROM response WHERE state IN ({UNFINISHED})"  # noqa: S608 - constants
 EVICTABLE: Final = f"""
     SELECT * FROM (
         SELECT seq, NULL, used FROM response
@@ -59,7 +56,7 @@ EVICTABLE: Final = f"""
         SELECT NULL, seq, used FROM conversation
         WHERE ?2 AND used < ?3 AND NOT (owner != '' AND ?4 < until AND until <= ?5) ORDER BY used LIMIT 1
     ) ORDER BY used LIMIT 1
-"""  # noqa: S608 - likewise
+"""  # noqa: S608 - constants
 """Selects the least recently used response or conversation, except the last used one and any in progress."""
 
 
@@ -249,6 +246,12 @@ class MemoryStore(SqlStore):
         _, _, pages, free = self._connection.rows(FIGURES)[0]
         return int(pages - free - self._empty_pages) * PAGE
 
+    async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
+        # Its whole size, although it may share items with other responses.
+        if len(body_of(stored)) + sum(PER_ITEM + len(pack(item)) for item in stored.conversation) > self.max_bytes:
+            raise StoreFull("The response is larger than the store may be.")
+        await super().put(tenant, stored, addition)
+
     async def migrate(self) -> int:
         return sql_schema.VERSION
 
@@ -256,20 +259,24 @@ class MemoryStore(SqlStore):
         """Do nothing, because the responses stay until the process ends."""
 
     async def _read(self, work: Callable[[Transaction], R]) -> R:
-        return self._run(work, lambda: None)
+        return self._run(work)
 
     async def _change(self, work: Callable[[Transaction], R], _key: Key | None = None) -> R:
-        return self._run(work, self._make_room)
+        def change(tx: Transaction) -> R:
+            result = work(tx)
+            self._make_room(tx)
+            return result
 
-    def _run(self, work: Callable[[Transaction], R], before_commit: Callable[[], None]) -> R:
+        return self._run(change)
+
+    def _run(self, work: Callable[[Transaction], R]) -> R:
         """Run work in a transaction, in the thread of the caller. Any exception rolls it back."""
         connection = self._connection
-        tx = self._transaction(self._connection)
+        tx = self._transaction(connection)
         tx.use = self._use
         try:
             connection.begin(write=False)
             result = work(tx)
-            before_commit()
             connection.commit()
         except apsw.Error as error:
             raise StoreDown(f"The store in memory cannot be used: {error}.") from error
@@ -286,33 +293,25 @@ class MemoryStore(SqlStore):
 
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         row = super()._edit(tx, tenant, response_id, edit)
-        if row is None or edit.trigger is StoredTrigger.DELETE:
-            return row
-        size = _size_of(edit)
-        self._uses += 1
-        update = "UPDATE response SET used = ?, bytes = bytes + ? WHERE seq = ?"
-        self._connection.execute(update, (self._uses, size, row.seq))
-        if edit.trigger is StoredTrigger.ENQUEUE:
-            count, total = self._connection.rows(UNFINISHED_USAGE)[0]
-            if count > self.max_responses or (total > self.max_bytes and total > size):
-                raise StoreFull("Too many responses are being made in the background.")
-        if edit.trigger is StoredTrigger.PUT and size > self.max_bytes:
-            raise StoreFull("The response is larger than the store may be.")
+        if edit.trigger is StoredTrigger.ENQUEUE and not self._make_room(tx):
+            raise StoreFull("Too many responses are being made in the background.")
         return row
 
     def _use(self, table: Literal["response", "conversation"], seq: Seq) -> None:
         self._uses += 1
         self._connection.execute(f"UPDATE {table} SET used = ? WHERE seq = ?", (self._uses, seq))  # noqa: S608 - constants
 
-    def _make_room(self) -> None:
-        """Evict until the rest is within the limits or cannot be evicted, and free the pages beyond `max_bytes`."""
-        tx = self._transaction(self._connection)
+    def _make_room(self, tx: Transaction) -> bool:
+        """Evict until the rest is within the limits or cannot be evicted, and free the pages beyond `max_bytes`.
+
+        Return whether the remaining responses are within the limits, or only one remains.
+        """
         max_pages = self.max_bytes // PAGE + self._empty_pages
         while True:
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
             is_full = pages - free > max_pages
-            tables = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
-            row = self._connection.row(EVICTABLE, (*tables, self._uses, *tx.lease)) if any(tables) else None
+            exceeded = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
+            row = self._connection.row(EVICTABLE, (*exceeded, self._uses, *tx.lease)) if any(exceeded) else None
             if row is None:
                 break
             response, conversation, _ = row
@@ -322,20 +321,13 @@ class MemoryStore(SqlStore):
                 Conversations(tx).remove(conversation)
         if pages > max_pages:
             self._connection.execute(f"PRAGMA incremental_vacuum({pages - max_pages})")
+        return not exceeded[0] or responses == 1
 
 
 def _vacuum(connection: Connection) -> None:
     """Return free pages to the disk, and empty the write-ahead log, which may still contain deleted data."""
     connection.execute("PRAGMA incremental_vacuum")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _size_of(edit: Edit) -> int:
-    """Return the bytes that an edit stores if it shares no item with other responses."""
-    size = sum(PER_EVENT + len(frame) for frame in edit.frames)
-    if edit.stored is not None:
-        size += len(body_of(edit.stored)) + sum(PER_ITEM + len(pack(item)) for item in edit.stored.conversation)
-    return size
 
 
 def _identity(path: str) -> tuple[int, int] | None:
