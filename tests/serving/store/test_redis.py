@@ -25,15 +25,12 @@ from interlock.serving.store import (
     open_store,
 )
 from interlock.serving.store.redis import SCRIPT, RedisStore
-from interlock.serving.store.redis_client import Disconnected, RedisClient, key_prefix
+from interlock.serving.store.redis_client import Disconnected, key_prefix
 
 pytestmark = needs_redis
 
 CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
 """A self-signed certificate of the name mcp.test."""
-
-
-DELETED = {"trigger": "delete", "leased": False}
 
 
 def stored(number, *items, output=()):
@@ -244,23 +241,27 @@ def test_a_log_is_trimmed_some_time_after_its_end(redis_url) -> None:
     assert run(store, scenario) == (0, 1, 0, (), 2, 2, "ended")
 
 
-def test_a_response_that_continues_one_that_is_deleted_meanwhile_is_stored_whole(monkeypatch, redis_url) -> None:
+def test_a_response_that_continues_a_deleted_one_is_stored_whole(monkeypatch, redis_url) -> None:
     items = [message(number) for number in range(20)]
-    run_script = RedisClient.run
+    run_script = RedisStore._run
+    replies = []
 
-    async def interfered(calls, name, tenant, arguments, **options):
-        reply = await run_script(calls, name, tenant, arguments, **options)
-        if name == "count_links":
-            await run_script(calls, "write", tenant, {**DELETED, "id": "resp_1"})
-        return reply
+    async def recorded(store, *arguments, **options):
+        replies.append(await run_script(store, *arguments, **options))
+        return replies[-1]
 
     async def scenario(store):
         await store.put("", stored(1, *items))
-        monkeypatch.setattr(RedisClient, "run", interfered)
+        await store.delete("", "resp_1")
+        monkeypatch.setattr(RedisStore, "_run", recorded)
         await store.put("", stored(2, *items, message(20)))
-        return await store.get("", "resp_2")
+        await store.put("", stored(3, *items, message(20), message(21)))
+        return await store.get("", "resp_2"), await store.get("", "resp_3")
 
-    assert run(RedisStore(redis_url), scenario) == stored(2, *items, message(20))
+    assert run(RedisStore(redis_url), scenario) == tuple(
+        stored(number, *items, *map(message, range(20, 19 + number))) for number in (2, 3)
+    )
+    assert [reply[0] for reply in replies[:3]] == [b"incomplete", b"ok", b"ok"]  # the third sends only the new items
 
 
 def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
@@ -362,16 +363,16 @@ def test_refusals_raise_the_errors_of_the_other_stores(redis_url) -> None:
 
 def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> None:
     """The connection is lost after Redis has carried out the call, so that the store cannot know."""
-    run_script = RedisClient.run
+    run_script = RedisStore._run
     losing = []
 
-    async def lost(calls, name, tenant="", arguments=None, **options):
-        reply = await run_script(calls, name, tenant, arguments, **options)
+    async def lost(store, name, *arguments, **options):
+        reply = await run_script(store, name, *arguments, **options)
         if name == "write" and losing.pop():
             raise Disconnected("The answer did not come.")
         return reply
 
-    monkeypatch.setattr(RedisClient, "run", lost)
+    monkeypatch.setattr(RedisStore, "_run", lost)
 
     async def scenario(store):
         await store.create_conversation("", Conversation("conv_1", 0, {}))

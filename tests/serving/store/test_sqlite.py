@@ -408,7 +408,7 @@ def test_a_file_of_0_1_0_is_migrated_with_all_its_contents(path) -> None:
 def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> None:
     run((SqliteStore(path), lambda store: store.put("", stored(1))))
     monkeypatch.setattr(layout, "VERSION", layout.VERSION + 1)
-    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: ("ALTER TABLE item ADD COLUMN color TEXT",)})
+    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: "ALTER TABLE item ADD COLUMN color TEXT"})
 
     async def scenario(store):
         with pytest.raises(StoreDown, match=f"has layout {layout.VERSION - 1}, but this release of Interlock needs layout "):

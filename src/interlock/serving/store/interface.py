@@ -77,15 +77,10 @@ class Conflict(StoreError):
 
 @frozen
 class StoredResponse:
-    """A response and the items that precede it.
+    """A response and the items that precede it."""
 
-    Args:
-        response: The response object; after the end, that of the terminal event.
-        items: The history and the input of the request. Each item has an id.
-    """
-
-    response: Mapping[str, object] = field(repr=False)
-    items: tuple[Item, ...] = field(repr=False)
+    response: Mapping[str, object] = field(repr=False)  # after its end, that of the terminal event
+    items: tuple[Item, ...] = field(repr=False)  # the history and the input of the request; each has an id
 
     @property
     def id(self) -> str:
@@ -133,23 +128,14 @@ class Lease:
 
 @frozen
 class Log:
-    """Committed events of a background response.
+    """Committed events of a background response."""
 
-    Args:
-        frames: The events as they are sent.
-        first: The number of the first frame.
-        oldest: The number of the oldest stored event; `following` if none is stored.
-        following: The number of the next event to append.
-        state: The state of the response in the table `interlock.fsm.processes.stored`.
-        cancelled: Whether a client has asked to cancel the response.
-    """
-
-    frames: tuple[bytes, ...] = field(repr=False)
-    first: int
-    oldest: int
-    following: int
-    state: str
-    cancelled: bool
+    frames: tuple[bytes, ...] = field(repr=False)  # the events as they are sent
+    first: int  # the number of the first frame
+    oldest: int  # the number of the oldest stored event; `following` if none is stored
+    following: int  # the number of the next event to append
+    state: str  # of the response, in the table `interlock.fsm.processes.stored`
+    cancelled: bool  # whether a client has asked to cancel the response
 
     @property
     def complete(self) -> bool:
@@ -278,16 +264,14 @@ class ResponseStore(ABC):
     - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
     - A method that takes events raises `SequenceError` if they do not follow the last one.
     - A method that changes the items of a conversation raises `Conflict` while a response holds it.
-
-    Args:
-        ttl: Seconds from the last write of a response until it expires; None for never.
-        logs: Seconds from the end of a response until its events are removed; None to keep them as long as the response.
-        clock: Returns the time in seconds, for tests; None for a clock that the processes share.
     """
 
     ttl: float | None = field(default=None, kw_only=True)
+    """Seconds from the last write of a response until it expires; None for never."""
     logs: float | None = field(default=None, kw_only=True)
+    """Seconds from the end of a response until its events are removed; None to keep them as long as the response."""
     clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    """Returns the time in seconds, for tests; None for a clock that the processes share."""
     _notifications: Notifications = field(factory=Notifications, init=False)
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:

@@ -113,23 +113,17 @@ local function place_of(items, digest)
     return nil
 end
 
-local function add_item(digest, id, body)
+-- Changes the number of references to an item, which is stored with the first reference and removed with the last.
+local function refer(change, digest, id, body)
     local items = load(key('i', id)) or {}
     local place = place_of(items, digest)
-    if place then
-        items[place + 1] = items[place + 1] + 1
-    else
-        for _, value in ipairs({digest, 1, body}) do items[#items + 1] = value end
+    if not place then
+        if change < 0 then return end
+        place = #items + 1
+        items[place], items[place + 1], items[place + 2] = digest, 0, body
         redis.call('INCR', ITEMS)
     end
-    save(key('i', id), items)
-end
-
-local function drop_item(digest, id)
-    local items = load(key('i', id)) or {}
-    local place = place_of(items, digest)
-    if not place then return end
-    items[place + 1] = items[place + 1] - 1
+    items[place + 1] = items[place + 1] + change
     if items[place + 1] == 0 then
         for _ = 1, 3 do table.remove(items, place) end
         redis.call('DECR', ITEMS)
@@ -144,15 +138,6 @@ local function body_of(digest, id)
     return place and items[place + 2]
 end
 
--- Adds a reference to a segment, and returns whether it is stored.
-local function hold(link)
-    local segment = load(key('s', link))
-    if not segment then return false end
-    segment[2] = segment[2] + 1
-    save(key('s', link), segment)
-    return true
-end
-
 -- Removes a chain back to the first segment that something else refers to.
 local function drop_chain(link)
     while link ~= '' do
@@ -161,26 +146,39 @@ local function drop_chain(link)
         segment[2] = segment[2] - 1
         if segment[2] > 0 then return save(key('s', link), segment) end
         redis.call('DEL', key('s', link))
-        for place = 1, #segment[3], 2 do drop_item(segment[3][place], segment[3][place + 1]) end
+        for place = 1, #segment[3], 2 do refer(-1, segment[3][place], segment[3][place + 1]) end
         link = segment[1]
     end
 end
 
--- Adds a reference to a chain, given as {link, digest, id, body} of its items after `before`, and returns its last link.
-local function add_chain(before, items)
-    local stored = #items
-    while stored > 0 and not hold(items[stored][1]) do stored = stored - 1 end
-    if stored > 0 then before = items[stored][1] elseif before ~= '' then hold(before) end
-    if stored == #items then return before end
+-- Returns the number of the last link of a chain that ends a segment. A chain is a list of {link, digest, id, body} of its items.
+local function count_stored(chain)
+    for place = #chain, 1, -1 do
+        if load(key('s', chain[place][1])) then return place end
+    end
+    return 0
+end
+
+-- Adds a reference to a chain, and returns its last link. The stored items of the chain need no more than their links.
+local function add_chain(chain)
+    local stored = count_stored(chain)
+    local last = ''
+    if stored > 0 then
+        last = chain[stored][1]
+        local segment = load(key('s', last))
+        segment[2] = segment[2] + 1
+        save(key('s', last), segment)
+    end
+    if stored == #chain then return last end
     local members = {}
-    for place = stored + 1, #items do
-        local _, digest, id, body = unpack(items[place])
-        add_item(digest, id, body)
+    for place = stored + 1, #chain do
+        local _, digest, id, body = unpack(chain[place])
+        refer(1, digest, id, body)
         members[#members + 1] = digest
         members[#members + 1] = id
     end
-    save(key('s', items[#items][1]), {before, 1, members})
-    return items[#items][1]
+    save(key('s', chain[#chain][1]), {last, 1, members})
+    return chain[#chain][1]
 end
 
 local function remove(name, row)
@@ -221,38 +219,51 @@ end
 -- Returns digest and id of a member of a conversation.
 local function split(member) return member:sub(1, 16), member:sub(17) end
 
--- Appends items, given as for `add_chain`.
+-- Appends items, given as a chain.
 local function append_items(name, items)
     for _, item in ipairs(items) do
         local _, digest, id, body = unpack(item)
-        add_item(digest, id, body)
+        refer(1, digest, id, body)
         redis.call('RPUSH', key('m', name), digest .. id)
     end
 end
 
 local function remove_conversation(name)
-    for _, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do drop_item(split(member)) end
+    for _, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do refer(-1, split(member)) end
     redis.call('DEL', key('m', name), key('c', name))
     redis.call('SREM', base .. ':conversations', name)
 end
 
--- Fires an edge of a conversation as an owner; `writes` carries out the effects on metadata and items. Returns whether there is
--- such an edge.
-local function fire(name, row, trigger, owner, writes)
+-- Fires an edge of a conversation with the data of an edit, and returns whether there is such an edge.
+local function fire(name, row, trigger, edit)
     local state = not row and 'absent' or row.owner == '' and 'free' or 'leased'
     if state == 'leased' and has_lapsed(row.till) then state = CONVERSATION[state].lapse[1] end
-    if trigger == 'release' and owner ~= row.owner then return true end
-    if trigger == 'hold' and owner == row.owner and CONVERSATION[state].renew then trigger = 'renew' end
+    if trigger == 'release' and edit.owner ~= row.owner then return true end
+    if trigger == 'hold' and edit.owner == row.owner and CONVERSATION[state].renew then trigger = 'renew' end
     local edge = CONVERSATION[state][trigger]
     if not edge then return false end
     for _, effect in ipairs(edge[2]) do
-        if effect == 'take' then
-            redis.call('HSET', key('c', name), 'owner', owner, 'till', integer(now + args.lease))
+        if effect == 'keep' then
+            register()
+            redis.call('HSET', key('c', name), 'created_at', edit.created_at, 'metadata', edit.metadata, 'version', edit.version,
+                'owner', '', 'till', 0)
+            redis.call('SADD', base .. ':conversations', name)
+            append_items(name, edit.items)
+        elseif effect == 'describe' then
+            redis.call('HSET', key('c', name), 'metadata', edit.metadata)
+        elseif effect == 'write' then
+            append_items(name, edit.items)
+            if edit.member then
+                redis.call('LREM', key('m', name), 1, edit.member)
+                refer(-1, split(edit.member))
+            end
+            redis.call('HINCRBY', key('c', name), 'version', 1)
+        elseif effect == 'take' then
+            redis.call('HSET', key('c', name), 'owner', edit.owner, 'till', integer(now + args.lease))
         elseif effect == 'free' then
             redis.call('HSET', key('c', name), 'owner', '')
-        else
-            writes[effect]()
-            if effect == 'write' then redis.call('HINCRBY', key('c', name), 'version', 1) end
+        elseif effect == 'remove' then
+            remove_conversation(name)
         end
     end
     return true
@@ -281,7 +292,7 @@ function operations.get()
     return {body, row.outputs, items}
 end
 
--- Returns events of a response, and the position of its log. A lost response is written into the indexes, from which it may have
+-- Returns events of a response (none before the first stored one), the position of its log, and its owner. A lost response is written into the indexes, from which it may have
 -- been evicted, so that somebody ends it.
 function operations.read()
     local row = response(args.id)
@@ -296,7 +307,7 @@ function operations.read()
         local start = args.first - row.oldest
         frames = redis.call('LRANGE', key('e', args.id), start, start + args.limit - 1)
     end
-    return {frames, row.oldest, row.following, state, row.cancelled}
+    return {frames, row.oldest, row.following, state, row.cancelled, row.owner, row.epoch}
 end
 
 -- Returns items by their ids; of two with the same id, the later one.
@@ -307,14 +318,6 @@ function operations.find()
         bodies[index] = items and items[#items] or ''
     end
     return bodies
-end
-
--- Returns the number of the last link of a chain that ends a segment.
-function operations.count_links()
-    for place = #args.links, 1, -1 do
-        if redis.call('EXISTS', key('s', args.links[place])) == 1 then return place end
-    end
-    return 0
 end
 
 -- Returns all tenants.
@@ -344,22 +347,6 @@ function operations.sweep()
     return {expire(args.limit), names}
 end
 
--- Returns the states of some responses of a tenant, their leases, and the numbers of events, and of all conversations and items.
-function operations.info()
-    local states, leases, events = {}, {}, 0
-    local names = redis.call('ZRANGE', base .. ':written', args.start, args.start + args.limit - 1)
-    for _, name in ipairs(names) do
-        local row = response(name)
-        local state = state_of(row)
-        if not is_final(state) then
-            states[#states + 1] = state
-            events = events + redis.call('LLEN', key('e', name))
-        end
-        if STORED[state].lapse then leases[#leases + 1] = {name, row.owner, row.epoch} end
-    end
-    return {#names, states, leases, events, redis.call('SCARD', base .. ':conversations'), redis.call('GET', ITEMS) or '0'}
-end
-
 function operations.conversation_items()
     if not conversation(args.id) then return false end
     local bodies = {}
@@ -381,34 +368,13 @@ function operations.conversation()
     if not row and args.trigger ~= 'create' then return false end
     if args.trigger == '' then return {row.created_at, row.metadata, row.version} end
 
-    local place, removed -- the member to remove
-    if args.item ~= '' then
-        for index, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
-            if not removed and member:sub(17) == args.item then place, removed = index - 1, member end
+    if args.item ~= '' then -- the first member with that id is removed
+        for _, member in ipairs(redis.call('LRANGE', key('m', name), 0, -1)) do
+            if not args.member and member:sub(17) == args.item then args.member = member end
         end
-        if not removed then return false end
+        if not args.member then return false end
     end
-
-    local legal = fire(name, row, args.trigger, args.owner, {
-        keep = function()
-            register()
-            redis.call('HSET', key('c', name), 'created_at', args.created_at, 'metadata', args.metadata, 'version', args.version,
-                'owner', '', 'till', 0)
-            redis.call('SADD', base .. ':conversations', name)
-            append_items(name, args.items)
-        end,
-        describe = function() redis.call('HSET', key('c', name), 'metadata', args.metadata) end,
-        write = function()
-            append_items(name, args.items)
-            if removed then
-                redis.call('LSET', key('m', name), place, '')
-                redis.call('LREM', key('m', name), 1, '')
-                drop_item(split(removed))
-            end
-        end,
-        remove = function() remove_conversation(name) end,
-    })
-    if not legal then return 'held' end
+    if not fire(name, row, args.trigger, args) then return 'held' end
     row = conversation(name) or row
     return {row.created_at, row.metadata, row.version}
 end
@@ -436,21 +402,20 @@ function operations.write()
         local target = conversation(args.conversation)
         if not target or target.version ~= args.version then return {'changed', state} end
     end
-    if effects.keep and args.stored_link ~= '' and not load(key('s', args.stored_link)) then return {'retry'} end
+    local first_new = effects.keep and args.items[count_stored(args.items) + 1]
+    if first_new and not first_new[2] then return {'incomplete'} end
 
     register()
     if state == 'absent' then redis.call('DEL', key('e', name)) end -- of a response that has been evicted without its events
     row.state = edge[1]
     if effects.keep then
         local tip = row.tip
-        row.tip, row.outputs, row.written = add_chain(args.stored_link, args.items), args.outputs, now
+        row.tip, row.outputs, row.written = add_chain(args.items), args.outputs, now
         redis.call('SET', key('b', name), args.body)
         drop_chain(tip)
     end
     if joined then
-        fire(args.conversation, conversation(args.conversation), 'join', name, {
-            write = function() append_items(args.conversation, args.added) end,
-        })
+        fire(args.conversation, conversation(args.conversation), 'join', {owner = name, items = args.added})
     end
     if effects.take then row.owner, row.epoch = args.owner, row.epoch + 1 end
     if effects.take or effects.extend then row.till, row.written = now + args.lease, now end
@@ -510,7 +475,7 @@ function operations.migrate()
             table.insert(items, 1, {binary(link), binary(item), id, body})
             link = before
         end
-        row.tip = add_chain('', items)
+        row.tip = add_chain(items)
         redis.call('SET', key('b', args.id), redis.call('HGET', old, 'body'))
         redis.call('DEL', old)
         save_response(args.id, row)
@@ -518,7 +483,7 @@ function operations.migrate()
         for place, digest in ipairs(redis.call('LRANGE', members, 0, -1)) do
             if redis.call('TYPE', key('i', digest)).ok == 'hash' then
                 local id, body = unpack(redis.call('HMGET', key('i', digest), 'id', 'body'))
-                add_item(binary(digest), id, body)
+                refer(1, binary(digest), id, body)
                 redis.call('LSET', members, place - 1, binary(digest) .. id)
             end
         end

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from attrs import define, field
 
 from interlock.events.json import clean
@@ -27,6 +28,8 @@ from interlock.fsm.table import Table
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
 from interlock.serving.store.interface import (
+    LEASE,
+    SHARED,
     Conflict,
     Conversation,
     ConversationEdit,
@@ -49,7 +52,7 @@ from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener,
 __all__ = ["SCRIPT", "VERSION", "RedisStore"]
 
 VERSION: Final = 2  # of the layout
-LONG: Final = 16  # items in a conversation; for a longer one, the store first counts the stored links, and sends only the rest
+TAIL: Final = 8  # items of a conversation that are sent with every response; those before are sent only if Redis needs them
 PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile
 
 
@@ -77,25 +80,20 @@ SCRIPT: Final = "".join(
 
 @define(eq=False)
 class RedisStore(ResponseStore):
-    """Stores responses in Redis; see `ResponseStore`.
+    """Stores responses in Redis."""
 
-    Args:
-        url: `redis://` or `rediss://`, with host, port, database and, if needed, a password.
-        max_connections: The most connections of this process, two or more. One of them receives only notifications.
-    """
-
-    url: str
-    max_connections: int = field(default=8, kw_only=True)
+    url: str  # redis:// or rediss://, with host, port, database and, if needed, a password
+    max_connections: int = field(default=8, kw_only=True)  # of this process; one of them receives only notifications
     _redis: RedisClient = field(init=False)
     _listener: Listener = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Create the client and the listener, which connect on first use."""
-        self._redis = RedisClient(self.url, SCRIPT, self.ttl, self.logs, self.clock, self.max_connections)
+        self._redis = RedisClient(self.url, SCRIPT, self.max_connections)
         self._listener = Listener(self._redis, self._notifications)
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
-        reply = await self._redis.run("get", tenant, {"id": response_id})
+        reply = await self._run("get", tenant, {"id": response_id})
         if reply is None:
             return None
         body, outputs, items = reply
@@ -103,14 +101,14 @@ class RedisStore(ResponseStore):
 
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
         ids = [clean(item_id) for item_id in item_ids]
-        bodies: list[bytes] = await self._redis.run("find", tenant, {"ids": ids}) if ids else []
+        bodies: list[bytes] = await self._run("find", tenant, {"ids": ids}) if ids else []
         return {item_id: unpack(body) for item_id, body in zip(ids, bodies, strict=True) if body}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        reply = await self._redis.run("read", tenant, {"id": response_id, "first": first, "limit": limit})
+        reply = await self._run("read", tenant, {"id": response_id, "first": first, "limit": limit})
         if reply is None:
             return None
-        frames, oldest, following, state, cancelled = reply
+        frames, oldest, following, state, cancelled, *_ = reply
         return Log(tuple(frames), first, int(oldest), int(following), state.decode(), bool(cancelled))
 
     @contextmanager
@@ -123,17 +121,17 @@ class RedisStore(ResponseStore):
                 self._listener.update()
 
     async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
-        reply = await self._redis.run("conversation", tenant, {"id": conversation_id, "trigger": ""})
+        reply = await self._run("conversation", tenant, {"id": conversation_id, "trigger": ""})
         return _conversation(conversation_id, reply)
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
-        bodies: list[bytes] | None = await self._redis.run("conversation_items", tenant, {"id": conversation_id})
+        bodies: list[bytes] | None = await self._run("conversation_items", tenant, {"id": conversation_id})
         return None if bodies is None else tuple(unpack(body) for body in bodies)
 
     async def lost(self, limit: int) -> Sequence[Key]:
         lost: list[tuple[int, str, str]] = []
         for tenant in await self._tenants():
-            replies = await self._redis.run("lost", tenant, {"limit": limit})
+            replies = await self._run("lost", tenant, {"limit": limit})
             lost += [(int(till), tenant, name.decode()) for till, name in replies]
         return [(tenant, name) for _, tenant, name in sorted(lost)[:limit]]
 
@@ -141,7 +139,7 @@ class RedisStore(ResponseStore):
         expired, trimmed = 0, 0
         for tenant in await self._tenants():
             while True:
-                removed, names = await self._redis.run("sweep", tenant, {"limit": PAGE})
+                removed, names = await self._run("sweep", tenant, {"limit": PAGE})
                 for name in names:
                     trimmed += await self._write(tenant, name.decode(), Edit(StoredTrigger.TRIM)) is not None
                 expired += removed
@@ -152,9 +150,8 @@ class RedisStore(ResponseStore):
     async def responses(self) -> AsyncGenerator[Key, None]:
         """Yield the tenant and id of every response, for each tenant in the order of their last writes."""
         for tenant in await self._tenants():
-            names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
-            for name in names:
-                yield tenant, name.decode()
+            for name in await self._names(tenant):
+                yield tenant, name
 
     async def conversations(self) -> AsyncGenerator[Key, None]:
         for tenant in await self._tenants():
@@ -166,25 +163,24 @@ class RedisStore(ResponseStore):
         """Return how much is stored, and the leases; `size` is all memory that the server uses."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
-        totals = Counter(conversations=0, items=0, events=0)
+        conversations = items = events = 0
         for tenant in await self._tenants():
-            start = 0
-            while True:
-                page = await self._redis.run("info", tenant, {"start": start, "limit": PAGE})
-                scanned, states, owners, events, conversations, items = page
-                counts.update(state.decode() for state in states)
-                leases += [Lease(tenant, name.decode(), owner.decode(), int(epoch)) for name, owner, epoch in owners]
-                totals["events"] += events
-                start += scanned
-                if scanned < PAGE:
-                    break
-            totals.update(conversations=conversations, items=int(items))
+            names = await self._names(tenant)
+            async for name, reply in self._run_each("read", tenant, names, {"first": -1, "limit": 0}):
+                if reply is not None:
+                    _, oldest, following, state, _, owner, epoch = reply
+                    counts[state.decode()] += 1
+                    events += following - oldest
+                    if StoredTrigger.LAPSE in STORED.states[state.decode()].rows:
+                        leases.append(Lease(tenant, name, owner.decode(), int(epoch)))
+            conversations += await self._redis.execute("SCARD", f"{key_prefix(tenant)}:conversations")
+            items += int(await self._redis.execute("GET", f"{key_prefix(tenant)}:count") or 0)
         server = await self._redis.execute("INFO")
         kind = f"Valkey {server['valkey_version']}" if "valkey_version" in server else f"Redis {server['redis_version']}"
-        return StoreInfo(kind, VERSION, counts, **totals, size=int(server["used_memory"]), leases=tuple(leases))
+        return StoreInfo(kind, VERSION, counts, conversations, items, events, int(server["used_memory"]), tuple(leases))
 
     async def migrate(self) -> int:
-        version = int(await self._redis.run("layout") or VERSION)
+        version = int(await self._run("layout", SHARED, {}) or VERSION)
         if version > VERSION:
             raise WrongLayout(version, VERSION, self._redis.redacted_url)
         if version < VERSION:
@@ -196,11 +192,10 @@ class RedisStore(ResponseStore):
         tenants: list[bytes] = await self._redis.execute("SMEMBERS", f"{PREFIX}:tenants")
         for tenant in [name.decode() for name in tenants]:
             prefix = key_prefix(tenant)
-            names: list[bytes] = await self._redis.execute("ZRANGE", f"{prefix}:written", 0, -1)
-            names += await self._redis.execute("SMEMBERS", f"{prefix}:conversations")
-            for start in range(0, len(names), PAGE):
-                page = (name.decode() for name in names[start : start + PAGE])
-                await asyncio.gather(*(self._redis.run("migrate", tenant, {"id": name}) for name in page))
+            members: set[bytes] = await self._redis.execute("SMEMBERS", f"{prefix}:conversations")
+            names = [*await self._names(tenant), *(name.decode() for name in members)]
+            async for _ in self._run_each("migrate", tenant, names, {}):
+                pass
             await self._redis.execute("DEL", f"{prefix}:items")
             for pattern, kind in (("i:*", "hash"), ("l:*", "hash"), ("n:*", "list")):
                 await self._delete(f"{prefix}:{pattern}", kind)
@@ -219,9 +214,32 @@ class RedisStore(ResponseStore):
         await self._listener.stop()
         await self._redis.close()
 
+    async def _run(self, operation: str, tenant: str, arguments: Mapping[str, object], *, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
+        """Run an operation of the script on the keys of a tenant; for `repeatable`, see `RedisClient.execute`."""
+        now = -1 if self.clock is None else _milliseconds(self.clock())
+        times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
+        texts = {name: clean(value) for name, value in arguments.items() if isinstance(value, str)}
+        packed = msgspec.msgpack.encode({"operation": operation, "tenant": tenant, **times, **arguments, **texts})
+        return await self._redis.run_script(key_prefix(tenant), packed, repeatable=repeatable)
+
+    async def _run_each(
+        self, operation: str, tenant: str, names: Sequence[str], arguments: Mapping[str, object]
+    ) -> AsyncGenerator[tuple[str, Any], None]:
+        """Run an operation with each of these ids, and yield the ids and results."""
+        for start in range(0, len(names), PAGE):
+            page = names[start : start + PAGE]
+            replies = await asyncio.gather(*(self._run(operation, tenant, {"id": name, **arguments}) for name in page))
+            for name, reply in zip(page, replies, strict=True):
+                yield name, reply
+
     async def _tenants(self) -> list[str]:
         """Return all tenants that have stored something."""
-        return sorted(tenant.decode() for tenant in await self._redis.run("tenants"))
+        return sorted(tenant.decode() for tenant in await self._run("tenants", SHARED, {}))
+
+    async def _names(self, tenant: str) -> list[str]:
+        """Return the ids of a tenant's responses, in the order of their last writes."""
+        names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
+        return [name.decode() for name in names]
 
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
         new = edit.conversation
@@ -237,25 +255,23 @@ class RedisStore(ResponseStore):
             arguments |= {"created_at": new.created_at, "version": new.version}
         # Repeating one of these would have another effect.
         repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
-        reply = await self._redis.run("conversation", tenant, arguments, repeatable=repeatable)
+        reply = await self._run("conversation", tenant, arguments, repeatable=repeatable)
         if reply == b"held":
             raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
         return _conversation(conversation_id, reply)
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         chunks = () if edit.stored is None else chunks_of(tenant, edit.stored.conversation)
-        links = [as_text(chunk.link) for chunk in chunks]
-        count = await self._redis.run("count_links", tenant, {"links": links}) if len(links) > LONG else 0
         try:
-            reply = await self._run_write(tenant, response_id, edit, chunks, count)
+            reply = await self._run_write(tenant, response_id, edit, chunks, linked=len(chunks) - TAIL)
+            if reply[0] == b"incomplete":
+                reply = await self._run_write(tenant, response_id, edit, chunks)
         except Disconnected:
             if edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
                 raise  # a refused repetition would not tell whether the edit was made
-            reply = await self._run_write(tenant, response_id, edit, chunks, 0)
+            reply = await self._run_write(tenant, response_id, edit, chunks)
             if _was_made(edit, reply):
                 return EditResult(edit.epoch or 1, cancelled=False)
-        if reply[0] == b"retry":  # the counted links have been deleted meanwhile
-            reply = await self._run_write(tenant, response_id, edit, chunks, 0)
         match reply:
             case [b"ok", epoch, cancelled]:
                 return EditResult(int(epoch), bool(cancelled))
@@ -267,8 +283,8 @@ class RedisStore(ResponseStore):
                 refuse(edit, reply[1].decode())
                 return None
 
-    async def _run_write(self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], count: int) -> list[Any]:
-        """Run an edit; the store already has the first `count` links of the conversation."""
+    async def _run_write(self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], linked: int = 0) -> list[Any]:
+        """Run an edit. Of the first `linked` items of the conversation, it sends only the links."""
         stored, addition = edit.stored, edit.addition
         arguments: dict[str, object] = {
             "id": response_id,
@@ -278,15 +294,14 @@ class RedisStore(ResponseStore):
             "epoch": edit.epoch or 0,
             "first": edit.first,
             "frames": [*map(as_text, edit.frames)],
-            "stored_link": as_text(chunks[count - 1].link if count else b""),
-            "items": _members(chunks[count:]),
+            "items": [*([as_text(chunk.link)] for chunk in chunks[: max(linked, 0)]), *_members(chunks[max(linked, 0) :])],
             "outputs": 0 if stored is None else len(stored.output),
             "body": as_text(b"" if stored is None else body_of(stored)),
             "conversation": _target(edit),
             "version": 0 if addition is None else addition.version,
             "added": _members(() if addition is None else chunks_of(tenant, addition.items)),
         }
-        reply: list[Any] = await self._redis.run("write", tenant, arguments, repeatable=False)
+        reply: list[Any] = await self._run("write", tenant, arguments, repeatable=False)
         return reply
 
 
@@ -320,3 +335,8 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
 def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
     """Return the link, digest, id and JSON of each item for the script."""
     return [[as_text(chunk.link), as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]
+
+
+def _milliseconds(seconds: float | None) -> int:
+    """Return a duration as the script takes it: -1 stands for no limit."""
+    return -1 if seconds is None else round(seconds * 1000)

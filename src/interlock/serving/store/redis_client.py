@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha1
 from struct import pack
@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from interlock.events.json import clean
-from interlock.serving.store.interface import LEASE, SHARED, Key, Notifications, StoreDown, WrongLayout
+from interlock.serving.store.interface import Key, Notifications, StoreDown, WrongLayout
 
 __all__ = ["PREFIX", "TIMEOUT", "Disconnected", "Listener", "RedisClient", "as_text", "key_prefix"]
 
@@ -49,14 +49,11 @@ class Disconnected(StoreDown):
 class RedisClient:
     """Runs a script in Redis. Calls that arrive while all connections are busy share a round trip.
 
-    `run` and `execute` raise `StoreDown` if the server cannot be used now.
+    `run_script` and `execute` raise `StoreDown` if the server cannot be used now.
     """
 
     url: str
     script: str
-    ttl: float | None
-    logs: float | None
-    clock: Callable[[], float] | None
     max_connections: int
     _digest: str = field(init=False)  # the name of the script in Redis
     _client: redis.Redis | None = field(default=None, init=False)
@@ -87,21 +84,15 @@ class RedisClient:
             self._calls, self._senders = deque(), set()
         return self._client
 
-    async def run(
-        self, operation: str, tenant: str = SHARED, arguments: dict[str, object] | None = None, *, repeatable: bool = True
-    ) -> Any:  # noqa: ANN401 - any value of Redis
-        """Run an operation of the script on the keys of a tenant, and return its result.
-
-        A `repeatable` operation has the same effect when it runs twice; it runs again if the connection was lost.
-        """
-        now = -1 if self.clock is None else _milliseconds(self.clock())
-        times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
-        texts = {name: clean(value) for name, value in (arguments or {}).items() if isinstance(value, str)}
-        packed = msgspec.msgpack.encode({"operation": operation, "tenant": tenant, **times, **(arguments or {}), **texts})
-        return await self.execute("EVALSHA", self._digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
+    async def run_script(self, key: str, arguments: bytes, *, repeatable: bool) -> Any:  # noqa: ANN401 - any value of Redis
+        """Run the script; see `execute`."""
+        return await self.execute("EVALSHA", self._digest, 1, key, arguments, repeatable=repeatable)
 
     async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
-        """Send a command, and return its reply. Send a `repeatable` command once more if the connection was lost."""
+        """Send a command, and return its reply.
+
+        A `repeatable` command has the same effect when it runs twice; it is sent again if the connection was lost.
+        """
         try:
             return await self._enqueue(command)
         except Disconnected:
@@ -283,8 +274,3 @@ async def _execute(client: Any, commands: Sequence[tuple[object, ...]]) -> list[
 def as_text(value: bytes) -> msgspec.Raw:
     """Return bytes as a MessagePack string, because the Lua of Redis cannot read the binary type."""
     return msgspec.Raw(pack(">BI", STRING, len(value)) + value)
-
-
-def _milliseconds(seconds: float | None) -> int:
-    """Return a duration as the script takes it: -1 stands for no limit."""
-    return -1 if seconds is None else round(seconds * 1000)

@@ -77,16 +77,9 @@ class Connection(ABC):
 
 @frozen
 class Failure:
-    """An error of a database.
+    """An error of a database."""
 
-    Args:
-        error: The error that callers receive.
-        lost: Whether the connection must be opened again.
-        common: Whether every other transaction would fail now too.
-        passing: Whether the same transaction may succeed when it is tried again, because other processes blocked it.
-    """
-
-    error: StoreDown
-    lost: bool = False
-    common: bool = False
-    passing: bool = False
+    error: StoreDown  # what the callers receive
+    lost: bool = False  # the connection must be opened again
+    common: bool = False  # every other transaction would fail now too
+    passing: bool = False  # other processes blocked the transaction, which may succeed when it is tried again

@@ -162,14 +162,9 @@ class PostgresConnection(Connection):
 
 @define(eq=False)
 class PostgresStore(SharedSqlStore):
-    """Stores responses in the schema `interlock` of a database.
+    """Stores responses in the schema `interlock` of a database."""
 
-    Args:
-        url: A `postgresql://` URL with hosts, database, user and parameters, in the syntax of libpq. Of several hosts, one
-            accepts writes.
-    """
-
-    url: str
+    url: str  # in the syntax of libpq; of several hosts, one accepts writes
     timeout: float = field(default=TIMEOUT, init=False)
     listener: ClassVar[Role] = "listener"
     _pid: int = field(default=0, init=False)  # the server's process for the writer's connection

@@ -157,13 +157,9 @@ class SqlStore(ResponseStore):
 
 @define(eq=False)
 class SharedSqlStore(SqlStore):
-    """A store that several processes share. A thread writes, another reads, and one of them or a third receives notifications.
+    """A store that several processes share. A thread writes, another reads, and one of them or a third receives notifications."""
 
-    Args:
-        create: Whether to create the store if it does not exist.
-    """
-
-    create: bool = field(default=True, kw_only=True)
+    create: bool = field(default=True, kw_only=True)  # whether to create the store if it does not exist
     timeout: float | None = field(default=None, init=False)
     """Seconds of silence after which the database is down; None if the database has its own limits."""
     listener: ClassVar[Role]  # the thread that receives the changes of other processes

@@ -126,20 +126,15 @@ class SqliteConnection(Connection):
 class SqliteStore(SharedSqlStore):
     """Stores responses in a file.
 
-    Args:
-        path: The path of the file.
-        synchronous: Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`).
-        busy: Seconds to wait for a lock of another process.
-        max_bytes: The largest size of the file; None for no limit.
-
     Raises:
         StoreUnusable: This release of SQLite can lose commits.
     """
 
     path: str
     synchronous: Literal["normal", "full"] = field(default="normal", kw_only=True)
-    busy: float = field(default=5.0, kw_only=True)
-    max_bytes: int | None = field(default=None, kw_only=True)
+    """Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`)."""
+    busy: float = field(default=5.0, kw_only=True)  # seconds to wait for a lock of another process
+    max_bytes: int | None = field(default=None, kw_only=True)  # the largest size of the file; None for no limit
     listener: ClassVar[Role] = "writer"  # because the `data_version` of its connection leaves out its own writes
     _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
     """The rows of the responses with subscriptions, as the last poll read them."""
@@ -219,14 +214,10 @@ class MemoryStore(SqlStore):
 
     It does not evict unfinished responses, leased conversations, or the last used entry, so that a client that waits for the end
     of a response can get it.
-
-    Args:
-        max_responses: The most responses to store, and the most conversations.
-        max_bytes: The most bytes of memory. A single larger response is refused.
     """
 
-    max_responses: int = field(default=10_000, kw_only=True)
-    max_bytes: int = field(default=256 * 2**20, kw_only=True)
+    max_responses: int = field(default=10_000, kw_only=True)  # also the most conversations
+    max_bytes: int = field(default=256 * 2**20, kw_only=True)  # of memory; a single larger response is refused
     _connection: SqliteConnection = field(init=False)
     _uses: int = field(default=0, init=False)
     _empty_pages: int = field(init=False)  # of the empty tables, which do not count
