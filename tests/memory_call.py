@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import interlock
 from interlock.events.sse import SseWriter

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from corpus.broken import BROKEN, BROKEN_FRAMES
 from corpus.frames import framed
 from corpus.legal import LEGAL
-from typer.testing import CliRunner
 
 from interlock.serving.cli.commands import app
 from interlock.testing import assert_legal

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 from interlock.fsm.acceptor import DEVIATIONS, RULES, Finding
 from interlock.serving.cli.commands import app

@@ -1,7 +1,7 @@
 """`interlock diagram` draws every lifecycle and the framing of harmony from the tables that run."""
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from interlock.events.items import ITEMS
 from interlock.fsm.diagram import RENDERERS

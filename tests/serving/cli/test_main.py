@@ -30,7 +30,7 @@ main()
 @pytest.mark.parametrize(
     ("package", "arguments", "name", "extra"),
     [
-        ("typer", ["--help"], "typer", "cli"),
+        ("click", ["--help"], "click", "cli"),
         ("openai_harmony", ["replay", RECORDINGS / "answer.jsonl"], "oss-harmony", "cli"),
         ("uvicorn", ["serve"], "uvicorn", "serve"),
         ("mcp_types", ["serve", "--allow-mcp-host", "mcp.example"], "mcp", "serve"),
@@ -52,6 +52,6 @@ def test_a_missing_module_of_interlock_raises(monkeypatch) -> None:
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
 def test_the_version_is_printed_in_every_install(monkeypatch, capsys, option) -> None:
-    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.setitem(sys.modules, "click", None)
     run(monkeypatch, option)
     assert capsys.readouterr().out == f"interlock {interlock.__version__}\n"

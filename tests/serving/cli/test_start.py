@@ -13,13 +13,13 @@ STREAM = ROOT / "tests" / "corpus" / "legal" / "message.sse"
 SLOW = frozenset(
     {
         *("fastapi", "httpx", "httpx2", "hypothesis", "jsonschema", "mcp", "mcp_types", "openai", "openai_harmony"),
-        *("starlette", "torch", "uvicorn", "vllm"),
+        *("pydantic", "starlette", "torch", "uvicorn", "vllm"),
     }
 )
 """Packages that take at least a tenth of a second to import."""
 
 LIGHT = {
-    "--version": frozenset({"attr", "pydantic", "rich", "typer"}),
+    "--version": frozenset({"attr", "click", "rich"}),
     "--help": frozenset({"rich"}),
     "serve --help": frozenset({"rich"}),
     f"check {STREAM}": frozenset(),

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from interlock.events.sse import DONE_FRAME
 from interlock.serving.cli.commands import app

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from interlock.fsm import deltas, proof
 from interlock.fsm.proof import Counterexample, Coverage, Proof, prove

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import typer
+from click.testing import CliRunner
 from live.chunk_shapes import chunk
 from live.upstream import ScriptedUpstream, serve_upstream, stream
-from typer.testing import CliRunner
 
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.run_client import codex_arguments
@@ -203,7 +202,7 @@ def test_a_gateway_loads_no_vocabulary_no_mcp_and_no_embedded_model():
             process.send_signal(signal.SIGINT)
             modules = set(process.stderr.read().rpartition("loaded")[2].split())
     assert "interlock.serving.engines.upstream.chat_upstream" in modules
-    heavy = {"openai", "openai_harmony", "mcp", "mcp_types", "httpx", "interlock.serving.engines.embedded"}
+    heavy = {"openai", "openai_harmony", "mcp", "mcp_types", "httpx", "pydantic", "interlock.serving.engines.embedded"}
     heavy |= {"interlock.parsers.harmony", "interlock.parsers.families", "interlock.serving.engines.recordings"}
     assert modules & heavy == set()
 
@@ -278,7 +277,7 @@ def test_the_example_serves_a_gateway(command, monkeypatch):
 
 
 def parameters(name):
-    return typer.main.get_command(app).commands[name].params
+    return app.get_command(None, name).params
 
 
 def variables(name):

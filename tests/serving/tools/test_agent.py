@@ -11,10 +11,10 @@ from time import monotonic
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from live.mcp_servers import Workshop, running
 from live.wire import bodies
 from openai import OpenAI
-from typer.testing import CliRunner
 
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine

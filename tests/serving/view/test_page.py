@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from interlock.events.stream import EVENTS
 from interlock.fsm.acceptor import DEVIATIONS, RULES

@@ -7,23 +7,20 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
 import attrs
+import click
 import msgspec
-import typer
 from attrs import frozen
 
 from interlock.events.dialects import DialectName
 from interlock.events.json import clean, dumps
+from interlock.serving.cli.options import dialect_option, examples, url_options
 from interlock.serving.cli.sources import (
-    DEFAULT_TIMEOUT,
     UNUSABLE,
-    ApiKey,
-    BodyFile,
-    Headers,
     SourceError,
-    Timeout,
+    UrlOptions,
     UrlRequest,
     display_name,
     expand_folders,
@@ -44,7 +41,7 @@ MAX_WIDTH: Final = 110
 _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
 _STATUSES: Final[Mapping[Word, int]] = {"illegal": 1, "unreadable": UNUSABLE, "legal": 0}
 """The exit statuses, the worst first."""
-_COLOURS: Final = {"legal": typer.colors.GREEN, "illegal": typer.colors.RED, "unreadable": typer.colors.YELLOW}
+_COLOURS: Final = {"legal": "green", "illegal": "red", "unreadable": "yellow"}
 _MARGIN: Final = " " * 7
 _RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
 
@@ -74,34 +71,53 @@ class Result:
         return sum(each.finding.severity == severity for each in self.reported)
 
 
+@click.command(
+    epilog=examples(
+        "interlock check stream.sse streams/",
+        "interlock check http://127.0.0.1:8000/v1/responses --body request.json",
+        "curl -sN ... | interlock check - --json",
+        "interlock check --explain R10",
+    )
+)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@url_options
+@dialect_option("The dialect of the stream.")
+@click.option("--permissive", is_flag=True, help="Allow the events of two open items to alternate.")
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="The stream was resumed: its first event has number N.",
+)
+@click.option("--strict", is_flag=True, help="Also fail on deviations and on what is not judged.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Ignore a rule (R7) or a deviation (foreign-id); can be repeated.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    help="Text for a terminal, JSON, or annotations for GitHub.",
+)
+@click.option("--json", is_flag=True, help="The same as --format json.")
+@click.option("--explain", metavar="RULE", help="Explain a rule (R10) or a deviation (late-done), and check nothing.")
 def check(  # noqa: PLR0913 - a command has an argument for each of its options
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE...", help="Files, folders, URLs, or - for standard input.", show_default=False),
-    ] = None,
+    sources: tuple[str, ...],
     *,
-    body: BodyFile = None,
-    header: Headers = None,
-    api_key: ApiKey = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-    dialect: Annotated[DialectName, typer.Option(help="The dialect of the stream.")] = "openai",
-    permissive: Annotated[bool, typer.Option("--permissive", help="Allow the events of two open items to alternate.")] = False,
-    first: Annotated[
-        int, typer.Option("--from", min=0, metavar="N", help="The stream was resumed: its first event has number N.")
-    ] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Also fail on deviations and on what is not judged.")] = False,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="Ignore a rule (R7) or a deviation (foreign-id); can be repeated."),
-    ] = None,
-    form: Annotated[Format, typer.Option("--format", help="Text for a terminal, JSON, or annotations for GitHub.")] = "text",
-    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    explain: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Explain a rule (R10) or a deviation (late-done), and check nothing.")
-    ] = None,
+    dialect: DialectName,
+    permissive: bool,
+    first: int,
+    strict: bool,
+    ignore: tuple[str, ...],
+    form: Format,
+    json: bool,
+    explain: str | None,
+    **url: Unpack[UrlOptions],
 ) -> None:
     """Check streams of the Responses API for errors.
 
+    SOURCE is a file, a folder, a URL, or - for standard input.
     The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
     from interlock.fsm.acceptor import Judge
@@ -110,13 +126,13 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     if explain is not None:
         _echo(explanation(_rule_or_deviation(explain, "--explain"), width))
         return
-    names = list(expand_folders(sources or []))
+    names = list(expand_folders(sources))
     if not names:
-        raise typer.BadParameter("give a file, a folder, a URL, or - for standard input", param_hint="SOURCE")
-    if body is not None and (files := [name for name in names if not is_url(name)]):
-        raise typer.BadParameter(f"a request is posted to a URL, and {files[0]} is not one", param_hint="--body")
-    ignored = {_rule_or_deviation(name.strip(), "--ignore") for option in ignore or [] for name in option.split(",")}
-    request = UrlRequest.from_options(body, header or [], api_key, timeout)
+        raise click.BadParameter("give a file, a folder, a URL, or - for standard input", param_hint="SOURCE")
+    if url["body"] is not None and (files := [name for name in names if not is_url(name)]):
+        raise click.BadParameter(f"a request is posted to a URL, and {files[0]} is not one", param_hint="--body")
+    ignored = {_rule_or_deviation(name.strip(), "--ignore") for option in ignore for name in option.split(",")}
+    request = UrlRequest.from_options(url)
 
     def judge(name: str) -> Result:
         judge = Judge(dialect=dialect, permissive=permissive, first=first)
@@ -127,7 +143,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.deviation))]
         return Result(display_name(name), verdict, reported, strict=strict)
 
-    raise typer.Exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
+    sys.exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
 
 
 def _report(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Sequence[Result]:
@@ -139,16 +155,16 @@ def _report(names: Sequence[str], judge: Callable[[str], Result], form: Format, 
         if form == "github":
             _echo(as_annotations(result))
         elif form == "text" and result.verdict is None:
-            typer.echo(f"interlock: {result.source}: {result.error}", err=True)
+            click.echo(f"interlock: {result.source}: {result.error}", err=True)
         elif form == "text":
             separate = len(results) > 1 and (result.reported or results[-2].reported)
             _echo(["", *as_text(result, width)] if separate else as_text(result, width))
     if form == "json":
-        typer.echo(as_json(results))
+        click.echo(as_json(results))
     elif form == "text" and len(results) > 1:
         words = [result.word for result in results]
         counts = ", ".join(f"{words.count(word)} {word}" for word in ("legal", "illegal", "unreadable") if word in words)
-        typer.echo(f"\n{counted(len(results), 'stream')}: {counts}")
+        click.echo(f"\n{counted(len(results), 'stream')}: {counts}")
     return results
 
 
@@ -158,7 +174,7 @@ def _worst(results: Sequence[Result]) -> Word:
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(clean(line))
+        click.echo(clean(line))
 
 
 def _read(judge: Judge, name: str, request: UrlRequest) -> str:
@@ -185,7 +201,7 @@ def _rule_or_deviation(name: str, option: str) -> str:
     names = {each.lower(): each for each in (*RULES, *DEVIATIONS)}
     if name.lower() not in names:
         choices = ", ".join(names.values())
-        raise typer.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
+        raise click.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
     return names[name.lower()]
 
 
@@ -227,11 +243,11 @@ def _escaped(text: str, specials: str = "") -> str:
 
 def as_text(result: Result, width: int) -> Iterator[str]:
     """Yield the verdict and the findings as lines of text: errors first, wrong order before wrong content."""
-    yield f"{typer.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
+    yield f"{click.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
     for heading, group in _groups(result.reported):
         if group:
             yield ""
-            yield typer.style(heading, bold=True)
+            yield click.style(heading, bold=True)
             for reported in group:
                 yield from _entry(reported, width)
 
@@ -261,13 +277,13 @@ def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]
 
 def _entry(reported: Reported, width: int) -> Iterator[str]:
     finding = reported.finding
-    colour = typer.colors.RED if finding.severity == "error" else typer.colors.YELLOW
+    colour = "red" if finding.severity == "error" else "yellow"
     space = width - len(_MARGIN)
     first, *rest = textwrap.wrap(_sentence(reported), space, break_long_words=False) or [""]
     rest += textwrap.wrap(_place(finding), space)
     if finding.expected:
         rest += textwrap.wrap(f"expected: {', '.join(map(_short, finding.expected))}", space, break_long_words=False)
-    yield f"  {typer.style(finding.rule.ljust(len(_MARGIN) - 3), fg=colour)} {first}"
+    yield f"  {click.style(finding.rule.ljust(len(_MARGIN) - 3), fg=colour)} {first}"
     yield from (f"{_MARGIN}{line}" for line in rest)
 
 
@@ -305,7 +321,7 @@ def explanation(name: str, width: int) -> Iterator[str]:
         yield from _deviation_lines(DEVIATIONS[name], width)
         return
     rule = RULES[name]
-    yield typer.style(f"{rule.number} {rule.name}", bold=True)
+    yield click.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
     why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this: the tests of the parsers compare two."

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from time import process_time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
+import click
 import orjson
-import typer
 
+from interlock.serving.cli.options import examples
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -19,16 +21,16 @@ if TYPE_CHECKING:
     from interlock.fsm.proof.process_walks import Walk
 
 
-def verify(
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Write the figures as JSON.")] = False,
-    open_items: Annotated[
-        int | None,
-        typer.Option(
-            "--open", min=1, metavar="N", help="Explore up to N items open at once; by default, all that the proof needs."
-        ),
-    ] = None,
-) -> None:
+@click.command(epilog=examples("interlock verify", "interlock verify --json"))
+@click.option("--json", is_flag=True, help="Write the figures as JSON.")
+@click.option(
+    "--open",
+    "open_items",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Explore up to N items open at once; by default, all that the proof needs.",
+)
+def verify(*, json: bool, open_items: int | None) -> None:
     """Prove that no illegal order of events is possible.
 
     Feeds the driver, which emits the events, every input in every state that it can reach, and explores the server's processes.
@@ -61,11 +63,11 @@ def verify(
         if proof.counterexample is not None:
             path = [repr(delta) for delta in proof.counterexample.path]
             figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
-        typer.echo(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
     else:
-        typer.echo("\n".join(_text(proof, walks, seconds, holds=holds)))
+        click.echo("\n".join(_text(proof, walks, seconds, holds=holds)))
     if not holds:
-        raise typer.Exit(1)
+        sys.exit(1)
 
 
 def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
@@ -89,16 +91,22 @@ def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: boo
         yield "every stream is legal, and every edge fired" if holds else "some edges never fired"
 
 
-def diagram(
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="What to draw; without it, list the kinds.")] = None,
-    *,
-    form: Annotated[
-        Literal["mermaid", "dot", "svg", "json", "table"], typer.Option("--format", help="The format of the diagram.")
-    ] = "mermaid",
-) -> None:
+@click.command(
+    epilog=examples("interlock diagram message --format table", "interlock diagram mcp_call --format svg > mcp_call.svg")
+)
+@click.argument("kind", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mermaid", "dot", "svg", "json", "table"]),
+    default="mermaid",
+    help="The format of the diagram.",
+)
+def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", "table"]) -> None:
     """Draw a lifecycle, as a diagram or as a table.
 
     KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
+    Without it, the command lists the kinds.
     """
     from interlock.fsm.diagram import RENDERERS
 
@@ -106,11 +114,11 @@ def diagram(
     if kind is None:
         for graph in graphs.values():
             states, edges = graph.size
-            typer.echo(f"{graph.name}: {states} states, {edges} edges")
+            click.echo(f"{graph.name}: {states} states, {edges} edges")
     elif kind not in graphs:
         fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
     else:
-        typer.echo(RENDERERS[form](graphs[kind]), nl=False)
+        click.echo(RENDERERS[form](graphs[kind]), nl=False)
 
 
 @cache

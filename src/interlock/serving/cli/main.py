@@ -16,7 +16,7 @@ from typing import Final, NoReturn, TextIO, cast
 import interlock
 
 _EXTRAS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("openai_harmony", "rich", "typer"), "cli"),
+    **dict.fromkeys(("click", "openai_harmony", "rich"), "cli"),
     **dict.fromkeys(("apsw", "httpx2", "mcp", "mcp_types", "starlette", "uvicorn"), "serve"),
 }
 """The extra of Interlock that installs each package."""
@@ -66,9 +66,9 @@ def _run() -> None:
     if (options := vllm_arguments(arguments)) is not None:
         launch_vllm(options)
     try:
-        from interlock.serving.cli.commands import app
+        from interlock.serving.cli.commands import run
 
-        app()
+        run()
     except ModuleNotFoundError as error:
         package = f"{error.name}".partition(".")[0]
         if package not in _EXTRAS:

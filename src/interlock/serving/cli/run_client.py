@@ -12,71 +12,49 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Annotated, Final
+from typing import Final, Unpack
 
-import typer
+import click
 
+from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
 from interlock.serving.cli.sources import fail
-from interlock.serving.cli.upstream_options import (
-    RETRIES,
-    TIMEOUTS,
-    ApiName,
-    ConfigFile,
-    UpstreamKey,
-    UpstreamRetries,
-    UpstreamTimeout,
-    UpstreamUrl,
-    upstreams_of,
-)
 
 KEY_NAME: Final = "OPENAI_API_KEY"
 NOT_FOUND: Final = 127
 
 
-def run(  # noqa: PLR0913 - a command has an argument for each of its options
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND [-- ARGUMENTS]", help="The client, such as codex.")],
-    *,
-    upstream: UpstreamUrl = None,
-    upstream_api: ApiName = "chat",
-    upstream_key: UpstreamKey = None,
-    upstream_timeout: UpstreamTimeout = TIMEOUTS,
-    upstream_retries: UpstreamRetries = RETRIES,
-    config: ConfigFile = None,
-    family: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model for Codex. Default: the first one of the upstream.")
-    ] = None,
-) -> None:
+@click.command(
+    epilog=examples(
+        "interlock run codex --upstream http://127.0.0.1:11434",
+        "interlock run codex --upstream http://127.0.0.1:8000 -- exec 'Fix the tests.'",
+        "interlock run python agent.py --upstream https://api.deepseek.com/v1 --upstream-key KEY",
+    )
+)
+@click.argument("command", nargs=-1, required=True, metavar="COMMAND [-- ARGUMENTS]")
+@upstream_options
+@click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
+@click.option("--model", metavar="NAME", help="The model for Codex. Default: the first one of the upstream.")
+def run(command: tuple[str, ...], *, family: str | None, model: str | None, **upstream: Unpack[UpstreamOptions]) -> None:
     """Run a client of the Responses API with a gateway of its own.
 
-    Codex is configured by arguments, and any other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is
-    changed. The exit status is the client's.
+    COMMAND is the client, such as codex. Codex is configured by arguments, and any other command by OPENAI_BASE_URL and
+    OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
     """
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.http.app import create_app
     from interlock.serving.http.server import ServerThread
 
-    upstreams = upstreams_of(
-        config,
-        upstream,
-        api=upstream_api,
-        family=family,
-        key=upstream_key,
-        timeouts=upstream_timeout,
-        retries=upstream_retries,
-    )
+    upstreams = upstreams_of(upstream, family=family)
     if not upstreams:
         fail("name a server: --upstream URL, or --config FILE")
     program = shutil.which(command[0])
     if program is None:
-        typer.echo(f"interlock: {command[0]}: command not found", err=True)
-        raise typer.Exit(NOT_FOUND)
+        click.echo(f"interlock: {command[0]}: command not found", err=True)
+        sys.exit(NOT_FOUND)
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
-        arguments = command[1:]
+        arguments = [*command[1:]]
         if PurePath(program).stem == "codex":
             arguments = [*codex_arguments(f"{url}/v1", model or _first_model(url, key)), *arguments]
         environment = {**os.environ, "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key}

@@ -6,25 +6,22 @@ import gc
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Unpack
 
-import typer
+import click
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.sources import fail, is_url, listen, read_recording
-from interlock.serving.cli.upstream_options import (
+from interlock.serving.cli.options import (
+    FILE,
     KEY_VARIABLE,
-    RETRIES,
-    TIMEOUTS,
-    ApiName,
-    ConfigFile,
-    UpstreamKey,
-    UpstreamRetries,
-    UpstreamTimeout,
-    UpstreamUrl,
+    UpstreamOptions,
+    dialect_option,
+    examples,
     option_errors,
+    upstream_options,
     upstreams_of,
 )
+from interlock.serving.cli.sources import fail, is_url, listen, read_recording
 from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
@@ -33,102 +30,134 @@ if TYPE_CHECKING:
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import ToolRunner
 
-LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-
 STARTING: Final = 20_000
 """The threshold of the garbage collector during the start, whose imports make many objects and few cycles."""
 
 
+@click.command(
+    epilog=examples(
+        "interlock serve --port 8001 --rate 30",
+        "interlock serve --script recordings/mcp-call.jsonl",
+        "interlock serve --engine vllm openai/gpt-oss-20b",
+        "interlock serve --upstream http://127.0.0.1:11434",
+    )
+)
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="The port; 0 for any free one.")
+@click.option(
+    "--engine",
+    type=click.Choice(["embedded", "vllm"]),
+    default="embedded",
+    help="The engine: the embedded one, which needs no model, or vLLM. `--engine vllm MODEL` runs `vllm serve MODEL` "
+    "with the plugin, and takes the options of vLLM instead of these.",
+)
+@click.option(
+    "--api-key",
+    multiple=True,
+    metavar="KEY",
+    help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
+)
+@click.option(
+    "--share-between-keys",
+    is_flag=True,
+    envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
+    show_envvar=True,
+    help="Let all API keys see the same stored responses, instead of each its own.",
+)
+@click.option(
+    "--cors-origin", multiple=True, metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."
+)
+@dialect_option("The dialect for clients that name none.")
+@click.option(
+    "--model",
+    multiple=True,
+    metavar="NAME",
+    help="The name of the model; repeat it for clients that insist on another: --model tiny --model gpt-4o.",
+)
+@click.option(
+    "--rate", type=click.FloatRange(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit."
+)
+@click.option("--script", type=FILE, metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
+@click.option(
+    "--family",
+    metavar="NAME",
+    help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
+)
+@upstream_options
+@click.option(
+    "--pass-key", is_flag=True, envvar="INTERLOCK_PASS_KEY", show_envvar=True, help="Send each client's own key to that server."
+)
+@click.option(
+    "--store",
+    envvar="INTERLOCK_STORE",
+    show_envvar=True,
+    metavar="URL",
+    help="The store for responses: memory:, sqlite:PATH (shared on one host), redis:// or postgresql://HOST (by hosts).",
+)
+@click.option(
+    "--max-stored",
+    type=click.IntRange(min=1),
+    default=256,
+    metavar="MIB",
+    help="The size of the default store in memory; it evicts the least recently used.",
+)
+@click.option(
+    "--max-streams",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The most responses to generate at once; further requests receive 429.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    help="The least severe messages to log to standard error.",
+)
+@click.option(
+    "--tool-server",
+    multiple=True,
+    metavar="NAME=URL",
+    help=f"The MCP server of a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated.",
+)
+@click.option(
+    "--tool-timeout",
+    type=click.FloatRange(min=0.1),
+    default=CALL_SECONDS,
+    metavar="SECONDS",
+    help="The longest time for a call of a hosted tool.",
+)
+@click.option("--view", is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
+@click.option("--redact", is_flag=True, help="Hide the texts of the streams that --view shows.")
+@click.option(
+    "--allow-mcp-host",
+    multiple=True,
+    metavar="HOST",
+    help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
+)
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     *,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0 for any free one.")] = 8000,
-    engine: Annotated[
-        Literal["embedded", "vllm"],
-        typer.Option(
-            help="The engine: the embedded one, which needs no model, or vLLM. `--engine vllm MODEL` runs `vllm serve MODEL` "
-            "with the plugin, and takes the options of vLLM instead of these."
-        ),
-    ] = "embedded",
-    api_key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set."),
-    ] = None,
-    share_between_keys: Annotated[
-        bool,
-        typer.Option(
-            "--share-between-keys",
-            envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
-            help="Let all API keys see the same stored responses, instead of each its own.",
-        ),
-    ] = False,
-    cors_origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."),
-    ] = None,
-    dialect: Annotated[DialectName, typer.Option(help="The dialect for clients that name none.")] = "openai",
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The name of the model; repeat it for clients that insist on another: --model tiny --model gpt-4o.",
-        ),
-    ] = None,
-    rate: Annotated[float, typer.Option(min=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")] = 0,
-    script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
-    ] = None,
-    family: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
-        ),
-    ] = None,
-    upstream: UpstreamUrl = None,
-    upstream_api: ApiName = "chat",
-    upstream_key: UpstreamKey = None,
-    pass_key: Annotated[
-        bool, typer.Option("--pass-key", envvar="INTERLOCK_PASS_KEY", help="Send each client's own key to that server.")
-    ] = False,
-    upstream_timeout: UpstreamTimeout = TIMEOUTS,
-    upstream_retries: UpstreamRetries = RETRIES,
-    config: ConfigFile = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="INTERLOCK_STORE",
-            help="The store for responses: memory:, sqlite:PATH (shared on one host), redis:// or postgresql://HOST (by hosts).",
-        ),
-    ] = None,
-    max_stored: Annotated[
-        int,
-        typer.Option(min=1, metavar="MIB", help="The size of the default store in memory; it evicts the least recently used."),
-    ] = 256,
-    max_streams: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="The most responses to generate at once; further requests receive 429."),
-    ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="The least severe messages to log to standard error.")] = "warning",
-    tool_server: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=URL", help=f"The MCP server of a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."),
-    ] = None,
-    tool_timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest time for a call of a hosted tool.")
-    ] = CALL_SECONDS,
-    view: Annotated[
-        bool, typer.Option("--view", help="Show recent streams at /interlock/, to clients with the API key.")
-    ] = False,
-    redact: Annotated[bool, typer.Option("--redact", help="Hide the texts of the streams that --view shows.")] = False,
-    allow_mcp_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HOST",
-            help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
-        ),
-    ] = None,
+    host: str,
+    port: int,
+    engine: str,
+    api_key: tuple[str, ...],
+    share_between_keys: bool,
+    cors_origin: tuple[str, ...],
+    dialect: DialectName,
+    model: tuple[str, ...],
+    rate: float,
+    script: Path | None,
+    family: str | None,
+    pass_key: bool,
+    store: str | None,
+    max_stored: int,
+    max_streams: int | None,
+    log_level: str,
+    tool_server: tuple[str, ...],
+    tool_timeout: float,
+    view: bool,
+    redact: bool,
+    allow_mcp_host: tuple[str, ...],
+    **upstream: Unpack[UpstreamOptions],
 ) -> None:
     """Serve the Responses API, with an engine or as a gateway."""
     if engine == "vllm":
@@ -143,25 +172,15 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
 
-    api_keys = api_key or ([os.environ[KEY_VARIABLE]] if KEY_VARIABLE in os.environ else [])
+    api_keys = api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
         keys = Keys.of(api_keys, shared=share_between_keys)
     with option_errors():  # the error names the variable
         sealing_keys = SealingKeys.from_environment()
     with option_errors("--allow-mcp-host"):
-        policy = AddressPolicy.of(allow_mcp_host or ())
-    servers = ToolServers(_tool_servers(tool_server or ()), policy, tool_timeout)
-    upstreams = upstreams_of(
-        config,
-        upstream,
-        api=upstream_api,
-        models=model or (),
-        family=family,
-        key=upstream_key,
-        pass_key=pass_key,
-        timeouts=upstream_timeout,
-        retries=upstream_retries,
-    )
+        policy = AddressPolicy.of(allow_mcp_host)
+    servers = ToolServers(_tool_servers(tool_server), policy, tool_timeout)
+    upstreams = upstreams_of(upstream, models=model, family=family, pass_key=pass_key)
     running, tools = _gateway(upstreams, servers) if upstreams else _engine(script, model, rate, servers, family)
     with option_errors("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
@@ -169,7 +188,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         running,
         api_key=api_keys,
         share_between_keys=share_between_keys,
-        cors_origins=cors_origin or (),
+        cors_origins=cors_origin,
         dialect=DIALECTS[dialect],
         store=responses,
         tools=tools,
@@ -188,11 +207,11 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     if sealing_keys is None:
         ready += f"\n{RANDOM_KEY}"
     gc.set_threshold(*thresholds)
-    server.serve(application, listening, on_ready=lambda: typer.echo(ready, err=True), log_level=log_level)
+    server.serve(application, listening, on_ready=lambda: click.echo(ready, err=True), log_level=log_level)
 
 
 def _engine(
-    script: Path | None, models: list[str] | None, rate: float, servers: ToolRunner, family: str | None
+    script: Path | None, models: Sequence[str], rate: float, servers: ToolRunner, family: str | None
 ) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
     from interlock.parsers import Tagged

@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypedDict, cast
 from urllib.parse import urlsplit
 
-import typer
+import click
 from attrs import frozen
 
 from interlock.events.json import clean, loads
@@ -32,16 +32,14 @@ DEFAULT_TIMEOUT: Final = 300.0
 _CHUNK_BYTES: Final = 2**16
 _QUOTED_BYTES: Final = 200
 
-BodyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="POST the request in this JSON file to the URL, instead of GET.")
-]
-Headers = Annotated[
-    list[str] | None, typer.Option(metavar="NAME:VALUE", help="Add a header to the request; can be repeated.", show_default=False)
-]
-ApiKey = Annotated[str | None, typer.Option(metavar="KEY", help="The API key to send to the URL.")]
-Timeout = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="Stop reading a URL after this time, connecting included.")
-]
+
+class UrlOptions(TypedDict):
+    """The values of the options for the request for a URL."""
+
+    body: Path | None
+    header: tuple[str, ...]
+    api_key: str | None
+    timeout: float
 
 
 class SourceError(Exception):
@@ -66,15 +64,15 @@ class UrlRequest:
     timeout: float = DEFAULT_TIMEOUT
 
     @classmethod
-    def from_options(cls, body: Path | None, headers: Iterable[str], api_key: str | None, timeout: float) -> UrlRequest:
+    def from_options(cls, options: UrlOptions) -> UrlRequest:
         """Return the request that the options of `check` and `view` describe."""
-        fields = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        for header in headers:
+        fields = {"Authorization": f"Bearer {options['api_key']}"} if options["api_key"] else {}
+        for header in options["header"]:
             name, colon, value = header.partition(":")
             if not colon:
-                raise typer.BadParameter(f"{header!r} has no colon; write NAME:VALUE", param_hint="--header")
+                raise click.BadParameter(f"{header!r} has no colon; write NAME:VALUE", param_hint="--header")
             fields[name.strip()] = value.strip()
-        return cls(body, fields, timeout)
+        return cls(options["body"], fields, options["timeout"])
 
     def content(self) -> bytes | None:
         """Return the body to POST, with `stream` set to true, or None for GET.
@@ -97,8 +95,8 @@ class UrlRequest:
 
 def fail(message: str) -> NoReturn:
     """Print a message to standard error and end the command."""
-    typer.echo(clean(f"interlock: {message}"), err=True)
-    raise typer.Exit(UNUSABLE)
+    click.echo(clean(f"interlock: {message}"), err=True)
+    sys.exit(UNUSABLE)
 
 
 def listen(host: str, port: int) -> socket.socket:

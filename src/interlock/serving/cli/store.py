@@ -6,10 +6,11 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import typer
+import click
 
+from interlock.serving.cli.options import FILE, examples
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -17,55 +18,63 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        envvar="INTERLOCK_STORE",
-        metavar="URL",
-        help="The store: sqlite:PATH, postgresql://HOST/DATABASE, redis://HOST or valkey://HOST.",
-    ),
-]
-
-store = typer.Typer(help="Inspect, clean up, migrate, copy and export a store.", no_args_is_help=True)
+url_option = click.option(
+    "--store",
+    "url",
+    required=True,
+    envvar="INTERLOCK_STORE",
+    show_envvar=True,
+    metavar="URL",
+    help="The store: sqlite:PATH, postgresql://HOST/DATABASE, redis://HOST or valkey://HOST.",
+)
 
 
-@store.command(epilog="\b\nExamples:\n  interlock store info --store sqlite:responses.db")
-def info(url: Url) -> None:
+@click.group()
+def store() -> None:
+    """Inspect, clean up, migrate, copy and export a store."""
+
+
+@store.command(epilog=examples("interlock store info --store sqlite:responses.db"))
+@url_option
+def info(url: str) -> None:
     """Show the size and contents of a store, and its running responses."""
     contents = _run(url, lambda store: store.info())
     responses = ", ".join(f"{count} {state}" for state, count in sorted(contents.responses.items())) or "none"
-    typer.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
-    typer.echo(f"responses: {responses}")
-    typer.echo(f"conversations: {contents.conversations}, items: {contents.items}, events: {contents.events}")
+    click.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
+    click.echo(f"responses: {responses}")
+    click.echo(f"conversations: {contents.conversations}, items: {contents.items}, events: {contents.events}")
     for lease in contents.leases:
-        typer.echo(f"{lease.response_id} runs on {lease.owner} (lease {lease.epoch})")
+        click.echo(f"{lease.response_id} runs on {lease.owner} (lease {lease.epoch})")
 
 
-@store.command(epilog="\b\nExamples:\n  interlock store sweep --store redis://127.0.0.1")
-def sweep(url: Url) -> None:
+@store.command(epilog=examples("interlock store sweep --store redis://127.0.0.1"))
+@url_option
+def sweep(url: str) -> None:
     """Delete expired responses now (servers do this periodically)."""
     deleted = _run(url, lambda store: store.sweep())
-    typer.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
+    click.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
 
 
-@store.command(epilog="\b\nExamples:\n  interlock store migrate --store sqlite:responses.db")
-def migrate(url: Url) -> None:
+@store.command(epilog=examples("interlock store migrate --store sqlite:responses.db"))
+@url_option
+def migrate(url: str) -> None:
     """Update the layout of a store; stop its servers first."""
 
     async def update(store: ResponseStore) -> tuple[int, int]:
         return await store.migrate(), (await store.info()).version
 
     before, after = _run(url, update)
-    typer.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
+    click.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
 
 
-@store.command(epilog="\b\nExamples:\n  interlock store copy sqlite:responses.db postgresql://127.0.0.1/interlock")
-def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of the store to read.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The URL of the store to write.")],
-) -> None:
-    """Copy everything from one store to another; stop the servers of both first."""
+@store.command(epilog=examples("interlock store copy sqlite:responses.db postgresql://127.0.0.1/interlock"))
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def copy(source: str, target: str) -> None:
+    """Copy everything from one store to another; stop the servers of both first.
+
+    FROM and TO are the URLs of the stores.
+    """
     from interlock.serving.store.copying import Copied, copy_store
 
     async def copy_to(store: ResponseStore) -> Copied:
@@ -73,25 +82,28 @@ def copy(
 
     copied = _run(source, copy_to)
     rest = f"; {copied.skipped} responses were there already" if copied.skipped else ""
-    typer.echo(f"copied {copied.responses} responses and {copied.conversations} conversations{rest}")
+    click.echo(f"copied {copied.responses} responses and {copied.conversations} conversations{rest}")
 
 
 @store.command(
-    epilog="\b\nExamples:\n  interlock store export resp_123 --store sqlite:responses.db > resp_123.sse\n"
-    "  interlock store export resp_123 --store sqlite:responses.db | interlock check -"
+    epilog=examples(
+        "interlock store export resp_123 --store sqlite:responses.db > resp_123.sse",
+        "interlock store export resp_123 --store sqlite:responses.db | interlock check -",
+    )
 )
-def export(
-    response_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the response.")],
-    url: Url,
-    *,
-    tenant: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The response's tenant, if the server has several API keys; see docs/security.md."),
-    ] = "",
-    body: Annotated[bool, typer.Option("--body", help="Write the response as JSON instead of its events.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
-) -> None:
-    """Write the events of a background response as a stream."""
+@click.argument("response_id", metavar="ID")
+@url_option
+@click.option(
+    "--tenant",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="The response's tenant, if the server has several API keys; see docs/security.md.",
+)
+@click.option("--body", is_flag=True, help="Write the response as JSON instead of its events.")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write to a file.")
+def export(response_id: str, url: str, *, tenant: str, body: bool, output: Path | None) -> None:
+    """Write the events of the background response ID as a stream."""
     from interlock.events.json import dumps
 
     async def read(store: ResponseStore) -> bytes | None:

@@ -8,20 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Unpack
 
-import typer
+import click
 from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
+from interlock.serving.cli.options import FILE, dialect_option, examples, url_options
 from interlock.serving.cli.sources import (
-    DEFAULT_TIMEOUT,
-    ApiKey,
-    BodyFile,
-    Headers,
     Source,
     SourceError,
-    Timeout,
+    UrlOptions,
     UrlRequest,
     display_name,
     expand_folders,
@@ -39,40 +36,47 @@ if TYPE_CHECKING:
     from interlock.serving.view.web import Batches
 
 
-def view(  # noqa: PLR0913 - a command has an argument for each of its options
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE|-|URL",
-            help="A stream or a recording: a file, - for standard input, or a URL. Give two to compare them.",
-        ),
-    ] = None,
+@click.command(
+    epilog=examples(
+        "interlock view recordings/web-search.jsonl",
+        "interlock view stream.sse --html out.html",
+        "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
+        "interlock view before.sse after.sse",
+    )
+)
+@click.argument("sources", nargs=-1, metavar="[FILE|-|URL]...")
+@click.option("--coverage", type=FILE, metavar="FOLDER", help="Count how often the streams in this folder fire each edge.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write the page to this file, instead of serving it.")
+@url_options
+@dialect_option("The dialect of the streams.")
+@click.option("--redact", is_flag=True, help="Hide texts, but show kinds, names and lengths.")
+@click.option("--open/--no-open", "browser", default=True, help="Open the page in the browser.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port of the page; 0 for any free one."
+)
+def view(
+    sources: tuple[str, ...],
     *,
-    coverage: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Count how often the streams in this folder fire each edge.")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page to this file, instead of serving it.")] = None,
-    body: BodyFile = None,
-    header: Headers = None,
-    api_key: ApiKey = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,
-    dialect: Annotated[DialectName, typer.Option(help="The dialect of the streams.")] = "openai",
-    redact: Annotated[bool, typer.Option("--redact", help="Hide texts, but show kinds, names and lengths.")] = False,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the page; 0 for any free one.")] = 0,
+    coverage: Path | None,
+    html: Path | None,
+    dialect: DialectName,
+    redact: bool,
+    browser: bool,
+    port: int,
+    **url: Unpack[UrlOptions],
 ) -> None:
     """Step through a stream on a page in the browser.
 
-    The page shows its items over time, its events, its state machines and its errors.
+    Give a stream or a recording (a file, - for standard input, or a URL), or two to compare them. The page shows the items over
+    time, the events, the state machines and the errors.
     """
-    names = sources or []
-    if coverage is None and len(names) in {1, 2}:
-        request = UrlRequest.from_options(body, header or [], api_key, timeout)
+    if coverage is None and len(sources) in {1, 2}:
+        request = UrlRequest.from_options(url)
         with ExitStack() as stack:
-            streams = [_open(stack, name, request) for name in names]
+            streams = [_open(stack, name, request) for name in sources]
             batches = page_batches(streams, dialect, redact=redact)
             _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
-    elif coverage is not None and not names:
+    elif coverage is not None and not sources:
         files = [name for name in expand_folders([str(coverage)]) if Path(name).is_file()]
         if not files:
             fail(f"{coverage}: no streams or recordings in this folder")
@@ -204,7 +208,7 @@ def _show(
             html.write_bytes(document)
         except OSError as error:
             fail(f"{html}: {error.strerror}")
-        typer.echo(f"{html}: {len(document) // 1000} kB written", err=True)
+        click.echo(f"{html}: {len(document) // 1000} kB written", err=True)
         return
     from interlock.serving.http import server
     from interlock.serving.responses.run import ActiveRuns
@@ -216,7 +220,7 @@ def _show(
     address = f"{server.url_of(listening)}{path}"
 
     def ready() -> None:
-        typer.echo(f"{title}: {address} (press Ctrl-C to stop)", err=True)
+        click.echo(f"{title}: {address} (press Ctrl-C to stop)", err=True)
         if browser:
             webbrowser.open(address)
 

@@ -1,0 +1,182 @@
+"""The options that several commands have: the dialect, the request for a URL, and the servers behind a gateway."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
+
+import click
+
+from interlock.events.dialects import DIALECTS
+from interlock.fsm.errors import InterlockError
+from interlock.serving.cli.sources import DEFAULT_TIMEOUT, fail
+
+if TYPE_CHECKING:
+    from interlock.serving.engines.upstream.gateway import Upstream
+
+Function: TypeAlias = Callable[..., None]
+Decorator: TypeAlias = Callable[[Function], Function]
+
+FILE: Final = click.Path(path_type=Path)
+KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])  # `\b` keeps the line breaks
+
+
+def dialect_option(text: str) -> Decorator:
+    """Return the option for the dialect of a stream, with this help."""
+    return click.option("--dialect", type=click.Choice([*DIALECTS]), default="openai", help=text)
+
+
+def _all(*options: Decorator) -> Decorator:
+    """Return a decorator that adds several options, in this order."""
+
+    def add(command: Function) -> Function:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+url_options = _all(
+    click.option("--body", type=FILE, metavar="FILE", help="POST the request in this JSON file to the URL, instead of GET."),
+    click.option("--header", multiple=True, metavar="NAME:VALUE", help="Add a header to the request; can be repeated."),
+    click.option("--api-key", metavar="KEY", help="The API key to send to the URL."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        default=DEFAULT_TIMEOUT,
+        metavar="SECONDS",
+        help="Stop reading a URL after this time, connecting included.",
+    ),
+)
+"""The options of `UrlRequest.from_options`."""
+
+
+@contextmanager
+def option_errors(name: str = "") -> Generator[None]:
+    """End the command with a message if the value of an option is invalid."""
+    try:
+        yield
+    except (OSError, ValueError, InterlockError) as error:
+        fail(f"{name}: {error}" if name else str(error))
+
+
+def _read_defaults(context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Use a file's `[serve]` table as defaults of the options of `serve`; environment variables take precedence."""
+    if path is None or context.info_name != "serve":
+        return path
+    from interlock.serving.engines.upstream.gateway_config import read_config
+
+    with option_errors(f"--config {path}"):
+        defaults = read_config(path).serve
+    known = {str(parameter.name) for parameter in context.command.params} - {"config"}
+    for name in defaults.keys() - known:
+        fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(known))}")
+    if KEY_VARIABLE in os.environ:
+        defaults.pop("api_key", None)
+    context.default_map = defaults
+    return path
+
+
+upstream_options = _all(
+    click.option(
+        "--upstream",
+        envvar="INTERLOCK_UPSTREAM",
+        show_envvar=True,
+        metavar="URL",
+        help="Serve the models of this server, as a gateway to it.",
+    ),
+    click.option(
+        "--upstream-api",
+        type=click.Choice(["chat", "responses", "vllm"]),
+        default="chat",
+        envvar="INTERLOCK_UPSTREAM_API",
+        show_envvar=True,
+        help="The API of that server; vllm exchanges tokens with any vLLM server.",
+    ),
+    click.option(
+        "--upstream-key",
+        envvar="INTERLOCK_UPSTREAM_KEY",
+        show_envvar=True,
+        metavar="KEY",
+        help="The API key for that server.",
+    ),
+    click.option(
+        "--upstream-timeout",
+        default="600,120",
+        envvar="INTERLOCK_UPSTREAM_TIMEOUT",
+        show_envvar=True,
+        metavar="FIRST,BETWEEN",
+        help="The longest waits in seconds for the first chunk of that server, and for each further one.",
+    ),
+    click.option(
+        "--upstream-retries",
+        type=click.IntRange(0, 10),
+        default=2,
+        envvar="INTERLOCK_UPSTREAM_RETRIES",
+        show_envvar=True,
+        metavar="N",
+        help="The most retries, before the first chunk only.",
+    ),
+    click.option(
+        "--config",
+        type=FILE,
+        envvar="INTERLOCK_CONFIG",
+        show_envvar=True,
+        is_eager=True,
+        callback=_read_defaults,
+        metavar="FILE",
+        help="A TOML file with several upstreams, and with defaults of the options of `serve`.",
+    ),
+)
+"""The options of `upstreams_of`."""
+
+
+class UpstreamOptions(TypedDict):
+    """The values of `upstream_options`."""
+
+    upstream: str | None
+    upstream_api: str
+    upstream_key: str | None
+    upstream_timeout: str
+    upstream_retries: int
+    config: Path | None
+
+
+def upstreams_of(
+    options: UpstreamOptions, *, models: Iterable[str] = (), family: str | None = None, pass_key: bool = False
+) -> list[Upstream]:
+    """Return the upstream at the URL, or those of the file if there is no URL; a model `NAME=MODEL` is an alias."""
+    url, config = options["upstream"], options["config"]
+    if url is None and config is None:
+        return []
+    from interlock.serving.engines.upstream.gateway_config import read_config, read_upstream
+
+    if url is None:
+        with option_errors(f"--config {config}"):
+            return read_config(Path(str(config))).upstreams()
+    first, _, between = options["upstream_timeout"].partition(",")
+    with option_errors("--upstream-timeout"):
+        waits = {"first_timeout": float(first), "between_timeout": float(between or first)}
+    names = [*models]
+    settings: dict[str, object] = {
+        "url": url,
+        "api": options["upstream_api"],
+        "models": [name for name in names if "=" not in name],
+        "aliases": dict(name.split("=", 1) for name in names if "=" in name),
+        "family": family,
+        "key": options["upstream_key"],
+        "pass_key": pass_key,
+        "retries": options["upstream_retries"],
+        **waits,
+    }
+    with option_errors("--upstream"):
+        return [read_upstream(settings)]
