@@ -223,6 +223,14 @@ def test_serve_refuses_a_family_beside_a_script() -> None:
     assert (result.exit_code, result.stderr) == (2, message)
 
 
+def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text('[[upstream]]\nurl = "http://a"\n')
+    results = [run("serve", "--script", TEXT, *options) for options in (("--upstream", "http://a"), ("--config", config))]
+    message = "interlock: --script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config\n"
+    assert [(each.exit_code, each.stderr) for each in results] == [(2, message)] * 2
+
+
 def test_serve_reports_an_unreadable_script(tmp_path) -> None:
     path = tmp_path / "empty.jsonl"
     path.touch()

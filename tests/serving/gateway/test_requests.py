@@ -108,6 +108,14 @@ def test_a_part_that_chat_completions_lacks_gets_a_400(part):
     assert (answer.status_code, answer.json()["error"]["param"], upstream.bodies) == (400, "input", [])
 
 
+def test_truncation_does_not_drop_a_turn_that_cannot_be_sent():
+    file = {"role": "user", "content": [{"type": "input_file", "file_url": "https://example.com/a.pdf"}]}
+    with gateway(GOOD) as (url, upstream):
+        body = {"model": "m", "truncation": "auto", "input": [file, {"role": "user", "content": "And?"}]}
+        answer = httpx.post(f"{url}/v1/responses", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"], upstream.bodies) == (400, "unsupported_value", [])
+
+
 def test_a_turn_of_the_assistant_is_one_message_and_images_of_tools_follow_the_outputs():
     items = [
         {"role": "user", "content": "Hi"},

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
+from interlock.serving.http.answers import answer_error
 from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompressed, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.yielder import Yielder
@@ -137,8 +138,10 @@ def test_other_tasks_run_between_slices(coding) -> None:
 
 def test_without_its_package_zstd_is_an_unknown_coding(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "backports", None)
-    with pytest.raises(ApiError, match="Unsupported content encoding: 'zstd'"):
+    with pytest.raises(ApiError, match=r"Unsupported content encoding: 'zstd'\. Supported encodings are: gzip, deflate\."):
         decoder_for("zstd")
+    answer = answer_error(None, ApiError(415, "It cannot be read."))
+    assert (answer.headers["accept"], answer.headers["accept-encoding"]) == ("application/json", "gzip, deflate")
 
 
 def test_a_body_whose_first_piece_is_far_too_large_is_refused() -> None:

@@ -353,6 +353,11 @@ def test_an_error_has_the_body_of_openai():
             "tools[0].tools[1].name",
             "duplicate_tool_name",
         ),
+        (
+            {"tools": [{"type": "namespace", "name": "n", "tools": [FUNCTION]}] * 2},
+            "tools[1].tools[0].name",
+            "duplicate_tool_name",
+        ),
         ({"background": True, "store": False}, "background", "invalid_value"),
         ({"conversation": "conv_1", "store": False}, "conversation", "invalid_value"),
         ({"tool_choice": "perhaps"}, "tool_choice", "invalid_value"),

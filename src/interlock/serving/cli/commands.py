@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-from click.shell_completion import get_completion_class
 
 import interlock
 from interlock.events.dialects import DIALECTS, DialectName
@@ -46,6 +45,8 @@ class Commands(click.Group):
 
 
 def _show_completion(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    from click.shell_completion import get_completion_class
+
     completion = get_completion_class(shell or "")
     if completion is not None:
         click.echo(completion(context.command, {}, "interlock", "_INTERLOCK_COMPLETE").source())

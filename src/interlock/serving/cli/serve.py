@@ -181,6 +181,8 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         policy = AddressPolicy.of(allow_mcp_host)
     servers = ToolServers(_tool_servers(tool_server), policy, tool_timeout)
     upstreams = upstreams_of(upstream, models=model, family=family, pass_key=pass_key)
+    if upstreams and script is not None:
+        fail("--script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config")
     running, tools = _gateway(upstreams, servers) if upstreams else _engine(script, model, rate, servers, family)
     with option_errors("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)

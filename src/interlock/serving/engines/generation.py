@@ -5,8 +5,9 @@ A `HostEngine` creates a `Generation` for each response; for a plain `Engine`, e
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from attrs import define, evolve
 
@@ -20,6 +21,9 @@ from interlock.serving.requests.tool_offer import declare
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
+
+TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model length", re.IGNORECASE)
+"""Matches a refusal of vLLM, or of an upstream server, that has no code and says that the prompt is too long."""
 
 
 class Generation(Protocol):
@@ -54,7 +58,14 @@ class Generation(Protocol):
         """
         del turn
 
-    async def count(self, turn: Turn) -> int: ...
+    async def count(self, turn: Turn) -> int:
+        """Return the number of tokens in the prompt of a turn.
+
+        Raises:
+            PromptError: The prompt exceeds the context window.
+            ApiError: The engine refuses the turn, for this or another reason.
+        """
+        ...
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn; see `Engine.generate`."""
@@ -145,7 +156,7 @@ def begin_generation(
 async def fitting(generation: Generation, turn: Turn) -> Turn:
     """Drop the oldest items of a turn if its prompt is too long and the request has `truncation: auto`.
 
-    If nothing fits, return the turn unchanged; the engine then refuses it.
+    If nothing fits, or the prompt cannot be counted for another reason, return the turn unchanged; the engine then refuses it.
     """
     if turn.request.raw.get("truncation") != "auto":
         return turn
@@ -153,8 +164,17 @@ async def fitting(generation: Generation, turn: Turn) -> Turn:
     async def fits(items: Sequence[Item]) -> bool:
         try:
             await generation.count(evolve(turn, items=items))
-        except (PromptError, ApiError):
+        except PromptError:
             return False
+        except ApiError as error:
+            return not _is_too_long(error)
         return True
 
     return evolve(turn, items=await truncated(turn.items, fits))
+
+
+def _is_too_long(error: ApiError) -> bool:
+    """Return whether an error says that a prompt exceeds the context window."""
+    if error.code == "context_length_exceeded":
+        return True
+    return error.code in (None, "invalid_value") and TOO_LONG.search(error.message) is not None

@@ -22,7 +22,7 @@ from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
-from interlock.serving.http.request_body import CODINGS, JSON
+from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses.archive import Tail, store_error
 from interlock.serving.responses.run import ActiveRuns, Run
@@ -50,7 +50,6 @@ INTERNAL_ERROR: Final = ApiError(500, "The server had an error while processing 
 
 ERROR_HEADERS: Final[Mapping[int, dict[str, str]]] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"connection": "close"},  # the rest of the body may be unread
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: {"accept": JSON, "accept-encoding": CODINGS},
     HTTPStatus.TOO_MANY_REQUESTS: {"retry-after": "1"},
     HTTPStatus.SERVICE_UNAVAILABLE: {"retry-after": "1"},
 }
@@ -74,9 +73,7 @@ def answer_error(request: Request, error: Exception) -> Response:
     """Return the HTTP response for an exception: an OpenAI error body without internals, or no body if the client has left."""
     match store_error(error):
         case ApiError() as api_error:
-            seconds = api_error.retry_after
-            headers = ERROR_HEADERS.get(api_error.status) if seconds is None else {"retry-after": f"{ceil(seconds)}"}
-            return error_response(api_error, headers)
+            return error_response(api_error, _headers_of(api_error))
         case HTTPException(status_code=status, headers=headers):
             target = f"{request.method} {request.url.path}"
             message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"
@@ -85,6 +82,14 @@ def answer_error(request: Request, error: Exception) -> Response:
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
         case _:
             return error_response(INTERNAL_ERROR)
+
+
+def _headers_of(error: ApiError) -> dict[str, str] | None:
+    if error.retry_after is not None:
+        return {"retry-after": f"{ceil(error.retry_after)}"}
+    if error.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
+        return {"accept": JSON, "accept-encoding": codings()}
+    return ERROR_HEADERS.get(error.status)
 
 
 @asynccontextmanager

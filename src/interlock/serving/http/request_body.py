@@ -16,7 +16,7 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.yielder import Yielder
 
-__all__ = ["CODINGS", "JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "decoder_for", "read_body"]
+__all__ = ["JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "codings", "decoder_for", "read_body"]
 
 JSON: Final = "application/json"
 MAX_BODY_BYTES: Final = 32 * 2**20
@@ -33,7 +33,6 @@ WINDOW_LOG: Final = 23
 MAX_MEMBERS: Final = 100
 """The most gzip members, zlib streams or zstd frames in a body: even an empty one costs time."""
 
-CODINGS: Final = "gzip, deflate, zstd"
 GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -108,8 +107,13 @@ def decoder_for(content_encoding: str) -> Decoder | None:
         case "zstd" if (decoder := _zstd_decoder()) is not None:
             return decoder
         case _:
-            message = f"Unsupported content encoding: '{content_encoding[:100]}'. Supported encodings are: {CODINGS}."
+            message = f"Unsupported content encoding: '{content_encoding[:100]}'. Supported encodings are: {codings()}."
             raise ApiError(415, message, code="unsupported_content_encoding")
+
+
+def codings() -> str:
+    """Return the content codings that can be read, as `Accept-Encoding` lists them."""
+    return "gzip, deflate" if _zstd_decoder() is None else "gzip, deflate, zstd"
 
 
 def _zstd_decoder() -> Decoder | None:

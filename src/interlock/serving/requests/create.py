@@ -192,11 +192,14 @@ def _choice(value: object) -> str | Mapping[str, object]:
 
 
 def _require_distinct_names(tools: Iterable[object]) -> None:
-    """Refuse two functions or custom tools with the same name at the top level or in one namespace."""
-    seen: set[tuple[str, object]] = set()
+    """Refuse two functions or custom tools with the same name at the top level or in namespaces of the same name."""
+    seen: set[tuple[object, object]] = set()
+    namespace: object = None
     for param, tool in _declared_tools(tools):
+        if param.count("[") == 1:
+            namespace = tool.get("name") if tool["type"] == "namespace" else None
         if tool["type"] in CALLED:
-            name = (param.rpartition("[")[0], tool["name"])
+            name = (namespace, tool["name"])
             if name in seen:
                 raise invalid(f"{param}.name", f"Two tools are named '{tool['name']}'.", "duplicate_tool_name")
             seen.add(name)
