@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field, structs
 
@@ -173,12 +173,11 @@ def _object(kind: type[Struct]) -> type[Struct]:
     """Return a type with only the fields that the server reads."""
     opaque = kind not in READ
     read = OPAQUE_FIELDS if opaque else {"id": ID, "status": ID, **READ[kind]}
-    hints = get_type_hints(kind, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
     for member in structs.fields(kind):
         if member.encode_name in read:
             limit = read[member.encode_name]
-            hint = _read(hints[member.name], limit) if isinstance(limit, Meta) else _read(limit)
+            hint = _read(member.type, limit) if isinstance(limit, Meta) else _read(limit)
             required = (member.required or not isinstance(limit, Meta)) and NoneType not in get_args(hint) and not opaque
             fields.append((member.name, hint) if required else (member.name, hint | None, None))
     config = kind.__struct_config__
