@@ -15,13 +15,7 @@ from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import (
-    Choice,
-    CompletionsChunk,
-    CompletionsTranslator,
-    function_of,
-    response_format,
-)
+from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.json_values import elements, members
@@ -35,9 +29,9 @@ SAME: Final = frozenset(
         *("prompt_cache_key", "prompt_cache_retention"),
     }
 )
-"""The parameters of the API that Chat Completions has too."""
-NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, "n", "messages", "functions", "function_call"}) - SAME
-"""The other parameters of the API, and the fields of Chat Completions that a client must not set."""
+"""The parameters of the Responses API that Chat Completions has too."""
+RESERVED: Final = ("n", "messages", "functions", "function_call")
+"""The fields of Chat Completions that a client must not set."""
 
 
 class FunctionDelta(Struct):
@@ -73,6 +67,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     """Translates one response to and from Chat Completions."""
 
     path = "chat/completions"
+    not_sent = frozenset({*wire.CreateResponse.__struct_fields__, *RESERVED}) - SAME
     decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
 
     @classmethod
@@ -98,7 +93,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         logprobs = _entries(choice.logprobs) if choice.logprobs and self._call.request.wants_logprobs else None
         if self._call.upstream.family is not None:
             return EngineOutput(Chunk((), _raw_text(delta), logprobs))
-        if delta.refusal or delta.function_call:  # the parser's fast path reads no such fields of objects
+        if delta.refusal or delta.function_call:  # the parser's fast path ignores these fields of a Struct
             return EngineOutput(Chunk((), "", logprobs, asdict(delta)))
         return EngineOutput(Chunk((), "", logprobs, delta))
 
@@ -107,24 +102,19 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         body = await self._body(turn)
         return estimate([body["messages"], body.get("tools")])
 
-    async def _body(self, turn: Turn) -> dict[str, object]:
+    async def _fields(self, turn: Turn) -> dict[str, object]:
         request, upstream = turn.request, self._call.upstream
         reasoning_field = upstream.fields.get("reasoning_content", "reasoning_content")
-        body: dict[str, object] = {
-            **{name: value for name, value in request.raw.items() if name not in NOT_SENT},
-            "model": self._call.model,
+        fields: dict[str, object] = {
             "messages": chat_messages(request.instructions, turn.items, reasoning_field),
-            "stream": True,
-            "stream_options": {"include_usage": True},
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": members(request.raw.get("text")).get("verbosity"),
-            "response_format": response_format(request.text_format),
             **_tool_parameters(self._offer(turn, self._call.functions), request.parallel_tool_calls, is_first=not turn.index),
         }
         if request.wants_logprobs:
-            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        return body
+            fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        return fields
 
 
 def _tool_parameters(tools: ToolOffer, parallel: bool, *, is_first: bool) -> dict[str, object]:  # noqa: FBT001 - a parameter of the API

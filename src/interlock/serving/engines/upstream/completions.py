@@ -18,7 +18,7 @@ from interlock.serving.engines.upstream.gateway import Translator
 from interlock.serving.engines.upstream.upstream_client import error_of, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
-__all__ = ["Choice", "CompletionsChunk", "CompletionsTranslator", "function_of", "response_format"]
+__all__ = ["Choice", "CompletionsChunk", "CompletionsTranslator", "function_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +55,14 @@ class CompletionsChunk(Struct, Generic[C]):
 
 @define(eq=False)
 class CompletionsTranslator(Translator, Generic[C]):
-    """Reads the chunks of an answer, of which only the first choice counts."""
+    """Writes the fields of a request that both APIs have, and reads the first choice of each chunk."""
 
     decoder: ClassVar[Decoder[Any]]
     """Decodes a `CompletionsChunk`."""
+
+    async def _body(self, turn: Turn) -> dict[str, object]:
+        formats = {"stream_options": {"include_usage": True}, "response_format": _response_format(turn.request.text_format)}
+        return {**await super()._body(turn), **formats}
 
     @abstractmethod
     def _read_choice(self, choice: C) -> EngineOutput | None:
@@ -99,7 +103,7 @@ def function_of(tool: Mapping[str, object]) -> Mapping[str, object]:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
+def _response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the `response_format` for a text format, or None for plain text."""
     match text_format.get("type"):
         case "json_schema":

@@ -141,6 +141,8 @@ class Translator(ABC):
 
     path: ClassVar[str]
     """The path of the API, relative to the upstream's URL."""
+    not_sent: ClassVar[AbstractSet[str]]
+    """The fields of a client's request that are not copied to the upstream's."""
     _call: Call
     parser: Parser
     """Parses the chunks of the outputs."""
@@ -159,9 +161,14 @@ class Translator(ABC):
         upstream = self._call.upstream
         return upstream.client.stream(self.path, upstream.renamed(await self._body(turn)), self._call.authorization)
 
+    async def _body(self, turn: Turn) -> dict[str, object]:
+        """Return the body of the request, with the API's own names of fields; fields that are None are not sent."""
+        copied = {name: value for name, value in turn.request.raw.items() if name not in self.not_sent}
+        return {**copied, "model": self._call.model, "stream": True, **await self._fields(turn)}
+
     @abstractmethod
-    async def _body(self, turn: Turn) -> Mapping[str, object]:
-        """Return the body of the request, with the API's own names of fields; those that are None are not sent."""
+    async def _fields(self, turn: Turn) -> Mapping[str, object]:
+        """Return the fields of the request that the API needs besides the copied ones, or in place of them."""
 
     @abstractmethod
     def read(self, data: bytes) -> EngineOutput | None:

@@ -22,10 +22,6 @@ from interlock.serving.requests.tool_offer import offer
 
 __all__ = ["ResponsesTranslator"]
 
-STATE: Final = frozenset(
-    {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
-)
-"""The parameters that only the gateway interprets."""
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
 """The parameters that a request for the number of tokens leaves out."""
 
@@ -43,6 +39,9 @@ class ResponsesTranslator(Translator):
     """Writes a response's turns as requests to another Responses service, without its state, and reads its events."""
 
     path = "responses"
+    not_sent = frozenset(
+        {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
+    )
 
     @classmethod
     def of(cls, call: Call) -> ResponsesTranslator:
@@ -76,18 +75,14 @@ class ResponsesTranslator(Translator):
                 raise
         return count_of(members(answer).get("input_tokens")) or estimate(body)
 
-    async def _body(self, turn: Turn) -> dict[str, object]:
-        request = turn.request
+    async def _fields(self, turn: Turn) -> dict[str, object]:
         tools = [*self._tools(turn)]
         return {
-            **{name: value for name, value in request.raw.items() if name not in STATE},
-            "model": self._call.model,
             "input": [*self._input(turn.items)],
             "tools": tools or None,
             "tool_choice": self._choice(turn) if tools else None,
             "max_output_tokens": turn.budget,
             "store": False,
-            "stream": True,
         }
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:

@@ -24,14 +24,9 @@ from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
+from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import (
-    Choice,
-    CompletionsChunk,
-    CompletionsTranslator,
-    function_of,
-    response_format,
-)
+from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, count_of
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
@@ -46,19 +41,16 @@ logger = logging.getLogger(__name__)
 
 SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
 """The parameters of the Responses API that completions receive unchanged."""
-OTHERS: Final = ("n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs")
-NOT_SENT: Final = frozenset({*wire.CreateResponse.__struct_fields__, *OTHERS}) - SAME
-"""The fields of a request that are not copied to completions: other parameters of the Responses API, and some of vLLM."""
+RESERVED: Final = ("n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs")
+"""The fields of vLLM's completions that a client must not set; the last goes into the prompt."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt are searched for markers of reasoning."""
 MARKER: Final = 5
-"""The fewest characters of a marker that may be a token of its own; shorter texts are ordinary tokens in any vocabulary."""
+"""The fewest characters of a marker that may be a special token; a shorter one can be an ordinary token in any vocabulary."""
 
 CONTEXT: Final = 131_072
 """The context size for gpt-oss, if the server does not report its own."""
-
-TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 
 class CompletionLogprobs(Struct):
@@ -93,6 +85,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     """Translates one response to and from vLLM's completions; `of` returns the translator for the model."""
 
     path = "completions"
+    not_sent = frozenset({*wire.CreateResponse.__struct_fields__, *RESERVED}) - SAME
     decoder: ClassVar = Decoder(CompletionsChunk[CompletionChoice])
     stops: ClassVar[Sequence[int]] = ()
     """Tokens that end a turn, besides the model's own."""
@@ -120,29 +113,24 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         """Return the log probability of a token in the API's format."""
 
-    async def _body(self, turn: Turn) -> dict[str, object]:
+    async def _fields(self, turn: Turn) -> dict[str, object]:
         prompt = await self._rendered(turn)
         if len(prompt.tokens) >= prompt.context:
             raise invalid("input", TOO_LONG, "context_length_exceeded")
         self._tokens = []
         tokens = self._begin_turn(turn, prompt.tokens)
         room = max(prompt.context - len(tokens), 1)
-        request, raw = turn.request, turn.request.raw
-        body: dict[str, object] = {
-            **{name: value for name, value in raw.items() if name not in NOT_SENT},
-            "model": self._call.model,
+        request = turn.request
+        fields: dict[str, object] = {
             "prompt": tokens,
             "max_tokens": room if turn.budget is None else min(turn.budget, room),
-            "stream": True,
-            "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "skip_special_tokens": False,
-            "response_format": response_format(request.text_format),
-            "stop_token_ids": [*elements(raw.get("stop_token_ids")), *self.stops] or None,
+            "stop_token_ids": [*elements(request.raw.get("stop_token_ids")), *self.stops] or None,
         }
         if request.wants_logprobs:
-            body |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
-        return body
+            fields |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
+        return fields
 
     def _read_choice(self, choice: CompletionChoice) -> EngineOutput:
         if choice.token_ids is None:
