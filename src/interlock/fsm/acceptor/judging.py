@@ -128,45 +128,28 @@ class _Tally:
         return [one for listed in self.listed.values() for one in sorted(listed.values(), key=lambda one: one.finding.event)]
 
 
-@define
 class JsonLines:
-    """Decodes one JSON object per line instead of server-sent events, in constant memory.
+    """Decodes one JSON object per line: makes each line the data of a server-sent event, and decodes these.
 
     Args:
-        limit: The most bytes of a line; a longer one is truncated.
+        limit: The most bytes of a line, including the `data: ` in front of it.
     """
 
-    limit: int = DEFAULT_LIMIT
-    _chunks: list[bytes] = field(factory=list[bytes], init=False)
-    """The chunks of the current line, up to the limit."""
-    _size: int = field(default=0, init=False)
-    """The length of the current line in bytes."""
-    _line: int = field(default=0, init=False)
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._decoder = SseDecoder(limit)
+        self._decoder.feed(b"data: ")
 
     def feed(self, data: bytes) -> list[SseMessage]:
         """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
-        first, *rest = data.split(b"\n")
-        self._keep(first)
-        messages: list[SseMessage] = []
-        for chunk in rest:
-            messages += self.end()
-            self._keep(chunk)
-        return messages
+        return self._lines(self._decoder.feed(data.replace(b"\n", b"\n\ndata: ")))
 
     def end(self) -> list[SseMessage]:
-        """End the line, and return its message unless it is blank."""
-        data, overlong = b"".join(self._chunks).strip(), self._size > self.limit
-        self._chunks, self._size, self._line = [], 0, self._line + 1
-        if not data and not overlong:
-            return []
-        text = data.decode(errors="replace")
-        return [SseMessage("message", text, fields=("data",), overlong=overlong, line=self._line)]
+        """End the last line, and return its message unless it is blank."""
+        return self._lines(self._decoder.end())
 
-    def _keep(self, chunk: bytes) -> None:
-        room = self.limit - self._size
-        self._size += len(chunk)
-        if chunk and room > 0:
-            self._chunks.append(chunk[:room])
+    def _lines(self, messages: Iterable[SseMessage]) -> list[SseMessage]:
+        """Drop the messages of blank lines, and number the others by the lines of the file."""
+        return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
 
 
 class Judge:
