@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from interlock.events.stream import EVENTS
 from interlock.fsm.acceptor import DEVIATIONS, RULES
-from interlock.fsm.acceptor.tracked_item import AUTOMATA
+from interlock.fsm.acceptor.stream_items import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
 from interlock.serving.view.page import writes

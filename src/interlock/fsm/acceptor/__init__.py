@@ -4,25 +4,22 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
 
     judging       validates the bytes of a stream
     acceptor      validates the events of a stream
-    stream_items  the items of a stream, with their indices and ids
-    tracked_item  one item: its place in the lifecycle and its texts
+    stream_items  the items of a stream: their indices and ids, their places in their lifecycles, and their texts
     automaton     the possible states of a lifecycle, inferred from events
     contents      the content of an item's events
     fields        faults in the fields of events
     text_digest   deltas compared with the full text
     ending        the response objects that open and end a stream
     steps         edges that explain an event
-    rulebook      the rules
-    deviations    departures from the rules that break no client
+    rulebook      the rules, and the deviations from them that break no client
     finding       faults and findings
     json_digest   readers and digests of JSON values
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.deviations import DEVIATIONS, Deviation
 from interlock.fsm.acceptor.finding import Finding, Severity
 from interlock.fsm.acceptor.judging import Judge, JudgedMessage, Reported, Verdict, judge
-from interlock.fsm.acceptor.rulebook import RULES, Rule
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Deviation, Rule
 from interlock.fsm.acceptor.steps import FiredEdge, Step
 
 __all__ = [

@@ -39,8 +39,8 @@ from interlock.fsm.acceptor.json_digest import (
     quoted,
     value_at,
 )
+from interlock.fsm.acceptor.stream_items import FINAL, Part, TrackedItem, is_own_text
 from interlock.fsm.acceptor.text_digest import are_malformed
-from interlock.fsm.acceptor.tracked_item import FINAL, Part, TrackedItem, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]

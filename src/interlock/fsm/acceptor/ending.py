@@ -10,7 +10,7 @@ from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
 from interlock.fsm.acceptor.finding import Fault
 from interlock.fsm.acceptor.json_digest import as_list, as_object, as_text, digests, loose_digests, quoted
-from interlock.fsm.acceptor.tracked_item import FINAL, TrackedItem
+from interlock.fsm.acceptor.stream_items import FINAL, TrackedItem
 
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     Created: {"queued", "in_progress"},

@@ -1,19 +1,231 @@
-"""Tracks the items of a stream, and checks their indices and ids (rules R6 and R7 of docs/rules.md)."""
+"""Tracks the items of a stream; checks their indices, ids and order of events (R6, R7, R8, R10, R11 of docs/rules.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final, get_args, get_type_hints
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from interlock.events.items import ITEMS
-from interlock.events.stream import ItemAdded, ItemBracket, StreamEvent, wire_name
-from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.json_digest import as_object, as_text, quoted
-from interlock.fsm.acceptor.tracked_item import ADDED, TrackedItem, kind_of
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.parts import OutputText
+from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
+from interlock.fsm.acceptor.automaton import Automaton, Node
+from interlock.fsm.acceptor.finding import Fault, ItemRef
+from interlock.fsm.acceptor.json_digest import Digest, as_object, as_text, quoted
+from interlock.fsm.acceptor.text_digest import Logprobs, Text
+from interlock.fsm.item_subject import ItemState
+from interlock.fsm.lifecycles import LIFECYCLES
 
+AUTOMATA: Final[Mapping[str, Automaton[ItemState[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+"""The automaton of each kind of item."""
+
+ADDED: Final = wire_name(ItemAdded)
+DONE: Final = wire_name(ItemDone)
+FINAL: Final = frozenset({"completed", "incomplete", "failed"})
+"""The statuses of an item that has ended."""
+_KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
+_MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
+"""The kinds of item that services end without any event but `added` (True) or without the `.done` of their text (False)."""
 _PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
+_PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
+
+
+@define(eq=False)
+class Part:
+    """An open part of an item.
+
+    Args:
+        type: The `type` of the part.
+        index: Its index in the list of parts.
+        from_start: Whether the stream has its first event.
+    """
+
+    type: str
+    index: int
+    from_start: bool
+    text: Text = field(init=False)
+    logprobs: Logprobs | None = field(init=False)
+    """None if the part cannot have log probabilities or has malformed ones, or if the stream lacks its first event."""
+    annotations: list[Digest] = field(factory=list[Digest], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Create an empty text and empty log probabilities."""
+        self.text = Text(self.from_start)
+        self.logprobs = Logprobs() if self.from_start and self.type == wire_name(OutputText) else None
+
+
+@define(eq=False)
+class TrackedItem:
+    """The state of an item between two events.
+
+    Args:
+        id: The id of the item.
+        index: Its `output_index`.
+        kind: Its type; empty if unknown.
+        from_start: Whether the stream has its `added` event.
+    """
+
+    id: str
+    index: int
+    kind: str
+    from_start: bool
+    added: bool = field(default=False, init=False)
+    stable: Mapping[str, object] = field(factory=dict[str, object])
+    """The fields of `added` that must not change."""
+    automaton: Automaton[ItemState[Any]] | None = field(init=False)
+    """None for an unknown kind of item."""
+    node: Node = field(init=False)
+    aliases: set[object] = field(factory=set[object], init=False)
+    """Every id and index in its events, so that a wrong one is reported only once."""
+    text: Text = field(init=False)
+    """The item's text, if it has a text instead of parts."""
+    part: Part | None = None
+    parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
+    """The exact and the loose digest of each part that is done, by list; None if some parts of the list may be missing."""
+    next_index: dict[str, int] = field(init=False)
+    """The index of the next part of each list, if it is known."""
+    first_delta: str | None = None
+    early_faults: list[Fault] = field(factory=list[Fault], init=False)
+    """The faults of `added`, reported at `done`."""
+    first_status: str = field(default="", init=False)
+    """The status in `added`; empty for `in_progress`."""
+    only_done_events: bool = field(default=True, init=False)
+    has_approval: bool = field(default=False, init=False)
+    in_progress_events: int = field(default=0, init=False)
+    commands: list[str] = field(factory=list[str], init=False)
+    command_output: dict[str, str] = field(factory=dict[str, str], init=False)
+    """The deltas of the running command's output, by `stdout` and `stderr`."""
+    outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
+    """The outputs of the commands that ended."""
+    command_count: int = field(default=0, init=False)
+    lists_logprobs: set[str] = field(factory=set[str])
+    """The names of the stream's events that had an empty list of log probabilities; all items share it."""
+    status: str | None = None
+    """The status in `done`."""
+    ended: bool = False
+    in_order: bool = True
+    """Whether its events came in order; only then do they determine its status."""
+    done: Mapping[str, Digest] | None = None
+    """The digests of the fields in `done`."""
+    loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
+    """The loose digests of the fields in `done` (`loose_digests`)."""
+
+    def __attrs_post_init__(self) -> None:
+        """Start at the lifecycle's initial node, or at the node of all positions if the stream lacks `added`."""
+        self.automaton = AUTOMATA.get(self.kind)
+        start = self.automaton or AUTOMATA["message"]
+        self.node = start.start if self.from_start else start.unknown
+        self.text = Text(self.from_start)
+        self.next_index = {"content": 0, "summary": 0} if self.from_start else {}
+        self.parts = {name: [] if self.from_start and self.automaton else None for name in ("content", "summary")}
+
+    @property
+    def state(self) -> str:
+        """The possible states of the lifecycle, for messages."""
+        return self.node.state if self.automaton else "unknown"
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The statuses that the type of the item allows."""
+        return statuses_of(ITEMS[self.kind]) if self.kind in ITEMS else ()
+
+    @property
+    def own_text(self) -> tuple[str, ...]:
+        """The path to the field with the item's text; empty for an item with parts or without text."""
+        return _own_text(self.kind)
+
+    @property
+    def ref(self) -> ItemRef:
+        """A reference to the item, for findings."""
+        return ItemRef(self.id, self.kind or None, self.state)
+
+    @property
+    def is_complete_tool_list(self) -> bool:
+        """Whether it is a list of MCP tools that lacks only `output_item.done`."""
+        return self.kind == "mcp_list_tools" and self.in_order and self.node.legal == (DONE,)
+
+    def forget(self) -> None:
+        """Stop comparing the texts so far, because an event is missing or unreadable."""
+        self.text.complete = False
+        self.parts = dict.fromkeys(self.parts, None)
+        if self.part is not None:
+            self.part.text.complete = False
+            self.part.logprobs = None
+
+    def skip(self, event: str) -> None:
+        """Skip an unknown event, which may stand for any number of known ones."""
+        if self.automaton is not None and event.startswith(f"response.{self.kind}."):
+            self.node = self.automaton.beyond(self.node)
+
+    def move(self, event: str) -> Fault | None:
+        """Move to the state after an event, named by its wire name, even if the event is illegal here.
+
+        Returns:
+            The fault in the order of events; None if the event is legal.
+        """
+        if self.ended:
+            return Fault("R7", "comes after the item was done")
+        if event == ADDED and self.added:
+            return Fault("R7", "the item is added a second time", self.node.legal)
+        self.added = self.added or event == ADDED
+        self.ended = event == DONE
+        self.only_done_events = self.only_done_events and (event == ADDED or event.endswith(".done"))
+        following = self.automaton.step(self.node, event) if self.automaton else self.node
+        if following is not None or self.automaton is None:
+            self.node = following or self.node
+            return None
+        fault = self._misplaced(event, self.automaton)
+        if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
+            fault = evolve(fault, deviation="no-middle")
+        self.in_order = False
+        self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
+        if event in self.automaton.events:
+            # Either this event came too early, or another is missing.
+            self.node = self.automaton.either(self.node, self.automaton.after(event))
+        return fault
+
+    def _misplaced(self, event: str, automaton: Automaton[ItemState[Any]]) -> Fault:
+        """Return the fault for an event that is illegal here."""
+        legal = self.node.legal
+        if event not in automaton.events:
+            return Fault("R10", f"is not an event of {self.kind}", legal)
+        if event in automaton.completions and automaton.leads_to(self.node, event):
+            return Fault("R11", "reports the end of a tool that did not run", legal)
+        if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
+            return Fault("R8", "breaks the order of parts", legal)
+        return Fault("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
+
+
+@cache
+def _own_text(kind: str) -> tuple[str, ...]:
+    events = map(EVENTS.__getitem__, AUTOMATA[kind].events if kind in AUTOMATA else ())
+    names = (own_fields(event)[0] for event in events if is_own_text(event) and "delta" not in own_fields(event))
+    for name in names:
+        holders = (field for field, hint in get_type_hints(ITEMS[kind]).items() if name in _fields_in(hint))
+        return (name,) if name in ITEMS[kind].__struct_fields__ else (next(holders), name)
+    return ()
+
+
+def is_own_text(event: type[StreamEvent]) -> bool:
+    """Return whether an event carries the text of an item without parts."""
+    return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
+
+
+def _fields_in(hint: object) -> Iterator[str]:
+    """Yield the field names of the Structs in a type hint."""
+    for arm in get_args(hint):
+        yield from getattr(arm, "__struct_fields__", ())
+
+
+def kind_of(item_id: str, event: str) -> str:
+    """Guess the kind of an item without `added` from its id's prefix or else from an event; return "" if both are ambiguous."""
+    by_id = _KIND_OF.get(item_id.partition("_")[0])
+    if by_id is not None:
+        return by_id
+    kinds = [kind for kind, automaton in AUTOMATA.items() if event in automaton.events]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 @define
