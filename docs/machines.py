@@ -10,21 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 
 from interlock.fsm.diagram import Graph
-from interlock.fsm.diagram.geometry import TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState
-from interlock.fsm.diagram.layout import MARGIN, TOP, lay_out
+from interlock.fsm.diagram.layout import MARGIN, TOP, TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState, lay_out
 from interlock.fsm.diagram.svg import ending, rounded
-
-_SINK = 0.35
-"""How far below its middle a line of text has its baseline, as a share of its size."""
-_LEADING = 1.3
 
 
 def written(graphs: Iterable[Graph]) -> str:
-    """Return the pictures of graphs as the text of `machines.json`: one JSON object, a line for each picture.
-
-    Args:
-        graphs: What to draw.
-    """
+    """Return the pictures of graphs as the text of `machines.json`: one JSON object, a line for each picture."""
     lines = (f"{json.dumps(graph.name)}: {json.dumps(picture(graph), separators=(',', ':'))}" for graph in graphs)
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -32,13 +23,8 @@ def written(graphs: Iterable[Graph]) -> str:
 def picture(graph: Graph) -> Mapping[str, object]:
     """Return the picture of a graph.
 
-    Args:
-        graph: What to draw.
-
-    Returns:
-        Its size in pixels, its `states` and the `frames` of its regions with their boxes, its `lines` as they are drawn, and its
-        `edges`, each with the states that it leaves and enters, the triggers that fire it, what they emit, the whole way that it
-        takes, and its label.
+    It has the size in pixels, the `states` and the `frames` of the regions with their boxes, the `lines` as they are drawn, and
+    the `edges`. An edge has the states that it leaves and enters, its triggers with their events, its full path, and its label.
     """
     layout = lay_out(graph)
     right, bottom = layout.corner
@@ -96,13 +82,10 @@ def _edges(graph: Graph, layout: Layout) -> Iterator[Mapping[str, object]]:
 
 
 def _text(label: PlacedLabel) -> Iterator[tuple[float, float, str, str, str]]:
-    """Yield the lines of a label: where each stands, at which of its ends, what it is, and what it says."""
-    x, y = label.box.right if label.leftward else label.box.x, label.box.y
-    for line, size in label.text.lines:
-        middle = y + size * _LEADING / 2
-        y += size * _LEADING
+    """Yield the lines of a label: the position, which end of the line is there, the kind of text, and the text."""
+    for (x, y), line, size in label.rows:
         what = "trigger" if size == TRIGGER_SIZE else "event"
-        yield _short(x), _short(middle + size * _SINK), "end" if label.leftward else "start", what, line
+        yield _short(x), _short(y), "end" if label.leftward else "start", what, line
 
 
 def _short(length: float) -> float:

@@ -26,8 +26,7 @@ from interlock.fsm.diagram import (
     to_svg,
     to_table,
 )
-from interlock.fsm.diagram.geometry import Box, Layout, PlacedLine, untidiness
-from interlock.fsm.diagram.layout import _spread, lay_out
+from interlock.fsm.diagram.layout import Box, Layout, PlacedLine, _spread, lay_out, untidiness
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.processes.background import BACKGROUND
 from interlock.fsm.processes.stored import STORED

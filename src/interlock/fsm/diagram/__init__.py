@@ -6,7 +6,6 @@ picture, or a table for a terminal.
     graph     the graph of a table
     plan      the order of states and lines, without coordinates
     layout    the coordinates of a plan
-    geometry  boxes, lines and labels with coordinates
     svg       the renderer of SVG
     text      the renderers of Mermaid, DOT, JSON and tables
 """

@@ -12,9 +12,11 @@ from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
-from interlock.fsm.diagram.geometry import (
+from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
+from interlock.fsm.diagram.layout import (
+    BASELINE,
     EVENT_SIZE,
-    LEADING,
+    MARGIN,
     STATE_SIZE,
     TRIGGER_SIZE,
     Box,
@@ -22,10 +24,9 @@ from interlock.fsm.diagram.geometry import (
     PlacedLine,
     PlacedState,
     Point,
+    lay_out,
     width_of,
 )
-from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
-from interlock.fsm.diagram.layout import MARGIN, lay_out
 
 _SCREEN: Final = (1400, 900)  # the largest picture, in pixels; larger ones are scaled down
 _ROUND: Final = 8  # the radius of a corner
@@ -35,7 +36,6 @@ _KEY_LINE: Final = 13  # the height of a line of the key
 _SAMPLE_WIDTH: Final = 220  # of a sample with its name
 _KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
 _LONGEST: Final = 875  # the y that the key should not exceed
-_SINK: Final = 0.35  # from the middle of a line of text to its baseline, relative to the font size
 
 _COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
 _HEADS: Final = {"rail": "#1f2328", **{style.value: colour for style, colour in _COLOURS.items()}}
@@ -174,7 +174,7 @@ def _state(state: PlacedState, end: str) -> Iterator[str]:
         case _:
             yield _rect(end, state.box, 0, _ROUND + 2)
             yield _rect(f"{end} inner", state.box, 3.5, _ROUND - 1)
-    yield f'<text class="name" x="{_short(x)}" y="{_short(y + STATE_SIZE * _SINK)}">{escape(state.node.name)}</text>'
+    yield f'<text class="name" x="{_short(x)}" y="{_short(y + STATE_SIZE * BASELINE)}">{escape(state.node.name)}</text>'
 
 
 def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
@@ -186,16 +186,12 @@ def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
 
 def _label(label: PlacedLabel) -> Iterator[str]:
     """Yield the elements of a label, with full wire names in a tooltip."""
-    x = _short(label.box.right if label.leftward else label.box.x)
-    y = label.box.y
     leftward = " leftward" if label.leftward else ""
     tooltip = "\n".join(f"{', '.join(one.triggers)}: {', '.join(one.events) or 'no event'}" for one in label.edge.labels)
     yield f"<g><title>{escape(tooltip)}</title>"
-    for line, size in label.text.lines:
-        middle = y + size * LEADING / 2
-        y += size * LEADING
+    for (x, y), line, size in label.rows:
         kind, text = ("trigger", _coloured(line)) if size == TRIGGER_SIZE else ("event", escape(line))
-        yield f'<text class="{kind}{leftward}" x="{x}" y="{_short(middle + size * _SINK)}">{text}</text>'
+        yield f'<text class="{kind}{leftward}" x="{_short(x)}" y="{_short(y)}">{text}</text>'
     yield "</g>"
 
 

@@ -7,7 +7,6 @@ lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads e
     api_fields   the fields of events and items
     grammar      the order of an item's events
     stream_view  the stream in OpenAI's dialect, split into items
-    field_types  the check of fields and types
     rules        the rules
 """
 
@@ -15,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from interlock.fsm.oracle.field_types import malformed, strays
-from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE
+from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE, r14_malformed, r14_strays
 from interlock.fsm.oracle.stream_view import Stream, Violation, to_openai
 
 if TYPE_CHECKING:
@@ -34,11 +32,11 @@ def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", 
     violations: list[Violation] = []
     if dialect == "open_responses":
         events, violations = to_openai(events)
-    violations += malformed(events)
+    violations += r14_malformed(events)
     stream = Stream.of(events)
     for rule in ANY_SHAPE:
         violations += rule(stream)
-    if not violations or not any(violation.rule == "R14" for violation in violations):
+    if not any(violation.rule == "R14" for violation in violations):
         for rule in SOUND_SHAPE:
             violations += rule(stream)
-    return violations + strays(events)
+    return violations + r14_strays(events)
