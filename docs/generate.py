@@ -175,10 +175,7 @@ def _whole_page() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield (
-        "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py), and `mcp_approval_request` in a "
-        "file of its own."
-    )
+    yield "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py)."
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."

@@ -11,11 +11,10 @@ from attrs import frozen
 
 from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.proof import prove
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import Edge, Table
 
 

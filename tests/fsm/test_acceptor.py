@@ -9,8 +9,7 @@ from corpus.legal import FAILED, LEGAL, code_interpreter_call, function_call, it
 from interlock.events.dialects import to_open_responses
 from interlock.fsm.acceptor import Acceptor, Finding
 from interlock.fsm.acceptor.automaton import Automaton
-from interlock.fsm.acceptor.json_digest import digest
-from interlock.fsm.acceptor.text_digest import Logprobs, Text
+from interlock.fsm.acceptor.digests import Logprobs, Text, digest
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 

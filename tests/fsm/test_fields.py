@@ -10,8 +10,8 @@ from corpus.legal import item, stream
 
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
+from interlock.fsm.acceptor.digests import digests, loose_digests, quoted
 from interlock.fsm.acceptor.fields import FieldFault, field_faults
-from interlock.fsm.acceptor.json_digest import digests, loose_digests, quoted
 from interlock.testing import findings, scripts
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})

@@ -6,13 +6,13 @@ import pytest
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof import Coverage, prove
 from interlock.fsm.proof.expectation import Expectation
 from interlock.fsm.proof.fault_injection import faults_of
 from interlock.fsm.proof.inputs import everywhere
+from interlock.fsm.subjects import ItemState
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 

@@ -18,11 +18,10 @@ from interlock.events import response_object as events
 from interlock.events.items import opened
 from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof.inputs import FIELDS
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 

@@ -2,22 +2,21 @@
 
 The package does no IO, reads no clock and uses no random numbers.
 
-    table             state machines as tables of edges
-    lifecycle         tables whose edges emit events
-    emissions         the events that the edges of items emit
-    lifecycles        the tables of the response and of each kind of item
-    item_subject      the state of an item
-    response_subject  the state of a response
-    deltas            the inputs of the driver
-    driver            runs the lifecycles of one response
-    rebuilding        restores a driver's state from its events
-    processes         the server's own state machines
-    ids               sources of ids and time
-    errors            the exceptions
-    acceptor          a validator of streams, built from the same tables
-    oracle            a second validator, written from the rules alone
-    proof             the exploration behind `interlock verify`
-    diagram           diagrams of the tables
+    table        state machines as tables of edges
+    lifecycle    tables whose edges emit events
+    emissions    the events that the edges of items emit
+    lifecycles   the tables of the response and of each kind of item
+    subjects     the state of an item and of a response
+    deltas       the inputs of the driver
+    driver       runs the lifecycles of one response
+    rebuilding   restores a driver's state from its events
+    processes    the server's own state machines
+    ids          sources of ids and time
+    errors       the exceptions
+    acceptor     a validator of streams, built from the same tables
+    oracle       a second validator, written from the rules alone
+    proof        the exploration behind `interlock verify`
+    diagram      diagrams of the tables
 
 The package exports what an embedder needs, and imports it on first use: importing the oracle must not import the code that it
 checks. `interlock.fsm.acceptor` exports its validator.

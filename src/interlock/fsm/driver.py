@@ -29,11 +29,10 @@ from interlock.events.sse import Writer
 from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.item_subject import RESULTS, ItemState, Late
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.response_subject import SETTINGS, ResponseState, usage_of
+from interlock.fsm.subjects import RESULTS, SETTINGS, ItemState, Late, ResponseState, usage_of
 
 T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from interlock.events import items, stream
 from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, Part, ReasoningText, Refusal, SummaryText
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Emission, emission
+from interlock.fsm.subjects import ItemState
 
 ItemEmission: TypeAlias = Emission[ItemState[Any]]
 

@@ -21,10 +21,9 @@ from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import loads
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
-from interlock.fsm.item_subject import RESULTS, ItemState
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import RESULTS, ItemState, ResponseState
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]

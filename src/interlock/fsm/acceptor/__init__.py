@@ -8,18 +8,15 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     automaton     the possible states of a lifecycle, inferred from events
     contents      the content of an item's events
     fields        faults in the fields of events
-    text_digest   deltas compared with the full text
     ending        the response objects that open and end a stream
     steps         edges that explain an event
-    rulebook      the rules, and the deviations from them that break no client
-    finding       faults and findings
-    json_digest   readers and digests of JSON values
+    rulebook      the rules, the deviations from them that break no client, faults and findings
+    digests       readers and digests of JSON values, and deltas compared with the full text
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.finding import Finding, Severity
 from interlock.fsm.acceptor.judging import Judge, JudgedMessage, Reported, Verdict, judge
-from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Deviation, Rule
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
 from interlock.fsm.acceptor.steps import FiredEdge, Step
 
 __all__ = [

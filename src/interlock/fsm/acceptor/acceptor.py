@@ -33,14 +33,12 @@ from interlock.events.stream import (
 )
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES
+from interlock.fsm.acceptor.digests import Digest, Text, as_object, as_text, digest, quoted
 from interlock.fsm.acceptor.ending import judge_end, judge_opening
 from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
-from interlock.fsm.acceptor.finding import Fault, Finding, ItemRef
-from interlock.fsm.acceptor.json_digest import Digest, as_object, as_text, digest, quoted
-from interlock.fsm.acceptor.rulebook import DEVIATIONS
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, Fault, Finding, ItemRef
 from interlock.fsm.acceptor.steps import Step
 from interlock.fsm.acceptor.stream_items import AUTOMATA, DONE, StreamItems, TrackedItem
-from interlock.fsm.acceptor.text_digest import Text
 from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)

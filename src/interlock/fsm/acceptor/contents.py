@@ -27,9 +27,9 @@ from interlock.events.stream import (
     own_fields,
     wire_name,
 )
-from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.json_digest import (
+from interlock.fsm.acceptor.digests import (
     Digest,
+    are_malformed,
     as_list,
     as_object,
     as_text,
@@ -39,8 +39,8 @@ from interlock.fsm.acceptor.json_digest import (
     quoted,
     value_at,
 )
+from interlock.fsm.acceptor.rulebook import Fault
 from interlock.fsm.acceptor.stream_items import FINAL, Part, TrackedItem, is_own_text
-from interlock.fsm.acceptor.text_digest import are_malformed
 
 Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]

@@ -8,8 +8,8 @@ from typing import Final
 from interlock.events.items import literals_of
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued, StreamEvent
-from interlock.fsm.acceptor.finding import Fault
-from interlock.fsm.acceptor.json_digest import as_list, as_object, as_text, digests, loose_digests, quoted
+from interlock.fsm.acceptor.digests import as_list, as_object, as_text, digests, loose_digests, quoted
+from interlock.fsm.acceptor.rulebook import Fault
 from interlock.fsm.acceptor.stream_items import FINAL, TrackedItem
 
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {

@@ -15,7 +15,7 @@ from interlock.events.items import ITEMS
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
-from interlock.fsm.acceptor.json_digest import as_object, as_text, json_type, quoted
+from interlock.fsm.acceptor.digests import as_object, as_text, json_type, quoted
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {

@@ -17,9 +17,8 @@ from interlock.events.json import loads
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.finding import Finding, Severity
-from interlock.fsm.acceptor.json_digest import as_text, quoted
-from interlock.fsm.acceptor.rulebook import DEVIATIONS
+from interlock.fsm.acceptor.digests import as_text, quoted
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, Finding, Severity
 from interlock.fsm.acceptor.steps import Step
 
 DONE: Final = "[DONE]"

@@ -12,11 +12,10 @@ from interlock.events.items import ITEMS, statuses_of
 from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.finding import Fault, ItemRef
-from interlock.fsm.acceptor.json_digest import Digest, as_object, as_text, quoted
-from interlock.fsm.acceptor.text_digest import Logprobs, Text
-from interlock.fsm.item_subject import ItemState
+from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, as_object, as_text, quoted
+from interlock.fsm.acceptor.rulebook import Fault, ItemRef
 from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.fsm.subjects import ItemState
 
 AUTOMATA: Final[Mapping[str, Automaton[ItemState[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
 """The automaton of each kind of item."""

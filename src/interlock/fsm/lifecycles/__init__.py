@@ -3,7 +3,7 @@
 response                                         the response itself
 message, reasoning                               text of the model
 function_call, custom_tool_call                  calls that the client runs
-mcp_call, mcp_list_tools, mcp_approval_request   MCP servers
+mcp_call, mcp_list_tools                         MCP servers
 code_interpreter_call, web_search_call           code and searches that the server runs
 file_search_call, image_generation_call          file searches and images
 apply_patch_call, shell_call, shell_call_output  patches and shells
@@ -18,7 +18,6 @@ from typing import Any, Final
 from attrs import frozen
 
 from interlock.events.items import ItemKind
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles.apply_patch_call import APPLY_PATCH_CALL
 from interlock.fsm.lifecycles.code_interpreter_call import CODE_INTERPRETER_CALL
@@ -27,7 +26,6 @@ from interlock.fsm.lifecycles.custom_tool_call import CUSTOM_TOOL_CALL
 from interlock.fsm.lifecycles.file_search_call import FILE_SEARCH_CALL
 from interlock.fsm.lifecycles.function_call import FUNCTION_CALL
 from interlock.fsm.lifecycles.image_generation_call import IMAGE_GENERATION_CALL
-from interlock.fsm.lifecycles.mcp_approval_request import MCP_APPROVAL_REQUEST
 from interlock.fsm.lifecycles.mcp_call import MCP_CALL
 from interlock.fsm.lifecycles.mcp_list_tools import MCP_LIST_TOOLS
 from interlock.fsm.lifecycles.message import MESSAGE
@@ -38,7 +36,7 @@ from interlock.fsm.lifecycles.shell_call_output import SHELL_CALL_OUTPUT
 from interlock.fsm.lifecycles.web_search_call import WEB_SEARCH_CALL
 from interlock.fsm.lifecycles.whole import WHOLE
 from interlock.fsm.lifecycles.written import WRITTEN
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import ItemState, ResponseState
 
 __all__ = ["DECLARED", "LIFECYCLES", "RESPONSE", "Lifecycles"]
 
@@ -51,7 +49,6 @@ LIFECYCLES: Final[Mapping[ItemKind, Lifecycle[ItemState[Any]]]] = {
         CUSTOM_TOOL_CALL,
         MCP_CALL,
         MCP_LIST_TOOLS,
-        MCP_APPROVAL_REQUEST,
         CODE_INTERPRETER_CALL,
         WEB_SEARCH_CALL,
         FILE_SEARCH_CALL,

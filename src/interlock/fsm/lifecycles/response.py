@@ -6,7 +6,7 @@ first emits `response.in_progress`, because every stream has that event.
 
 from interlock.events.stream import Completed, Created, Failed, Incomplete, InProgress, Queued
 from interlock.fsm.lifecycle import Lifecycle, emission
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import ResponseState
 from interlock.fsm.table import Edge
 
 

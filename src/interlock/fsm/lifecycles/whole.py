@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.subjects import ItemState
 from interlock.fsm.table import Edge
 
 
@@ -22,6 +22,7 @@ def _whole(kind: ItemKind) -> Lifecycle[ItemState[Any]]:
 
 
 _KINDS: Final[tuple[ItemKind, ...]] = (
+    "mcp_approval_request",
     "apply_patch_call_output",
     "local_shell_call_output",
     "computer_call_output",

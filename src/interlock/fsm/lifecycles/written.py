@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from interlock.events.items import ItemKind
 from interlock.fsm.emissions import added, done
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.subjects import ItemState
 from interlock.fsm.table import Edge
 
 

@@ -19,12 +19,11 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.item_subject import ItemState
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.expectation import Body, Expectation, Stance, decoded
 from interlock.fsm.proof.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, about, everywhere
-from interlock.fsm.response_subject import ResponseState
+from interlock.fsm.subjects import ItemState, ResponseState
 
 Fired: TypeAlias = tuple[str, str, str]
 """A fired edge: the name of the lifecycle, the state, and the trigger."""

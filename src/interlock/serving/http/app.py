@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.sse import SseWriter, Writer
-from interlock.fsm.response_subject import usage_of
+from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.generation import HostEngine, RemoteEngine

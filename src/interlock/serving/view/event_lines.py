@@ -30,7 +30,7 @@ from interlock.events.json import dumps
 from interlock.events.sse import DONE_FRAME
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
-from interlock.fsm.acceptor.json_digest import as_text, quoted
+from interlock.fsm.acceptor.digests import as_text, quoted
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.steps import narrow_steps
 from interlock.fsm.deltas import Delta, Usage

@@ -1,4 +1,4 @@
-"""An item on its way through its lifecycle: the state, the item so far, and its unsent text.
+"""An item or a response on its way through its lifecycle: the state and the fields so far; for an item, also its unsent text.
 
 The methods record the contents of events. `interlock.fsm.driver` fires the edges, and `interlock.fsm.emissions` makes the events.
 `docs/rules.md` has the rules (R6, …).
@@ -14,10 +14,13 @@ from msgspec import UNSET, field
 from msgspec.structs import replace
 
 from interlock.events import items
+from interlock.events import response_object as response
 from interlock.events.items import statuses_of
 from interlock.events.json import as_json, clean
 from interlock.events.parts import AnyAnnotation, Logprob, Part
 from interlock.events.stream import wire_name
+from interlock.fsm import deltas
+from interlock.fsm.ids import Clock
 from interlock.fsm.lifecycle import Fields, Subject
 
 B = TypeVar("B", bound=items.Item)
@@ -31,6 +34,12 @@ Logprobs: TypeAlias = Sequence[Mapping[str, object]]
 
 RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
 """The result of a tool that returned nothing, for the kinds of call that must have one."""
+
+_OWN: Final = frozenset(
+    {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
+)
+SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
+"""The fields of a response that its settings provide."""
 
 
 class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
@@ -169,3 +178,42 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     def shown_as_json(self) -> Mapping[str, object]:
         """Return the item in its last `added` or `done` event, as plain JSON values."""
         return cast("Mapping[str, object]", as_json(self.shown_body))
+
+
+class ResponseState(Subject["ResponseState"], kw_only=True):
+    """A response in its lifecycle.
+
+    Args:
+        state: The current state of its lifecycle.
+        body: The response as the API shows it; its status and output are current only after its end. Replaced, never mutated.
+        clock: Returns the time for `completed_at`.
+        additions: Returns the fields outside the API that the server adds when the response ends.
+        output: The items, in the order of their `added` events.
+    """
+
+    body: response.Response
+    clock: Clock
+    additions: Callable[[], Mapping[str, object]] = dict[str, object]
+    output: list[ItemState[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
+
+    def end(self, **fields: object) -> response.Response:
+        """Record the end of the response, and return the final response."""
+        self.body = self.snapshot(self.state.name, **self.additions(), **self.args, **fields)
+        return self.body
+
+    def snapshot(self, status: str, **fields: object) -> response.Response:
+        """Return the response with a status and its items so far."""
+        return replace(self.body, status=status, output=[item.shown_body for item in self.output], **fields)
+
+
+def usage_of(usage: deltas.Usage) -> response.Usage:
+    """Convert usage to the API's form, with both detail objects (rule R13)."""
+    return response.Usage(
+        input_tokens=usage.input_tokens,
+        input_tokens_details=response.InputTokensDetails(
+            cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
+        ),
+        output_tokens=usage.output_tokens,
+        output_tokens_details=response.OutputTokensDetails(reasoning_tokens=usage.reasoning_tokens),
+        total_tokens=usage.input_tokens + usage.output_tokens,
+    )
