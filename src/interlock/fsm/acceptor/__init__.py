@@ -6,9 +6,8 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     acceptor      validates the events of a stream
     stream_items  the items of a stream: their indices and ids, their places in their lifecycles, and their texts
     automaton     the possible states of a lifecycle, inferred from events
-    contents      the content of an item's events
+    contents      the contents of events, compared with earlier events
     fields        faults in the fields of events
-    ending        the response objects that open and end a stream
     steps         edges that explain an event
     rulebook      the rules, the deviations from them that break no client, faults and findings
     digests       readers and digests of JSON values, and deltas compared with the full text

@@ -32,9 +32,8 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.contents import JUDGES
+from interlock.fsm.acceptor.contents import JUDGES, judge_end, judge_opening
 from interlock.fsm.acceptor.digests import Digest, Text, as_object, as_text, digest, quoted
-from interlock.fsm.acceptor.ending import judge_end, judge_opening
 from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
 from interlock.fsm.acceptor.rulebook import DEVIATIONS, Fault, Finding, ItemRef
 from interlock.fsm.acceptor.steps import Step
