@@ -15,7 +15,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, Parser, Routing
 from interlock.serving.engines.vllm.compat import Output
 from interlock.serving.engines.vllm.readers import DeltaReader, Pairing
-from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.runtime import now, random_id
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 

@@ -10,7 +10,7 @@ from typing import TypeVar, cast, overload
 
 from interlock.events import SseWriter, Writer, response_settings
 from interlock.fsm import Clock, Ids, ResponseDriver
-from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.runtime import now, random_id
 
 __all__ = ["driver_for", "now", "random_id"]
 

@@ -1,8 +1,10 @@
 """Responses with hosted tools: made without HTTP in front of them, judged, and timed."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from time import monotonic
 
+from attrs import field, frozen
 from live.engines import StagedEngine, step
 
 from interlock.events.json import as_json
@@ -32,8 +34,25 @@ def mcp(url, label="shop", **members):
     return {"type": "mcp", "server_label": label, "server_url": url, "require_approval": "never", **members}
 
 
+@frozen(eq=False)
+class WatchedServers(ToolServers):
+    """Servers whose attribute `open` has the tools of unfinished responses."""
+
+    open: set = field(factory=set, init=False)
+
+    @asynccontextmanager
+    async def begin(self, request, items):
+        """Begin the tools of a response."""
+        async with ToolServers.begin(self, request, items) as tools:
+            self.open.add(tools)
+            try:
+                yield tools
+            finally:
+                self.open.discard(tools)
+
+
 def servers(seconds=5.0, allowed=("127.0.0.1",), **hosted):
-    return ToolServers(hosted, AddressPolicy.of(allowed), seconds)
+    return WatchedServers(hosted, AddressPolicy.of(allowed), seconds)
 
 
 class Outcome:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.serving.engines.embedded.model import turn_calls, turn_messages
+from interlock.serving.engines.embedded import turn_calls, turn_messages
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.create import read_request
 

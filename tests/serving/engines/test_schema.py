@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from interlock.serving.engines.embedded.example_values import arguments_for, value_for
+from interlock.serving.engines.example_values import arguments_for, value_for
 from interlock.serving.requests.api_errors import PromptError
 
 NAMES = st.sampled_from(["a", "b", "c"])

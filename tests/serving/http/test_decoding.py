@@ -19,7 +19,7 @@ from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http.answers import answer_error
 from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompressed, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()
 COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import JsonBudget, read_object
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
 JSON = st.recursive(

@@ -17,7 +17,7 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_request
 from interlock.serving.requests.input_items import join
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}

@@ -25,7 +25,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.identity import random_id
+from interlock.serving.requests.runtime import random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
@@ -285,7 +285,7 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
             del answered  # which holds the whole buffer that it was written into
             await ask(app, "GET", path, query=b"stream=true")  # which ends when the response does
             engine.turns.clear()  # which hold the requests
-        await app.state.background_registry.wait(60)
+        await app.routes[0].endpoint.__self__.background_registry.wait(60)
         await asyncio.sleep(4 * BATCH_SECONDS)  # the timer of a batch holds its owner, ended or not
         gc.collect()
         memory = tracemalloc.get_traced_memory()[0] + apsw.memory_used() - before
@@ -345,7 +345,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Fault, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.requests.identity import now, random_id
+from interlock.serving.requests.runtime import now, random_id
 from interlock.serving.responses.archive import _resume_driver
 from interlock.serving.store import StoredResponse
 

@@ -10,8 +10,7 @@ from live.wire import bodies
 from openai import OpenAI
 from websockets.sync.client import connect
 
-from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.engines.embedded.model import UNANSWERED
+from interlock.serving.engines.embedded import MODEL, UNANSWERED, EmbeddedEngine
 from interlock.serving.engines.engine import Turn
 from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.context_window import SUMMARIZE, summary_message

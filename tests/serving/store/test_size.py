@@ -7,7 +7,7 @@ import pytest
 from live.store_kinds import POSTGRES
 
 from interlock.events.resource import response_settings
-from interlock.serving.requests.identity import random_id
+from interlock.serving.requests.runtime import random_id
 from interlock.serving.store import StoredResponse
 
 COUNT = 500

@@ -22,7 +22,7 @@ from interlock.serving.cli.options import (
     upstreams_of,
 )
 from interlock.serving.cli.sources import fail, is_url, listen, read_recording
-from interlock.serving.requests.hosted_tools import CALL_SECONDS, HOSTED_TOOLS, HostedTool
+from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine

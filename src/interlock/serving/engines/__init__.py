@@ -2,7 +2,8 @@
 
 engine          the protocol
 generation      what an engine does for one response
-embedded/       a stand-in model that runs anywhere
+embedded        a stand-in model that runs anywhere
+example_values  values for JSON schemas, which the stand-in model writes
 vllm/           vLLM
 upstream/       the gateway to other servers
 script          an engine that replays turns

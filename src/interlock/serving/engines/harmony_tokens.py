@@ -15,7 +15,7 @@ from interlock.parsers.harmony_vocabulary import Entry, vocabulary
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import text_of
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed

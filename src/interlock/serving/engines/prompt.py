@@ -24,7 +24,7 @@ from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 CONTEXT: Final = 131_072
 

@@ -24,6 +24,7 @@ from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
 from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Tail, store_error
 from interlock.serving.responses.run import ActiveRuns, Run
 
@@ -100,14 +101,10 @@ async def open_events(run: Run[T], active_runs: ActiveRuns, receive: Receive) ->
         await _disconnect(receive)
         run.interrupt(Cancel())
 
-    watching = asyncio.create_task(watch())
-    try:
+    async with alongside(watch()):
         with active_runs.track(run):
             async with aclosing(run.events()) as events:
                 yield events
-    finally:
-        watching.cancel()
-        await asyncio.wait([watching])
 
 
 @frozen

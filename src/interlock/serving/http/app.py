@@ -45,10 +45,9 @@ from interlock.serving.requests.body import read_object
 from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder, now, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summary_of
@@ -118,8 +117,6 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     app.router.redirect_slashes = False
     app.state.active_runs = service.active_runs
     app.state.open_sockets = api.open_sockets
-    app.state.socket_memory = api.socket_memory
-    app.state.background_registry = api.background_registry
     return app
 
 

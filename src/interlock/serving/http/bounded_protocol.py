@@ -26,7 +26,7 @@ from websockets.http11 import Request
 from interlock.serving.http.request_body import SLICE as DECODED_SLICE
 from interlock.serving.http.request_body import Decoder
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.yielder import STRETCH
+from interlock.serving.requests.runtime import STRETCH
 
 __all__ = ["BoundedProtocol", "install"]
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.body import JsonBudget
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 __all__ = ["JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "codings", "decoder_for", "read_body"]
 

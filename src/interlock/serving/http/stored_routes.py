@@ -21,9 +21,8 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
-from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item, join, with_ids
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder, now, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import locked, no_such_conversation
 from interlock.serving.responses.sealing import require_openable

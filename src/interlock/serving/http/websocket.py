@@ -31,8 +31,7 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
 from interlock.serving.requests.containment import is_fault
-from interlock.serving.requests.identity import now, random_id
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder, now, random_id
 from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible, Run
 from interlock.serving.responses.service import ResponseService

@@ -5,14 +5,12 @@ create           validates requests for responses and conversations
 limits           the fields that are read, and their limits
 refusals         errors for invalid parameters, in the words of OpenAI's API
 input_items      validates and joins conversation items
-tool_offer       translates tools to functions
-hosted_tools     the hosted tools and the functions that stand for them
+tool_offer       translates tools to functions, and declares the hosted tools
 normalize        converts a conversation to items that every engine can render
 context_window   compaction and truncation of conversations
 json_values      access to JSON values of unknown type
 api_errors       the errors of serving
 containment      tells faults from cancellation and exit
 api_keys         API keys and their tenants
-identity         random ids and the clock
-yielder          yields to the event loop during long work
+runtime          random ids, the clock, and helpers for the event loop
 """

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.json_values import is_object
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 __all__ = ["JsonBudget", "read_object", "require_shallow"]
 

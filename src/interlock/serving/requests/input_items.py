@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, TypeAlias
 
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
+from interlock.serving.requests.runtime import random_id
 
 __all__ = ["Item", "join", "read_input", "read_items", "require_input", "with_ids"]
 
@@ -99,13 +99,17 @@ def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Ite
         item = _resolve_reference(element, ids, stored)
         if item is None:
             continue
-        _require_call(item, call_ids)
-        _require_approval_request(index, item, approval_ids)
         items.append(item)
-        if item.get("type") not in CALL_OUTPUTS:
-            call_ids.add(item.get("call_id"))
-        if item.get("type") == "mcp_approval_request":
+        kind, call_id, approval_id = str(item.get("type")), item.get("call_id"), item.get("approval_request_id")
+        if kind not in CALL_OUTPUTS:
+            call_ids.add(call_id)
+        elif call_id not in call_ids:
+            raise invalid("input", f"No tool call found for {kind.replace('_', ' ')} with call_id {str(call_id)[:100]}.", None)
+        if kind == "mcp_approval_request":
             approval_ids.add(item.get("id"))
+        elif kind == "mcp_approval_response" and approval_id not in approval_ids:
+            message = f"No approval request found with id '{str(approval_id)[:100]}'."
+            raise invalid(f"input[{index}].approval_request_id", message)
     return tuple(items)
 
 
@@ -120,15 +124,3 @@ def _resolve_reference(item: Item, ids: AbstractSet[object], stored: Mapping[str
         message = f"Item with id '{item_id[:100]}' not found. Items are not persisted when `store` is set to false."
         raise ApiError(404, message, param="input")
     return stored[item_id]
-
-
-def _require_call(item: Item, call_ids: AbstractSet[object]) -> None:
-    if item.get("type") in CALL_OUTPUTS and item.get("call_id") not in call_ids:
-        name = str(item["type"]).replace("_", " ")
-        raise invalid("input", f"No tool call found for {name} with call_id {str(item.get('call_id'))[:100]}.", None)
-
-
-def _require_approval_request(index: int, item: Item, approval_ids: AbstractSet[object]) -> None:
-    if item.get("type") == "mcp_approval_response" and item.get("approval_request_id") not in approval_ids:
-        message = f"No approval request found with id '{str(item.get('approval_request_id'))[:100]}'."
-        raise invalid(f"input[{index}].approval_request_id", message)

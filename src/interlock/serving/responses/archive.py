@@ -23,8 +23,8 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.containment import is_fault
-from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.runtime import alongside, now, random_id
 from interlock.serving.store import SHARED, Addition, LeaseLost, Log, ResponseStore, StoreDown, StoredResponse, StoreFull
 
 __all__ = ["Archive", "Tail", "adopt", "store_error"]
@@ -147,12 +147,10 @@ class Archive:
     @asynccontextmanager
     async def maintained(self) -> AsyncGenerator[None]:
         """Maintain the store for the duration of the context, then close it."""
-        maintenance = asyncio.create_task(self.maintain())
         try:
-            yield
+            async with alongside(self.maintain()):
+                yield
         finally:
-            maintenance.cancel()
-            await asyncio.wait([maintenance])
             await self.store.close()
 
     async def maintain(self) -> None:

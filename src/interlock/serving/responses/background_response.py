@@ -19,6 +19,7 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.containment import is_fault
+from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import ActiveRuns, Run
@@ -130,15 +131,13 @@ class BackgroundResponse:
                     assert_never(effect)
 
     async def _write_events(self, lease: Lease) -> None:
-        renewal = asyncio.create_task(self._renew(lease))
         conversation = self._conversation_lease
+        keep_alive = nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt)
         try:
-            async with nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt):
+            async with alongside(self._renew(lease)), keep_alive:
                 await self._write_until_done(lease)
         finally:
             self.finished.set()
-            renewal.cancel()
-            await asyncio.wait([renewal])
 
     async def _write_until_done(self, lease: Lease) -> None:
         while BackgroundTrigger.WRITTEN in self._machine.state.paths:

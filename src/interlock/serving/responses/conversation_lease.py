@@ -12,8 +12,8 @@ from attrs import field, frozen
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.identity import random_id
 from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.runtime import alongside, random_id
 from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, StoreDown, StoredResponse
 
 __all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
@@ -51,12 +51,10 @@ class ConversationLease:
     @asynccontextmanager
     async def keep_alive(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
         """Renew the lease until the end of the context, then release it; interrupt the response if the lease is lost."""
-        renewal = asyncio.create_task(self._renew(interrupt))
         try:
-            yield
+            async with alongside(self._renew(interrupt)):
+                yield
         finally:
-            renewal.cancel()
-            await asyncio.wait([renewal])
             await self.release()
 
     async def release(self) -> None:

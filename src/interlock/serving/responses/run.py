@@ -32,9 +32,9 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, PromptE
 from interlock.serving.requests.containment import ends_process, is_fault
 from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.identity import now, random_id
 from interlock.serving.requests.input_items import Item, with_ids
 from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.runtime import now, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals

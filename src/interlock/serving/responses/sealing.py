@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 import orjson
 from attrs import field, frozen
@@ -135,17 +135,12 @@ def _key(position: int, key: str) -> Key:
     return Key(secret)
 
 
-@frozen
-class Binding:
+class Binding(NamedTuple):
     """The type of item, the model and the tenant that sealed content belongs to; it can be opened only for these."""
 
     kind: str
     model: str
     tenant: str = ""
-
-    def authenticated(self, head: bytes) -> bytes:
-        """Return the data to authenticate with the content: the head of the envelope and this binding."""
-        return head + dumps([self.kind, self.model, self.tenant])
 
 
 @frozen
@@ -169,7 +164,7 @@ class Envelope:
         """Seal content of fewer than 2**31 bytes."""
         key = self.keys.sealing
         head, nonce = VERSION + key.id, secrets.token_bytes(NONCE_BYTES)
-        sealed = _cipher(key).encrypt(nonce, content, binding.authenticated(head))
+        sealed = _cipher(key).encrypt(nonce, content, head + dumps([*binding]))
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
@@ -184,7 +179,7 @@ class Envelope:
         if key is None:
             raise SealError("it was sealed with a key that this server does not have")
         try:
-            return _cipher(key).decrypt(nonce, sealed[HEAD + NONCE_BYTES :], binding.authenticated(head))
+            return _cipher(key).decrypt(nonce, sealed[HEAD + NONCE_BYTES :], head + dumps([*binding]))
         except InvalidTag:
             raise SealError("it was changed, or belongs to another type of item, another model or another API key") from None
 

@@ -16,7 +16,7 @@ from interlock.serving.engines.generation import Generation, HostEngine, Renderi
 from interlock.serving.requests.api_errors import PromptError, invalid, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item, join
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
 from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_response, begin_summary

@@ -1,8 +1,8 @@
 """Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
 
 Filters rewrite the parser's deltas before they become events: calls that need approval become requests, and citations get
-annotations. A
-tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the consumer.
+annotations. A tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the
+consumer.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.hosted_tools import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, is_object, members
+from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Citations:
 
 @frozen
 class ToolServers:
-    """Creates the tools of each response; `open` has the tools of unfinished responses.
+    """Creates the tools of each response.
 
     `hosted` maps each hosted tool to the trusted URL of its MCP server, `policy` limits the addresses that the URLs in requests
     can reach, and `seconds` limits each call.
@@ -251,7 +251,6 @@ class ToolServers:
     hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])
     policy: AddressPolicy = field(factory=AddressPolicy)
     seconds: float = CALL_SECONDS
-    open: set[ResponseTools] = field(factory=set["ResponseTools"], init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Load the MCP client before a response needs it, if the operator allows any server."""
@@ -261,11 +260,9 @@ class ToolServers:
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
         tools = ResponseTools(self.hosted, self.policy, self.seconds, request, items)
-        self.open.add(tools)
         try:
             yield tools
         finally:
-            self.open.discard(tools)
             await tools.close()
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import orjson
 from attrs import define, field, frozen
@@ -27,6 +27,8 @@ from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.json_values import members
 from interlock.serving.view.event_lines import Line, Trace, encode_lines
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
+
+T = TypeVar("T")
 
 MOUNT: Final = "/interlock/"
 CAPTURED: Final = "/v1/responses"
@@ -61,17 +63,24 @@ class _Feed:
             self._chunks.append(encode_lines(batch))
 
     async def read(self) -> AsyncGenerator[bytes]:
-        position = 0
-        while True:
-            ended = not self._thread.is_alive()
-            chunks = self._chunks[position:]
-            position += len(chunks)
+        async for chunks in _follow(self._chunks, lambda: not self._thread.is_alive()):
             for chunk in chunks:
                 yield chunk
-            if ended:
-                return
-            if not chunks:
-                await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _follow(items: Sequence[T], is_ended: Callable[[], bool]) -> AsyncGenerator[Sequence[T]]:
+    """Yield the items of a list that grows until `is_ended` returns True, in batches as they are added."""
+    position = 0
+    while True:
+        ended = is_ended()
+        batch = items[position:]
+        position += len(batch)
+        if batch:
+            yield batch
+        elif ended:
+            return
+        else:
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
@@ -269,17 +278,9 @@ class ViewerMiddleware:
         redact = self.recent.redact
         trace = Trace(dialect=stream.dialect, redact=redact)
         yield encode_lines([head("stream", [stream.about(redact=redact)], redact=redact)])
-        position = 0
-        while True:
-            ended = stream.ended
-            chunks = stream.chunks[position:]
-            position += len(chunks)
+        async for chunks in _follow(stream.chunks, lambda: stream.ended):
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judge, trace, chunks[start : start + _BATCH])
-            if ended and position == len(stream.chunks):
-                break
-            if not chunks:
-                await asyncio.sleep(_POLL_SECONDS)
         yield await asyncio.to_thread(lambda: encode_lines(trace.end()))
 
 

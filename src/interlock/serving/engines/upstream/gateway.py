@@ -22,10 +22,9 @@ from interlock.serving.engines.generation import Generation
 from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, upstream_error
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.hosted_tools import hosted_functions, hosted_kinds, with_hosted
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import HostedTools, declare
+from interlock.serving.requests.tool_offer import HostedTools, declare, hosted_functions, hosted_kinds, with_hosted
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection

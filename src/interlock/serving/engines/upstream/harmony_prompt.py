@@ -27,7 +27,7 @@ from interlock.serving.engines.prompt import EFFORTS
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import members, text_of
 from interlock.serving.requests.normalize import normalize
-from interlock.serving.requests.yielder import Yielder
+from interlock.serving.requests.runtime import Yielder
 
 __all__ = ["STOPS", "harmony_prompt", "harmony_replies", "required_call"]
 

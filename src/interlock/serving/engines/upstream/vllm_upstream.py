@@ -31,9 +31,8 @@ from interlock.serving.engines.upstream.gateway import Call, count_of
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
-from interlock.serving.requests.hosted_tools import SEARCHES, hosted_kinds
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import HostedTools, ToolOffer
+from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, hosted_kinds
 
 __all__ = ["VllmTranslator"]
 

@@ -27,7 +27,7 @@ from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
-from interlock.serving.requests.hosted_tools import with_hosted
+from interlock.serving.requests.tool_offer import with_hosted
 
 __all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials"]
 

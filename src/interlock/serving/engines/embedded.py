@@ -1,24 +1,62 @@
-"""Composes the embedded model's messages from the words of the request, the same for the same turn.
+"""The embedded engine: a deterministic stand-in model that runs anywhere, for writing and testing clients.
 
-The model calls the tools whose names or descriptions share words with the user's message, so that tests can predict the calls.
+The model composes its messages from the words of the request, the same for the same turn. It calls the tools whose names or
+descriptions share words with the user's message, so that tests can predict the calls. The engine writes the messages as a real
+model would: in harmony, or in the format of a model family.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from codecs import getincrementaldecoder
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import field, frozen
+from attrs.validators import ge
 
-from interlock.serving.engines.embedded.example_values import arguments_for, value_for
-from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.harmony_tokens import SERVER_CALLS
-from interlock.serving.engines.prompt import call_text, is_client_output, is_from_user, output_text, tool_name, tool_names
+from interlock.events.json import dumps
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers import Chunk, Format, Tagged
+from interlock.parsers.families import family
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.example_values import arguments_for, value_for
+from interlock.serving.engines.harmony_tokens import (
+    SERVER_CALLS,
+    encode_framing,
+    encode_text,
+    encoding,
+    token_bytes,
+    token_entry,
+)
+from interlock.serving.engines.prompt import (
+    call_text,
+    count_prompt,
+    is_client_output,
+    is_from_user,
+    output_text,
+    tool_name,
+    tool_names,
+)
 from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
+from interlock.serving.requests.runtime import Yielder
+
+MODEL: Final = "interlock-embedded"
+
+LARGEST: Final = 6
+"""The most tokens in a chunk; as with speculative decoding, a chunk can span messages and split characters."""
+
+ORDINARY: Final = 199_000
+"""All token ids below this one are text; control tokens have higher ids."""
+
+LIKELY: Final = 0.7
+"""The lower bound of a chosen token's log probability, negated, and the step from each alternative to the next."""
 
 READ: Final = 4_000
 """The most characters used of the user's text, a tool's description or a tool's output."""
@@ -75,6 +113,92 @@ class Tool:
     name: str
     recipient: str
     declaration: Mapping[str, object]
+
+
+@frozen
+class EmbeddedEngine:
+    """An engine without a model, which writes harmony or the format of a `family`, `rate` tokens per second (0 for no limit)."""
+
+    models: Sequence[str] = (MODEL,)
+    rate: float = field(default=0.0, validator=ge(0))
+    family: Tagged | None = field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        encoding()  # loads the vocabulary before the first request needs it
+
+    @property
+    def format(self) -> Format:
+        return self.family or "harmony"
+
+    async def count(self, turn: Turn) -> int:
+        return await count_prompt(turn)
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        prompt = await count_prompt(turn)
+        messages = turn_messages(turn)
+        tokens = await (_harmony(messages) if self.family is None else _tagged(messages, self.family))
+        is_whole = turn.budget is None or len(tokens) <= turn.budget
+        tokens = tokens[: turn.budget]
+        seed = zlib.crc32(f"{turn.index} {prompt} {user_text(turn)}".encode())
+        start = asyncio.get_running_loop().time()
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        end = 0
+        while end < len(tokens):
+            first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
+            due = start + end / self.rate if self.rate else start
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run, even without a delay
+            reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
+            chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
+            if turn.request.wants_logprobs:
+                count = turn.request.top_logprobs
+                chunk.logprobs = [_logprobs(tokens[index], index, count, seed) for index in range(first, end)]
+            yield EngineOutput(chunk, reason, prompt)
+
+
+async def _harmony(messages: Sequence[Message]) -> list[int]:
+    """Return the tokens of messages; the prompt already ends with the first one's `<|start|>assistant`."""
+    tokens: list[int] = []
+    yielder = Yielder()
+    for index, message in enumerate(messages):
+        recipient = f" to={message.recipient}" if message.recipient else ""
+        tokens += encode_framing("<|start|>assistant<|channel|>" if index else "<|channel|>")
+        tokens += await _text(f"{message.channel}{recipient}", yielder)
+        if message.is_json:
+            tokens += encode_framing(" <|constrain|>json")
+        end = "<|end|>" if index < len(messages) - 1 else "<|call|>" if message.recipient else "<|return|>"
+        tokens += [*encode_framing("<|message|>"), *await _text(message.text, yielder), *encode_framing(end)]
+    return tokens
+
+
+async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
+    thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
+    items = [_in_family(message) for message in messages]
+    return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
+
+
+def _in_family(message: Message) -> WrittenItem:
+    """Convert a message to an item of a family; the free text of a call becomes one argument."""
+    if message.recipient is None:
+        return WrittenItem("reasoning" if message.channel == "analysis" else "message", message.text)
+    name = message.recipient.removeprefix("functions.")
+    key = "code" if name == "python" else "input"
+    return WrittenItem("call", message.text if message.is_json else dumps({key: message.text}).decode(), name)
+
+
+async def _text(text: str, yielder: Yielder) -> list[int]:
+    return [token async for tokens in encode_text(text, yielder) for token in tokens]
+
+
+def _pick(seed: int, index: int, count: int) -> int:
+    """Return an evenly distributed number below `count`, the same for the same seed and index."""
+    return zlib.crc32(index.to_bytes(8, "little"), seed) % count
+
+
+def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
+    likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
+    tokens = [token, *(_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives))][:alternatives]
+    top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate(tokens)]
+    return {**token_entry(token, round(likely, 4)), "top_logprobs": top}
 
 
 def turn_messages(turn: Turn) -> list[Message]:
