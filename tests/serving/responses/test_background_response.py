@@ -20,8 +20,7 @@ from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.run import ActiveRuns, RequestContext, begin_response
-from interlock.serving.store import Conflict, Conversation, MemoryStore, StoreDown, StoredResponse, StoreFull
-from interlock.serving.store.interface import Edit
+from interlock.serving.store import Conflict, Conversation, Edit, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"

@@ -21,7 +21,7 @@ from interlock.serving.store import (
     StoredResponse,
     open_store,
 )
-from interlock.serving.store.sql import sql_schema
+from interlock.serving.store.sql import database
 
 pytestmark = needs_postgres
 
@@ -483,7 +483,7 @@ def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
 
 def test_a_layout_of_a_newer_release_is_refused(postgres_server, postgres_url) -> None:
     run(open_store(postgres_url), lambda store: store.put("", stored(1)))
-    postgres_server.query(f"UPDATE interlock.layout SET version = {sql_schema.VERSION + 1}")  # noqa: S608 - a number
+    postgres_server.query(f"UPDATE interlock.layout SET version = {database.VERSION + 1}")  # noqa: S608 - a number
 
     async def scenario(store):
         for ask in (store.get("", "resp_1"), store.put("", stored(2)), store.migrate()):

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from interlock.serving.store import Conversation, StoreDown, StoredResponse, StoreUnusable
-from interlock.serving.store.sql import sql_schema as layout
+from interlock.serving.store.sql import database as layout
 from interlock.serving.store.sql import sqlite
 from interlock.serving.store.sql.sqlite import SqliteStore, loses_commits
 

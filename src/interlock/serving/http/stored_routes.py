@@ -27,8 +27,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import locked, no_such_conversation
 from interlock.serving.responses.sealing import require_openable
 from interlock.serving.responses.service import ResponseService
-from interlock.serving.store import Conflict, StoredResponse
-from interlock.serving.store.interface import Conversation
+from interlock.serving.store import Conflict, Conversation, StoredResponse
 
 __all__ = ["ConversationRoutes", "ResponseRoutes"]
 

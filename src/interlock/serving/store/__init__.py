@@ -1,8 +1,8 @@
 """Stores of responses and conversations, which later requests continue, fetch or delete.
 
-A store handles neither requests nor HTTP.
+This module is the interface of a store: its methods, their values and errors, and subscriptions to changes of a response.
+Processes that share a store see one another's committed writes. A store handles neither requests nor HTTP.
 
-    interface     the methods of a store, their values and errors, and subscriptions
     chain         the stored form of a response
     opening       opens a store by its URL
     copying       copies a store to another
@@ -11,52 +11,442 @@ A store handles neither requests nor HTTP.
     redis_client  the connections to Redis
 """
 
-from typing import TYPE_CHECKING
+# ruff: noqa: N818 - an error is named after what has happened
 
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from attrs import define, field, frozen
+
+from interlock.fsm.errors import InterlockError
+from interlock.fsm.processes.conversation import ConversationTrigger
+from interlock.fsm.processes.stored import StoredTrigger
 from interlock.late import exporter
-from interlock.serving.store.interface import (
-    LEASE,
-    RENEW,
-    SHARED,
-    Addition,
-    Conflict,
-    Conversation,
-    Lease,
-    LeaseLost,
-    Log,
-    ResponseStore,
-    SequenceError,
-    StoreDown,
-    StoredResponse,
-    StoreError,
-    StoreFull,
-    StoreUnusable,
-)
-from interlock.serving.store.opening import open_store
+from interlock.serving.requests.input_items import Item
 
 if TYPE_CHECKING:
-    from interlock.serving.store.sql.sqlite import MemoryStore
+    from interlock.serving.store.opening import open_store as open_store
+    from interlock.serving.store.sql.sqlite import MemoryStore as MemoryStore
 
-__all__ = [
-    "LEASE",
-    "RENEW",
-    "SHARED",
-    "Addition",
-    "Conflict",
-    "Conversation",
-    "Lease",
-    "LeaseLost",
-    "Log",
-    "MemoryStore",
-    "ResponseStore",
-    "SequenceError",
-    "StoreDown",
-    "StoreError",
-    "StoreFull",
-    "StoreUnusable",
-    "StoredResponse",
-    "open_store",
-]
+# The modules of the stores import this one, and SQLite needs apsw, which may be missing.
+__getattr__ = exporter(
+    __name__, {"MemoryStore", "open_store"}, ["interlock.serving.store.opening", "interlock.serving.store.sql.sqlite"]
+)
 
-# SQLite needs apsw, which may be missing.
-__getattr__ = exporter(__name__, {"MemoryStore"}, ["interlock.serving.store.sql.sqlite"])
+Key: TypeAlias = tuple[str, str]  # the tenant and the id of a response
+
+_T, _CT = StoredTrigger, ConversationTrigger
+
+SHARED: Final = ""
+"""The tenant of clients that share their responses and conversations."""
+
+LEASE: Final = 15.0
+"""Seconds that a lease lasts."""
+
+RENEW: Final = 5.0
+"""Seconds between renewals of a lease. Two can fail before another process takes over."""
+
+
+class StoreError(InterlockError):
+    """An error that a store raises on purpose."""
+
+
+class StoreDown(StoreError):
+    """The store cannot be used now: it is unreachable, full or read-only. It may or may not have committed the last write."""
+
+
+class WrongLayout(StoreDown):
+    """The store has a layout that this release of Interlock cannot use."""
+
+    def __init__(self, version: int, needed: int, name: str = "The store") -> None:
+        advice = "run `interlock store migrate`" if version < needed else "use a newer release"
+        super().__init__(f"{name} has layout {version}, but this release of Interlock needs layout {needed}: {advice}.")
+
+
+class StoreUnusable(StoreError):
+    """The store cannot be used at all: its URL is wrong, or a package that it needs is missing or too old."""
+
+
+class StoreFull(StoreError):
+    """A response does not fit into the store, even if it evicted every ended one."""
+
+
+class LeaseLost(StoreError):
+    """Another process owns the response, or the response has ended or is deleted. Nothing was written."""
+
+
+class SequenceError(StoreError):
+    """The events begin at the number `first`, but the log continues at `expected`. Nothing was written."""
+
+    def __init__(self, expected: int, first: int) -> None:
+        super().__init__(f"The next event has the number {expected}, not {first}.")
+        self.expected = expected
+        self.first = first
+
+
+class Conflict(StoreError):
+    """The conversation has changed or is locked, or a response with the same id exists. Nothing was written."""
+
+
+@frozen
+class StoredResponse:
+    """A response and the items that precede it."""
+
+    response: Mapping[str, object] = field(repr=False)  # after its end, that of the terminal event
+    items: tuple[Item, ...] = field(repr=False)  # the history and the input of the request; each has an id
+
+    @property
+    def id(self) -> str:
+        return str(self.response["id"])
+
+    @property
+    def output(self) -> Sequence[Item]:
+        """The items that the response has produced."""
+        return cast("Sequence[Item]", self.response["output"])
+
+    @property
+    def conversation(self) -> tuple[Item, ...]:
+        """The history for the next request: the items and the output."""
+        return (*self.items, *self.output)
+
+
+@frozen
+class Conversation:
+    """A conversation that a client has created, without its items. `version` counts the changes of the items."""
+
+    id: str
+    created_at: int
+    metadata: Mapping[str, object]
+    version: int = 0
+
+
+@frozen
+class Addition:
+    """The items that an ending response adds to a conversation, if that still has this version."""
+
+    conversation_id: str
+    version: int
+    items: tuple[Item, ...] = field(repr=False)
+
+
+@frozen
+class Lease:
+    """The right of an owner to write the events of a response. Each new owner gets the next epoch, which ends earlier leases."""
+
+    tenant: str
+    response_id: str
+    owner: str
+    epoch: int
+
+
+@frozen
+class Log:
+    """Committed events of a background response."""
+
+    frames: tuple[bytes, ...] = field(repr=False)  # the events as they are sent
+    first: int  # the number of the first frame
+    oldest: int  # the number of the oldest stored event; `following` if none is stored
+    following: int  # the number of the next event to append
+    state: str  # of the response, in the table `interlock.fsm.processes.stored`
+    cancelled: bool  # whether a client has asked to cancel the response
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are the last events."""
+        return self.state == "ended" and self.first + len(self.frames) >= self.following
+
+
+@frozen
+class SweepResult:
+    """The numbers of expired responses and of expired logs that a sweep has removed."""
+
+    expired: int
+    trimmed: int
+
+
+@frozen
+class StoreInfo:
+    """A store's contents: the responses by state, other totals, `size` in bytes, and the leases that have not lapsed."""
+
+    kind: str  # with the version of its software
+    version: int  # of its layout
+    responses: Mapping[str, int]
+    conversations: int
+    items: int
+    events: int
+    size: int
+    leases: tuple[Lease, ...]
+
+
+@frozen
+class Edit:
+    """A write to one response, in one commit.
+
+    `epoch` is the epoch of the owner's lease, or None if the edit needs no lease. `first` is the number of the first frame.
+    """
+
+    trigger: StoredTrigger
+    stored: StoredResponse | None = None
+    addition: Addition | None = None
+    owner: str = ""
+    epoch: int | None = None
+    first: int = 0
+    frames: Sequence[bytes] = field(default=(), repr=False)
+
+
+@frozen
+class ConversationEdit:
+    """A write to one conversation, in one commit. A `change` appends `items`, or removes the item with the id `item_id`."""
+
+    trigger: ConversationTrigger
+    owner: str = ""
+    conversation: Conversation | None = None
+    metadata: Mapping[str, object] | None = None
+    items: Sequence[Item] = ()
+    item_id: str | None = None
+
+
+@frozen
+class EditResult:
+    """The epoch of a response's lease after an edit, and whether a client has asked to cancel it."""
+
+    epoch: int
+    cancelled: bool
+
+
+@define(eq=False)
+class Subscription:
+    """Waits for changes of one response. After a change between two waits, the second returns at once."""
+
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait at most a number of seconds until the response has changed since the last wait.
+
+        A notification can get lost, for example while the store is down, so read again after every wait.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def notify(self) -> None:
+        """End the wait. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+
+@define(eq=False)
+class Notifications:
+    """The subscriptions of one process to a store."""
+
+    _subscriptions: dict[Key, set[Subscription]] = field(factory=dict[Key, set[Subscription]], init=False)
+
+    def responses(self) -> list[Key]:
+        """Return the responses that have subscriptions. Thread-safe."""
+        return [*self._subscriptions]
+
+    @contextmanager
+    def subscribe(self, key: Key) -> Generator[Subscription]:
+        subscription = Subscription()
+        subscriptions = self._subscriptions.setdefault(key, set())
+        subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            subscriptions.discard(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(key, None)
+
+    def notify(self, keys: Iterable[Key]) -> None:
+        """Notify the subscriptions of these responses. Thread-safe."""
+        for key in keys:
+            for subscription in [*self._subscriptions.get(key, ())]:
+                subscription.notify()
+
+
+@define(eq=False, slots=False)  # so that a test can replace a method of one store
+class ResponseStore(ABC):
+    """Stores responses until they expire, and conversations until they are deleted.
+
+    Each write fires an edge of the table `stored` or `conversation` in `interlock.fsm.processes`; if the state has no such edge,
+    nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
+
+    - Every method raises `StoreDown` if the store cannot be used now.
+    - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
+    - A method that takes events raises `SequenceError` if they do not follow the last one.
+    - A method that changes the items of a conversation raises `Conflict` while a response holds it.
+    """
+
+    ttl: float | None = field(default=None, kw_only=True)
+    """Seconds from the last write of a response until it expires; None for never."""
+    logs: float | None = field(default=None, kw_only=True)
+    """Seconds from the end of a response until its events are removed; None to keep them as long as the response."""
+    clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    """Returns the time in seconds, for tests; None for a clock that the processes share."""
+    _notifications: Notifications = field(factory=Notifications, init=False)
+
+    async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
+        """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
+
+        Raises:
+            Conflict: The conversation has changed or is gone, or a background response with the same id is running.
+            StoreFull: The response alone exceeds the limit of the store.
+        """
+        await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
+
+    @abstractmethod
+    async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
+        """Return a response, or None. Until a background response ends, it is returned as it was enqueued."""
+
+    async def delete(self, tenant: str, response_id: str) -> bool:
+        """Delete a response with its lease and the items that nothing else refers to; return whether it existed."""
+        return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
+
+    @abstractmethod
+    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
+        """Return the stored items with these ids, by id. Unknown ids are left out."""
+
+    async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
+        """Store a background response, and return the lease with which its owner writes the events.
+
+        Raises:
+            Conflict: A response with the same id exists.
+            StoreFull: There is no room for it.
+        """
+        await self._write(tenant, stored.id, Edit(_T.ENQUEUE, stored, owner=owner))
+        return Lease(tenant, stored.id, owner, epoch=1)
+
+    async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
+        """Append events, numbered from `first` on, and renew the lease; return whether a client has asked to cancel."""
+        return await self._write_as_owner(lease, Edit(_T.APPEND, None, None, lease.owner, lease.epoch, first, frames))
+
+    async def renew(self, lease: Lease) -> bool:
+        """Renew a lease; return whether a client has asked to cancel."""
+        return await self._write_as_owner(lease, Edit(_T.RENEW, None, None, lease.owner, lease.epoch))
+
+    async def finish(
+        self, lease: Lease, first: int, frames: Sequence[bytes], stored: StoredResponse, addition: Addition | None = None
+    ) -> None:
+        """End a response: append its last events, store its body, and add to a conversation, in one commit. The lease ends.
+
+        Raises:
+            Conflict: The conversation has changed or is gone. The lease stays valid.
+        """
+        await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
+
+    async def cancel(self, tenant: str, response_id: str) -> bool:
+        """Ask the owner of a response to cancel it; return whether the response exists, ended or not."""
+        return await self._write(tenant, response_id, Edit(_T.CANCEL)) is not None
+
+    async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
+        """Take over a response whose lease has lapsed; return the new lease, or None if there is no such response."""
+        result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
+        return None if result is None else Lease(tenant, response_id, owner, result.epoch)
+
+    async def trim(self, tenant: str, response_id: str) -> bool:
+        """Remove the events of an ended response; return whether there is such a response."""
+        return await self._write(tenant, response_id, Edit(_T.TRIM)) is not None
+
+    @abstractmethod
+    async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
+        """Return up to `limit` events from the number `first` on (none after `put`), or None for an unknown response."""
+
+    def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
+        """Subscribe to changes of a response. Subscribe before the first read, so that you miss no change."""
+        return self._notifications.subscribe((tenant, response_id))
+
+    @abstractmethod
+    async def lost(self, limit: int) -> Sequence[Key]:
+        """Return the tenant and id of up to `limit` responses whose lease has lapsed, the longest lapsed first."""
+
+    async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
+        """Store a new conversation with its first items."""
+        edit = ConversationEdit(_CT.CREATE, conversation=conversation, items=items)
+        await self._write_conversation(tenant, conversation.id, edit)
+
+    @abstractmethod
+    async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
+        """Return a conversation, or None if there is none."""
+
+    async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
+        """Replace the metadata of a conversation; return the conversation, or None if there is none."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DESCRIBE, metadata=metadata))
+
+    async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
+        """Delete a conversation; return whether it existed."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DELETE)) is not None
+
+    @abstractmethod
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+        """Return the items of a conversation in order, or None for an unknown conversation."""
+
+    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
+        """Append items to a conversation; return the conversation, or None if there is none."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, items=items))
+
+    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
+        """Remove an item from a conversation; return the conversation, or None if either does not exist."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
+
+    async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
+        """Lease a conversation to the response `owner`, or renew the lease; return its version, or None if there is none.
+
+        The lease ends with an `Addition`, with `release`, or after `LEASE` seconds.
+        """
+        conversation = await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner))
+        return None if conversation is None else conversation.version
+
+    async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
+        """End the lease on a conversation if `owner` has it."""
+        await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
+
+    @abstractmethod
+    async def sweep(self) -> SweepResult:
+        """Free the space of expired responses and logs. Readers already cannot see them."""
+
+    @abstractmethod
+    def responses(self) -> AsyncIterator[Key]:
+        """Yield the tenant and id of every response, the oldest first if the store knows the order."""
+
+    @abstractmethod
+    def conversations(self) -> AsyncIterator[Key]:
+        """Yield the tenant and id of every conversation."""
+
+    @abstractmethod
+    async def info(self) -> StoreInfo:
+        """Return the store's contents."""
+
+    @abstractmethod
+    async def migrate(self) -> int:
+        """Migrate an older layout to the current one; return the version before the migration."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close files and connections. The next use opens them again."""
+
+    @abstractmethod
+    async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
+        """Carry out all effects of an edit in one commit; return None if the state has no edge for it (see `refuse`)."""
+
+    @abstractmethod
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+        """Carry out all effects of an edit in one commit; return the conversation, or None if it or the item does not exist."""
+
+    async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:
+        result = await self._write(lease.tenant, lease.response_id, edit)
+        return result is not None and result.cancelled
+
+
+def refuse(edit: Edit, state: str) -> None:
+    """Raise the error for an edit that has no edge in `state`; return if the edit has no lease and stores no response."""
+    if edit.epoch is not None:
+        raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
+    if edit.stored is not None:
+        raise Conflict(f"There is a response with that id already; it is {state}.")

@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from interlock.events.json import clean, dumps, loads
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.interface import StoredResponse
+from interlock.serving.store import StoredResponse
 
 __all__ = ["Chunk", "body_of", "chunks_of", "compress", "pack", "put_together", "unpack"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.serving.store.interface import Log, ResponseStore, StoredResponse
+from interlock.serving.store import Log, ResponseStore, StoredResponse
 
 __all__ = ["Copied", "copy_store"]
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final, cast
 from urllib.parse import parse_qsl, urlencode
 
-from interlock.serving.store.interface import ResponseStore, StoreUnusable
+from interlock.serving.store import ResponseStore, StoreUnusable
 
 __all__ = ["IN_MEMORY", "TTL", "open_store"]
 
@@ -26,15 +26,14 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
     Without `create`, a store in SQLite or Postgres must exist; one in Redis needs no creation.
 
     The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
-    port and database. Parameters follow a `?`; docs/stores.md describes them. All stores have `ttl`, and all but memory have
-    `logs`. SQLite has `busy`, `max_bytes` and `synchronous`; memory has `max_bytes` and `max_responses`; Redis has
-    `max_connections`; Postgres has those of libpq.
+    port and database. Parameters follow a `?`; docs/stores.md describes them.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
     """
     scheme, colon, rest = url.partition(":")
     place, _, query = rest.partition("?")
+    durations = {"ttl": _duration, "logs": _duration}
     match scheme if colon else "":
         case "memory":
             if place:
@@ -45,30 +44,28 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
-            durations = {"ttl": _duration, "logs": _duration, "busy": _seconds}
-            parameters = _parameters(scheme, query, {**durations, "synchronous": _synchronous, "max_bytes": _size})
+            parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
+            parameters = _parameters(scheme, query, parsers)
             return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
         case "postgresql" | "postgres":
             if not place.startswith("//"):
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
-            names = {"ttl", "logs"}
             pairs = parse_qsl(query, keep_blank_values=True)
-            own, others = (urlencode([pair for pair in pairs if (pair[0] in names) is is_own]) for is_own in (True, False))
-            parameters = _parameters(scheme, own, dict.fromkeys(names, _duration))
+            own, others = (urlencode([pair for pair in pairs if (pair[0] in durations) is is_own]) for is_own in (True, False))
+            parameters = _parameters(scheme, own, durations)
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
             return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
             connections = partial(_count, least=2)  # one of them receives only notifications
-            parameters = _parameters(scheme, query, {"ttl": _duration, "logs": _duration, "max_connections": connections})
+            parameters = _parameters(scheme, query, {**durations, "max_connections": connections})
             url = f"{scheme.replace('valkey', 'redis')}:{place}"
             return _store_class("redis", "RedisStore", "redis")(url, **parameters)
         case _:
             redacted = re.sub(r"//[^@/]*@", "//…@", url)
-            raise StoreUnusable(
-                f"{redacted} names no store; a store is memory:, sqlite:PATH, postgresql://HOST, redis://HOST, rediss:// or valkey://."
-            )
+            kinds = "memory:, sqlite:PATH, postgresql://HOST, redis://HOST, rediss:// or valkey://"
+            raise StoreUnusable(f"{redacted} names no store; a store is {kinds}.")
 
 
 def _store_class(module: str, name: str, package: str, install: str = "") -> Callable[..., ResponseStore]:

@@ -44,10 +44,11 @@ require_type(LAYOUT, 'string')
 require_type(TENANTS, 'set')
 require_type(ITEMS, 'string')
 require_type(base .. ':conversations', 'set')
-for _, index in ipairs(INDEXES) do require_type(base .. index, 'zset') end
+for _, suffix in ipairs(INDEXES) do require_type(base .. suffix, 'zset') end
 
 local layout = redis.call('GET', LAYOUT)
-if layout and layout ~= VERSION and args.operation ~= 'layout' and args.operation ~= 'migrate' then
+local FOR_MIGRATION = {layout = true, tenants = true, migrate = true}
+if layout and layout ~= VERSION and not FOR_MIGRATION[args.operation] then
     return redis.error_reply('LAYOUT ' .. (tonumber(layout) or 0) .. ' ' .. VERSION)
 end
 
@@ -98,9 +99,15 @@ end
 
 local function is_final(state) return next(STORED[state]) == nil end
 
+-- Writes a response into an index with a score, or removes it if there is no score.
+local function set_index(suffix, name, score)
+    if score then redis.call('ZADD', base .. suffix, integer(score), name) else redis.call('ZREM', base .. suffix, name) end
+end
+
 -- Writes an unfinished response into the index of leases. One that was written in `lost` stays lost, whatever the clock says.
 local function index_lease(name, row)
-    redis.call('ZADD', base .. ':leases', STORED[row.state].adopt and '0' or integer(row.till), name)
+    local edges = STORED[row.state]
+    set_index(':leases', name, edges.append and (edges.adopt and 0 or row.till))
 end
 
 -- Items: each is stored once, with the number of its references.
@@ -159,9 +166,8 @@ local function count_stored(chain)
     return 0
 end
 
--- Adds a reference to a chain, and returns its last link. The stored items of the chain need no more than their links.
-local function add_chain(chain)
-    local stored = count_stored(chain)
+-- Adds a reference to a chain, whose first `stored` items need no more than their links. Returns its last link.
+local function add_chain(chain, stored)
     local last = ''
     if stored > 0 then
         last = chain[stored][1]
@@ -183,7 +189,7 @@ end
 
 local function remove(name, row)
     redis.call('DEL', key('r', name), key('b', name), key('e', name))
-    for _, index in ipairs(INDEXES) do redis.call('ZREM', base .. index, name) end
+    for _, suffix in ipairs(INDEXES) do set_index(suffix, name) end
     if row then drop_chain(row.tip) end
 end
 
@@ -292,8 +298,8 @@ function operations.get()
     return {body, row.outputs, items}
 end
 
--- Returns events of a response (none before the first stored one), the position of its log, and its owner. A lost response is written into the indexes, from which it may have
--- been evicted, so that somebody ends it.
+-- Returns events of a response (none before the first stored one), the position of its log, and its owner. A lost response is
+-- written into the indexes, from which it may have been evicted, so that somebody ends it.
 function operations.read()
     local row = response(args.id)
     local state = state_of(row)
@@ -402,15 +408,15 @@ function operations.write()
         local target = conversation(args.conversation)
         if not target or target.version ~= args.version then return {'changed', state} end
     end
-    local first_new = effects.keep and args.items[count_stored(args.items) + 1]
-    if first_new and not first_new[2] then return {'incomplete'} end
+    local stored = effects.keep and count_stored(args.items) or 0
+    if stored < #args.items and not args.items[stored + 1][2] then return {'incomplete'} end
 
     register()
     if state == 'absent' then redis.call('DEL', key('e', name)) end -- of a response that has been evicted without its events
     row.state = edge[1]
     if effects.keep then
         local tip = row.tip
-        row.tip, row.outputs, row.written = add_chain(args.items), args.outputs, now
+        row.tip, row.outputs, row.written = add_chain(args.items, stored), args.outputs, now
         redis.call('SET', key('b', name), args.body)
         drop_chain(tip)
     end
@@ -434,17 +440,9 @@ function operations.write()
         remove(name, row)
     else
         save_response(name, row)
-        redis.call('ZADD', base .. ':written', integer(row.written), name)
-        if STORED[row.state].append then
-            index_lease(name, row)
-        else
-            redis.call('ZREM', base .. ':leases', name)
-        end
-        if STORED[row.state].trim and row.oldest < row.following then
-            redis.call('ZADD', base .. ':logged', integer(row.written), name)
-        else
-            redis.call('ZREM', base .. ':logged', name)
-        end
+        set_index(':written', name, row.written)
+        set_index(':logged', name, STORED[row.state].trim and row.oldest < row.following and row.written)
+        index_lease(name, row)
     end
     if effects.wake then notify(name) end
     if effects.keep then expire(4) end -- each stored response makes room by removing a few expired ones
@@ -475,7 +473,7 @@ function operations.migrate()
             table.insert(items, 1, {binary(link), binary(item), id, body})
             link = before
         end
-        row.tip = add_chain(items)
+        row.tip = add_chain(items, count_stored(items))
         redis.call('SET', key('b', args.id), redis.call('HGET', old, 'body'))
         redis.call('DEL', old)
         save_response(args.id, row)

@@ -26,8 +26,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigg
 from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.fsm.table import Table
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
-from interlock.serving.store.interface import (
+from interlock.serving.store import (
     LEASE,
     SHARED,
     Conflict,
@@ -47,6 +46,7 @@ from interlock.serving.store.interface import (
     WrongLayout,
     refuse,
 )
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
 from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, as_text, key_prefix
 
 __all__ = ["SCRIPT", "VERSION", "RedisStore"]
@@ -150,8 +150,9 @@ class RedisStore(ResponseStore):
     async def responses(self) -> AsyncGenerator[Key, None]:
         """Yield the tenant and id of every response, for each tenant in the order of their last writes."""
         for tenant in await self._tenants():
-            for name in await self._names(tenant):
-                yield tenant, name
+            names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
+            for name in names:
+                yield tenant, name.decode()
 
     async def conversations(self) -> AsyncGenerator[Key, None]:
         for tenant in await self._tenants():
@@ -163,18 +164,17 @@ class RedisStore(ResponseStore):
         """Return how much is stored, and the leases; `size` is all memory that the server uses."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
-        conversations = items = events = 0
-        for tenant in await self._tenants():
-            names = await self._names(tenant)
-            async for name, reply in self._run_each("read", tenant, names, {"first": -1, "limit": 0}):
-                if reply is not None:
-                    _, oldest, following, state, _, owner, epoch = reply
-                    counts[state.decode()] += 1
-                    events += following - oldest
-                    if StoredTrigger.LAPSE in STORED.states[state.decode()].rows:
-                        leases.append(Lease(tenant, name, owner.decode(), int(epoch)))
-            conversations += await self._redis.execute("SCARD", f"{key_prefix(tenant)}:conversations")
-            items += int(await self._redis.execute("GET", f"{key_prefix(tenant)}:count") or 0)
+        events = 0
+        responses = [key async for key in self.responses()]
+        async for (tenant, name), reply in self._run_each("read", responses, {"first": -1, "limit": 0}):
+            if reply is not None:
+                _, oldest, following, state, _, owner, epoch = reply
+                counts[state.decode()] += 1
+                events += following - oldest
+                if StoredTrigger.LAPSE in STORED.states[state.decode()].rows:
+                    leases.append(Lease(tenant, name, owner.decode(), int(epoch)))
+        conversations = len([key async for key in self.conversations()])
+        items = sum([int(await self._redis.execute("GET", f"{key_prefix(each)}:count") or 0) for each in await self._tenants()])
         server = await self._redis.execute("INFO")
         kind = f"Valkey {server['valkey_version']}" if "valkey_version" in server else f"Redis {server['redis_version']}"
         return StoreInfo(kind, VERSION, counts, conversations, items, events, int(server["used_memory"]), tuple(leases))
@@ -189,13 +189,10 @@ class RedisStore(ResponseStore):
 
     async def _migrate(self) -> None:
         """Migrate layout 1. Migrated keys are left alone, so an interrupted migration can be repeated."""
-        tenants: list[bytes] = await self._redis.execute("SMEMBERS", f"{PREFIX}:tenants")
-        for tenant in [name.decode() for name in tenants]:
-            prefix = key_prefix(tenant)
-            members: set[bytes] = await self._redis.execute("SMEMBERS", f"{prefix}:conversations")
-            names = [*await self._names(tenant), *(name.decode() for name in members)]
-            async for _ in self._run_each("migrate", tenant, names, {}):
-                pass
+        keys = [key async for key in self.responses()] + [key async for key in self.conversations()]
+        async for _ in self._run_each("migrate", keys, {}):
+            pass
+        for prefix in [key_prefix(tenant) for tenant in await self._tenants()]:
             await self._redis.execute("DEL", f"{prefix}:items")
             for pattern, kind in (("i:*", "hash"), ("l:*", "hash"), ("n:*", "list")):
                 await self._delete(f"{prefix}:{pattern}", kind)
@@ -223,23 +220,18 @@ class RedisStore(ResponseStore):
         return await self._redis.run_script(key_prefix(tenant), packed, repeatable=repeatable)
 
     async def _run_each(
-        self, operation: str, tenant: str, names: Sequence[str], arguments: Mapping[str, object]
-    ) -> AsyncGenerator[tuple[str, Any], None]:
-        """Run an operation with each of these ids, and yield the ids and results."""
-        for start in range(0, len(names), PAGE):
-            page = names[start : start + PAGE]
-            replies = await asyncio.gather(*(self._run(operation, tenant, {"id": name, **arguments}) for name in page))
-            for name, reply in zip(page, replies, strict=True):
-                yield name, reply
+        self, operation: str, keys: Sequence[Key], arguments: Mapping[str, object]
+    ) -> AsyncGenerator[tuple[Key, Any], None]:
+        """Run an operation for each of these responses or conversations, and yield their keys and the results."""
+        for start in range(0, len(keys), PAGE):
+            page = keys[start : start + PAGE]
+            replies = await asyncio.gather(*(self._run(operation, tenant, {"id": name, **arguments}) for tenant, name in page))
+            for key, reply in zip(page, replies, strict=True):
+                yield key, reply
 
     async def _tenants(self) -> list[str]:
         """Return all tenants that have stored something."""
         return sorted(tenant.decode() for tenant in await self._run("tenants", SHARED, {}))
-
-    async def _names(self, tenant: str) -> list[str]:
-        """Return the ids of a tenant's responses, in the order of their last writes."""
-        names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
-        return [name.decode() for name in names]
 
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
         new = edit.conversation

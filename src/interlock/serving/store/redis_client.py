@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from interlock.events.json import clean
-from interlock.serving.store.interface import Key, Notifications, StoreDown, WrongLayout
+from interlock.serving.store import Key, Notifications, StoreDown, WrongLayout
 
 __all__ = ["PREFIX", "TIMEOUT", "Disconnected", "Listener", "RedisClient", "as_text", "key_prefix"]
 

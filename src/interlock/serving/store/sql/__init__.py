@@ -4,6 +4,5 @@ sql_store   the base of the three stores, and the threads that work for those in
 sqlite      the stores in memory and in a file
 postgres    the store in Postgres
 rows        the statements that carry out the effects of the tables `stored` and `conversation`
-connection  the interface of a connection to a database, and its errors
-sql_schema  the tables and their versions
+database    the interface of a connection to a database, the tables and their versions
 """

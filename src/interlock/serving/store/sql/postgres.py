@@ -25,8 +25,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
-from interlock.serving.store.interface import Key, StoreDown
-from interlock.serving.store.sql.connection import Connection, Failure, Values
+from interlock.serving.store import Key, StoreDown
+from interlock.serving.store.sql.database import Connection, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
 from interlock.serving.store.sql.sql_store import Role, SharedSqlStore
 
@@ -96,8 +96,6 @@ class PostgresConnection(Connection):
     """Seconds by which the server's clock is ahead of the monotonic clock, once the transaction has received it."""
     types: ClassVar[Mapping[str, str]] = {
         "seq": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        "int": "BIGINT",
-        "float": "DOUBLE PRECISION",
         "bytes": "BYTEA",
         "clustered": "",
     }
@@ -183,7 +181,7 @@ class PostgresStore(SharedSqlStore):
         connection.adapters.register_dumper(str, _TextDumper)
         return PostgresConnection(connection)
 
-    def open(self, role: Role) -> Connection:
+    def open(self, role: Role = "reader") -> Connection:
         if role != "listener":
             return super().open(role)
         try:
@@ -195,7 +193,7 @@ class PostgresStore(SharedSqlStore):
         self._notifications.notify(self._notifications.responses())  # other processes may have changed them before LISTEN
         return connection
 
-    def begin(self, connection: Connection, keys: Sequence[Key], *, write: bool) -> Transaction:
+    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False) -> Transaction:
         pid = cast("PostgresConnection", connection).connection.info.backend_pid
         if write and pid != self._pid:  # the last connection may have been lost between a commit and its notification
             self._pid = pid

@@ -15,8 +15,7 @@ from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffec
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, pack, put_together, unpack
-from interlock.serving.store.interface import (
+from interlock.serving.store import (
     LEASE,
     Addition,
     Conflict,
@@ -30,7 +29,8 @@ from interlock.serving.store.interface import (
     StoredResponse,
     refuse,
 )
-from interlock.serving.store.sql.connection import Connection, Contention
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, pack, put_together, unpack
+from interlock.serving.store.sql.database import Connection, Contention
 
 __all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction", "lock"]
 

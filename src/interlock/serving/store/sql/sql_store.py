@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 from attrs import define, field
 
 from interlock.serving.requests.input_items import Item
-from interlock.serving.store.interface import (
+from interlock.serving.store import (
     Conversation,
     ConversationEdit,
     Edit,
@@ -36,8 +36,7 @@ from interlock.serving.store.interface import (
     Subscription,
     SweepResult,
 )
-from interlock.serving.store.sql import sql_schema
-from interlock.serving.store.sql.connection import Connection, Contention, Failure
+from interlock.serving.store.sql.database import VERSION, Connection, Contention, Failure
 from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
 __all__ = ["DatabaseThread", "Role", "SharedSqlStore", "SqlStore"]
@@ -121,7 +120,7 @@ class SqlStore(ResponseStore):
             for table in ("conversation", "item", "event")
         )
         kind, size = self._describe(tx.connection)
-        return StoreInfo(kind, sql_schema.VERSION, counts, conversations, items, events, size, leases)
+        return StoreInfo(kind, VERSION, counts, conversations, items, events, size, leases)
 
     def _transaction(self, connection: Connection) -> Transaction:
         """Return a `Transaction` on the store's clock."""
@@ -166,15 +165,11 @@ class SharedSqlStore(SqlStore):
     _threads: dict[Role, DatabaseThread] = field(factory=dict[Role, "DatabaseThread"], init=False)
 
     async def migrate(self) -> int:
-        return await asyncio.to_thread(self._run_alone, sql_schema.migrate)
+        return await asyncio.to_thread(self._run_alone, self.connect, lambda connection: connection.migrate())
 
     async def info(self) -> StoreInfo:
         """Count on a separate connection, because counting can take long."""
-        return await asyncio.to_thread(self._run_alone, self._count)
-
-    def _count(self, connection: Connection) -> StoreInfo:
-        sql_schema.prepare(connection, create=self.create)
-        return self._info(self.begin(connection, (), write=False))
+        return await asyncio.to_thread(self._run_alone, self.open, lambda connection: self._info(self.begin(connection)))
 
     async def close(self) -> None:
         threads, self._threads = self._threads, {}
@@ -198,10 +193,10 @@ class SharedSqlStore(SqlStore):
             self._threads[role] = DatabaseThread(self, role)
         return self._threads[role]
 
-    def _run_alone(self, work: Callable[[Connection], R]) -> R:
+    def _run_alone(self, connect: Callable[[], Connection], work: Callable[[Connection], R]) -> R:
         """Run work on a separate connection, without beginning a transaction."""
         try:
-            with closing(self.connect()) as connection:
+            with closing(connect()) as connection:
                 return work(connection)
         except Exception as error:
             failure = self.failure(error)
@@ -209,17 +204,17 @@ class SharedSqlStore(SqlStore):
                 raise
             raise failure.error from error
 
-    def open(self, _role: Role) -> Connection:
+    def open(self, _role: Role = "reader") -> Connection:
         """Open the connection of a thread; if `create` is true, create the tables in an empty database."""
         connection = self.connect()
         try:
-            sql_schema.prepare(connection, create=self.create)
+            connection.prepare(create=self.create)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def begin(self, connection: Connection, keys: Sequence[Key], *, write: bool) -> Transaction:
+    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False) -> Transaction:
         """Begin a transaction for jobs that change the responses with these keys."""
         connection.begin(write=write)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}

@@ -19,10 +19,9 @@ from attrs import define, field
 
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
+from interlock.serving.store import Addition, Edit, Key, StoreDown, StoredResponse, StoreFull, StoreUnusable
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.interface import Addition, Edit, Key, StoreDown, StoredResponse, StoreFull, StoreUnusable
-from interlock.serving.store.sql import sql_schema
-from interlock.serving.store.sql.connection import Connection, Failure, Values
+from interlock.serving.store.sql.database import VERSION, Connection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
 from interlock.serving.store.sql.sql_store import Role, SharedSqlStore, SqlStore
 
@@ -80,8 +79,6 @@ class SqliteConnection(Connection):
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
         "seq": "INTEGER PRIMARY KEY",
-        "int": "INTEGER",
-        "float": "REAL",
         "bytes": "BLOB",
         "clustered": "WITHOUT ROWID",
     }
@@ -205,7 +202,7 @@ class SqliteStore(SharedSqlStore):
         return f"SQLite {apsw.sqlite_lib_version()}", sum(file.stat().st_size for file in files if file.exists())
 
     async def _free_space(self) -> None:
-        await asyncio.to_thread(self._run_alone, _vacuum)
+        await asyncio.to_thread(self._run_alone, self.connect, _vacuum)
 
 
 @define(eq=False)
@@ -227,7 +224,7 @@ class MemoryStore(SqlStore):
         self._connection = connection = SqliteConnection(":memory:")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        sql_schema.prepare(connection, create=True)
+        connection.prepare(create=True)
         connection.execute(USAGE)
         self._empty_pages = connection.value("PRAGMA page_count")
 
@@ -244,7 +241,7 @@ class MemoryStore(SqlStore):
         await super().put(tenant, stored, addition)
 
     async def migrate(self) -> int:
-        return sql_schema.VERSION
+        return VERSION
 
     async def close(self) -> None:
         """Do nothing, because the responses stay until the process ends."""
