@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 import click
 
@@ -25,13 +25,19 @@ KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help."""
+    """Return the examples at the end of a command's help."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])  # `\b` keeps the line breaks
 
 
 def dialect_option(text: str) -> Decorator:
     """Return the option for the dialect of a stream, with this help."""
     return click.option("--dialect", type=click.Choice([*DIALECTS]), default="openai", help=text)
+
+
+def environment_option(name: str, *names: str, **settings: Any) -> Decorator:  # noqa: ANN401 - as click has them
+    """Return an option whose default can be in the environment: `INTERLOCK_UPSTREAM_KEY` for `--upstream-key`."""
+    variable = f"INTERLOCK_{name.removeprefix('--').replace('-', '_').upper()}"
+    return click.option(name, *names, envvar=variable, show_envvar=True, **settings)
 
 
 def _all(*options: Decorator) -> Decorator:
@@ -87,50 +93,30 @@ def _read_defaults(context: click.Context, _option: click.Parameter, path: Path 
 
 
 upstream_options = _all(
-    click.option(
-        "--upstream",
-        envvar="INTERLOCK_UPSTREAM",
-        show_envvar=True,
-        metavar="URL",
-        help="Serve the models of this server, as a gateway to it.",
-    ),
-    click.option(
+    environment_option("--upstream", metavar="URL", help="Serve the models of this server, as a gateway to it."),
+    environment_option(
         "--upstream-api",
         type=click.Choice(["chat", "responses", "vllm"]),
         default="chat",
-        envvar="INTERLOCK_UPSTREAM_API",
-        show_envvar=True,
         help="The API of that server; vllm exchanges tokens with any vLLM server.",
     ),
-    click.option(
-        "--upstream-key",
-        envvar="INTERLOCK_UPSTREAM_KEY",
-        show_envvar=True,
-        metavar="KEY",
-        help="The API key for that server.",
-    ),
-    click.option(
+    environment_option("--upstream-key", metavar="KEY", help="The API key for that server."),
+    environment_option(
         "--upstream-timeout",
         default="600,120",
-        envvar="INTERLOCK_UPSTREAM_TIMEOUT",
-        show_envvar=True,
         metavar="FIRST,BETWEEN",
         help="The longest waits in seconds for the first chunk of that server, and for each further one.",
     ),
-    click.option(
+    environment_option(
         "--upstream-retries",
         type=click.IntRange(0, 10),
         default=2,
-        envvar="INTERLOCK_UPSTREAM_RETRIES",
-        show_envvar=True,
         metavar="N",
         help="The most retries, before the first chunk only.",
     ),
-    click.option(
+    environment_option(
         "--config",
         type=FILE,
-        envvar="INTERLOCK_CONFIG",
-        show_envvar=True,
         is_eager=True,
         callback=_read_defaults,
         metavar="FILE",

@@ -16,6 +16,7 @@ from interlock.serving.cli.options import (
     KEY_VARIABLE,
     UpstreamOptions,
     dialect_option,
+    environment_option,
     examples,
     option_errors,
     upstream_options,
@@ -26,8 +27,7 @@ from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS, Ho
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.upstream.gateway import Gateway, Upstream
-    from interlock.serving.tools.hosting import ToolServers
+    from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.tools.tool_runner import ToolRunner
 
 STARTING: Final = 20_000
@@ -57,11 +57,9 @@ STARTING: Final = 20_000
     metavar="KEY",
     help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
 )
-@click.option(
+@environment_option(
     "--share-between-keys",
     is_flag=True,
-    envvar="INTERLOCK_SHARE_BETWEEN_KEYS",
-    show_envvar=True,
     help="Let all API keys see the same stored responses, instead of each its own.",
 )
 @click.option(
@@ -84,13 +82,9 @@ STARTING: Final = 20_000
     help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
 )
 @upstream_options
-@click.option(
-    "--pass-key", is_flag=True, envvar="INTERLOCK_PASS_KEY", show_envvar=True, help="Send each client's own key to that server."
-)
-@click.option(
+@environment_option("--pass-key", is_flag=True, help="Send each client's own key to that server.")
+@environment_option(
     "--store",
-    envvar="INTERLOCK_STORE",
-    show_envvar=True,
     metavar="URL",
     help="The store for responses: memory:, sqlite:PATH (shared on one host), redis:// or postgresql://HOST (by hosts).",
 )
@@ -183,7 +177,14 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     upstreams = upstreams_of(upstream, models=model, family=family, pass_key=pass_key)
     if upstreams and script is not None:
         fail("--script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config")
-    running, tools = _gateway(upstreams, servers) if upstreams else _engine(script, model, rate, servers, family)
+    running: Engine | Gateway
+    tools: ToolRunner
+    if upstreams:
+        from interlock.serving.engines.upstream.gateway import Gateway
+
+        running, tools = Gateway(upstreams, frozenset(servers.hosted)), servers
+    else:
+        running, tools = _engine(script, model, rate, servers, family)
     with option_errors("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
     application = create_app(
@@ -232,12 +233,6 @@ def _engine(
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
-
-
-def _gateway(upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Gateway, ToolRunner]:
-    from interlock.serving.engines.upstream.gateway import Gateway
-
-    return Gateway(upstreams, frozenset(servers.hosted)), servers
 
 
 def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:

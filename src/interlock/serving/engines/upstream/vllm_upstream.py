@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
 """The parameters of the Responses API that completions receive unchanged."""
 RESERVED: Final = ("n", "prompt", "echo", "suffix", "use_beam_search", "chat_template_kwargs")
-"""The fields of vLLM's completions that a client must not set; the last goes into the prompt."""
+"""The fields that a client must not set in a request for completions; the prompt depends on the last."""
 
 TAIL: Final = 32
 """How many tokens at the end of a prompt are searched for markers of reasoning."""
