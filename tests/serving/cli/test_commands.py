@@ -1,6 +1,7 @@
 """Commands print output for programs, name the faults of their input, and end with the right status."""
 
 import base64
+import gc
 import json
 import os
 import signal
@@ -185,6 +186,20 @@ def test_serve_warns_about_a_random_sealing_key(monkeypatch) -> None:
     first, second = run("serve", "--port", "0").stderr.splitlines()
     assert first.startswith("Serving interlock-embedded at http://127.0.0.1:")
     assert second.startswith("INTERLOCK_KEYS is not set: only this process can decrypt")
+
+
+def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> None:
+    enabled = []
+
+    def serve(_, listening, *, on_ready, **__):
+        listening.close()
+        enabled.append(gc.isenabled())
+        on_ready()
+        enabled.append(gc.isenabled())
+
+    monkeypatch.setattr(server, "serve", serve)
+    assert (run("serve", "--port", "0").exit_code, enabled) == (0, [False, True])
+    assert (run("serve", "--store", "nonsense:").exit_code, gc.isenabled()) == (2, True)
 
 
 def test_an_application_refuses_an_invalid_key_too() -> None:

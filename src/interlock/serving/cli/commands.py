@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -69,6 +70,7 @@ def _show_completion(context: click.Context, _option: click.Parameter, shell: st
 )
 def app() -> None:
     """Serve, check and view streams of the Responses API."""
+    gc.enable()
 
 
 def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -65,6 +66,7 @@ def _run() -> None:
         return
     if (options := vllm_arguments(arguments)) is not None:
         launch_vllm(options)
+    gc.disable()  # imports make many objects and little garbage; `app` enables the collector before a command runs
     try:
         from interlock.serving.cli.commands import run
 
@@ -76,6 +78,8 @@ def _run() -> None:
         install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
         everything = f"in a checkout of Interlock, pip install '.[{_EXTRAS[package]}]' installs everything"
         sys.exit(f"interlock: this command needs {package}: {install} ({everything})")
+    finally:
+        gc.enable()
 
 
 def vllm_arguments(arguments: Sequence[str]) -> list[str] | None:

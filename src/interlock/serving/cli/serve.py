@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -30,8 +31,15 @@ if TYPE_CHECKING:
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.tools.tool_runner import ToolRunner
 
-STARTING: Final = 20_000
-"""The threshold of the garbage collector during the start, whose imports make many objects and few cycles."""
+
+@contextmanager
+def _without_collector() -> Generator[None]:
+    """Disable the garbage collector until the server is ready: imports make many objects and little garbage."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @click.command(
@@ -128,6 +136,7 @@ STARTING: Final = 20_000
     metavar="HOST",
     help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
 )
+@_without_collector()
 def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     *,
     host: str,
@@ -156,8 +165,6 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
     """Serve the Responses API, with an engine or as a gateway."""
     if engine == "vllm":
         fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
-    thresholds = gc.get_threshold()
-    gc.set_threshold(STARTING)
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys
@@ -209,8 +216,12 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         ready += f", its streams at {server.url_of(listening)}/interlock/"
     if sealing_keys is None:
         ready += f"\n{RANDOM_KEY}"
-    gc.set_threshold(*thresholds)
-    server.serve(application, listening, on_ready=lambda: click.echo(ready, err=True), log_level=log_level)
+
+    def on_ready() -> None:
+        gc.enable()
+        click.echo(ready, err=True)
+
+    server.serve(application, listening, on_ready=on_ready, log_level=log_level)
 
 
 def _engine(

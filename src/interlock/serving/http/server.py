@@ -101,7 +101,6 @@ def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], Non
     """Serve an application on a socket from `listen` until a signal ends it; call `on_ready` once connections are accepted."""
 
     def ready() -> None:
-        gc.collect()
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
