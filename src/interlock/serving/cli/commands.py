@@ -29,7 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 class Commands(click.Group):
-    """The command `interlock`."""
+    """The command `interlock`, which imports a command when it runs it or lists it in its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""

@@ -63,7 +63,7 @@ url_options = _all(
         help="Stop reading a URL after this time, connecting included.",
     ),
 )
-"""The options of `UrlRequest.from_options`."""
+"""The options that describe the request for a URL; `UrlRequest.from_options` takes their values."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ upstream_options = _all(
         help="A TOML file with several upstreams, and with defaults of the options of `serve`.",
     ),
 )
-"""The options of `upstreams_of`."""
+"""The options that describe the upstreams; `upstreams_of` takes their values."""
 
 
 class UpstreamOptions(TypedDict):

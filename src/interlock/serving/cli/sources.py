@@ -34,7 +34,7 @@ _QUOTED_BYTES: Final = 200
 
 
 class UrlOptions(TypedDict):
-    """The values of the options for the request for a URL."""
+    """The values of the options that describe the request for a URL."""
 
     body: Path | None
     header: tuple[str, ...]

@@ -110,21 +110,19 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": members(request.raw.get("text")).get("verbosity"),
-            **_tool_parameters(self._offer(turn, self._call.functions), request.parallel_tool_calls, is_first=not turn.index),
+            **_tool_parameters(self._offer(turn, self._call.functions), request.parallel_tool_calls),
         }
         if request.wants_logprobs:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         return fields
 
 
-def _tool_parameters(tools: ToolOffer, parallel: bool, *, is_first: bool) -> dict[str, object]:  # noqa: FBT001 - a parameter of the API
+def _tool_parameters(tools: ToolOffer, parallel: bool) -> dict[str, object]:  # noqa: FBT001 - a parameter of the API
     if not tools.tools:
         return {}
     choice = tools.choice
     if members(choice):
         choice = {"type": "function", "function": {"name": members(choice).get("name")}}
-    if not is_first and choice != "none":
-        choice = "auto"  # the first turn made the required call
     return {"tools": [*map(function_of, tools.tools)], "tool_choice": choice, "parallel_tool_calls": None if parallel else False}
 
 

@@ -92,9 +92,10 @@ class CompletionsTranslator(Translator, Generic[C]):
     def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
         """Return the tools of a turn as functions; on the first turn, log the tools that cannot be functions."""
         offered = offer(turn.request.tools, turn.request.tool_choice, turn.items, hosted)
-        if not turn.index:
-            for kind in offered.left_out:
-                logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
+        if turn.index:  # the first turn made a required call
+            return offered if offered.choice == "none" else evolve(offered, choice="auto")
+        for kind in offered.left_out:
+            logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
         return offered
 
 

@@ -34,7 +34,7 @@ __all__ = ["Call", "Gateway", "Translator", "Upstream", "UpstreamApi", "count_of
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 
 LEAST: Final = 16
-"""The fewest `max_output_tokens` that OpenAI's service accepts."""
+"""The smallest `max_output_tokens` that OpenAI's service accepts."""
 
 UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """The statuses of upstreams that have no list of models."""
@@ -55,7 +55,7 @@ class Upstream:
     """One server behind the gateway.
 
     `models` are the names that it serves, by default all that it lists. `aliases` map further names to its models. With a
-    `family`, our own parser reads its text. `fields` renames fields of its requests, and drops those renamed to "".
+    `family`, Interlock parses its text as that family writes. `fields` renames fields of its requests, and drops those named "".
     """
 
     client: UpstreamClient
@@ -73,7 +73,7 @@ class Upstream:
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
 
     async def names(self) -> Sequence[str]:
-        """Return the names of the models; the list of an upstream may be missing, or only for clients' own keys.
+        """Return the names of the models; only the configured ones if the upstream lists none, or only for clients' own keys.
 
         Raises:
             ApiError: The upstream cannot be reached, or refuses to list its models for another reason.
@@ -113,7 +113,7 @@ class Call:
     """The upstream's own name of the model."""
     request: CreateResponse
     declared: Mapping[str, object]
-    """The body of the request, with the tools of the conversation added, by which parsers read calls."""
+    """The body of the request with the tools of the conversation added; parsers need it to recognize calls."""
     hosted: AbstractSet[str]
     """The types of tools that the gateway runs."""
     authorization: str | None = field(repr=False)

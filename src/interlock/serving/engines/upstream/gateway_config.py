@@ -77,7 +77,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The file: the upstreams, and under `[serve]` other options of `interlock serve`, named with underscores."""
+    """The file: the upstreams, and under `[serve]` defaults for options of `interlock serve`, named with underscores."""
 
     upstream: list[UpstreamSettings] = []
     serve: dict[str, Any] = {}
@@ -143,9 +143,8 @@ def _base_url(url: str) -> str:
 
 
 def _require_distinct(upstreams: list[Upstream]) -> None:
-    seen: Mapping[str, int] = {}
+    seen: dict[str, int] = {}
     for index, upstream in enumerate(upstreams):
         for name in (*upstream.models, *upstream.aliases):
-            if name in seen:
+            if seen.setdefault(name, index) != index:
                 raise ConfigError(f"upstream[{index}]", f"upstream[{seen[name]}] has the model {name!r} already")
-        seen = {**seen, **dict.fromkeys((*upstream.models, *upstream.aliases), index)}

@@ -32,7 +32,7 @@ from interlock.serving.requests.runtime import Yielder
 __all__ = ["STOPS", "harmony_prompt", "harmony_replies", "required_call"]
 
 Segment = tuple[str, bool]
-"""A pair of a text and whether it is framing."""
+"""A text, and whether it is framing."""
 
 STOPS: Final = [200002, 199999, 200012]
 """The tokens that end a turn: `<|return|>`, `<|endoftext|>` and `<|call|>`."""

@@ -263,7 +263,7 @@ class FamilyTranslator(VllmTranslator):
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self._call.functions)
-        if not turn.index and offered.choice not in (None, "auto", "none"):
+        if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
             "model": self._call.model,
