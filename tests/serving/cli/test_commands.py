@@ -300,6 +300,8 @@ def test_shell_completion_completes_a_command() -> None:
     assert done.stdout.split() == ["plain,diagram"]
 
 
-def test_the_completion_of_a_shell_is_printed() -> None:
-    result = run("--show-completion", "zsh")
-    assert (result.exit_code, "_INTERLOCK_COMPLETE=zsh_complete interlock" in result.stdout) == (0, True)
+@pytest.mark.parametrize(("arguments", "shell"), [(["zsh"], "zsh"), ([], "fish")])
+def test_the_completion_of_a_shell_is_printed(arguments, shell) -> None:
+    command = [sys.executable, "-m", "interlock", "--show-completion", *arguments]
+    done = subprocess.run(command, env={**os.environ, "SHELL": "/usr/bin/fish"}, capture_output=True, text=True, check=True)  # noqa: S603
+    assert f"_INTERLOCK_COMPLETE={shell}_complete" in done.stdout

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import click
@@ -63,10 +64,12 @@ def _show_completion(context: click.Context, _option: click.Parameter, shell: st
 @click.option(
     "--show-completion",
     type=click.Choice(["bash", "zsh", "fish"]),
+    is_flag=False,
+    flag_value=PurePath(os.environ.get("SHELL", "bash")).name,
     is_eager=True,
     expose_value=False,
     callback=_show_completion,
-    help="Print the completion for a shell, to add to its configuration.",
+    help="Print the completion for a shell, by default the user's own; append it to the shell's configuration.",
 )
 def app() -> None:
     """Serve, check and view streams of the Responses API."""
