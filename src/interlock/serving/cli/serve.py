@@ -1,4 +1,4 @@
-"""The command `interlock serve`: the standalone server, or vLLM with the plugin."""
+"""The command `interlock serve`: the standalone server or a gateway. `main` starts vLLM with the plugin."""
 
 from __future__ import annotations
 
