@@ -11,7 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
-from attrs import field, frozen
+from attrs import frozen
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -35,16 +35,15 @@ class Emission(Generic[S]):
     Args:
         make: Updates the subject (opens a part, completes a text) and returns the event.
         event: The event's class.
-        name: The event's wire name, which labels the edge in a diagram.
     """
 
     make: Callable[[S], StreamEvent]
     event: type[StreamEvent]
-    name: str = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Look up the wire name."""
-        object.__setattr__(self, "name", wire_name(self.event))
+    @property
+    def name(self) -> str:
+        """The event's wire name, which labels the edge in a diagram."""
+        return wire_name(self.event)
 
     def __str__(self) -> str:
         """Return the wire name."""

@@ -123,30 +123,17 @@ class _Match:
 
     Args:
         path: The triggers that lead to the edge and emit nothing.
-        source: The state that the edge leaves.
         trigger: The trigger of the edge.
+        dest: The state that the edge enters.
         matched: The number of its events that are in the log.
+        pending: Its events that are not.
     """
 
     path: tuple[str, ...]
-    source: State[str, Emission[object]]
     trigger: str
+    dest: State[str, Emission[object]]
     matched: int
-
-    @property
-    def dest(self) -> State[str, Emission[object]]:
-        """The state that the edge enters."""
-        return self.source.rows[self.trigger][0]
-
-    @property
-    def effects(self) -> tuple[Emission[object], ...]:
-        """The events of the edge."""
-        return self.source.rows[self.trigger][1]
-
-    @property
-    def pending(self) -> tuple[Emission[object], ...]:
-        """The events of the edge that are not in the log."""
-        return self.effects[self.matched :]
+    pending: tuple[Emission[object], ...]
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -189,12 +176,12 @@ def _matches(start: State[str, Emission[object]], names: Sequence[str]) -> Itera
                     seen.add(dest)
                     waiting.append((dest, (*path, trigger)))
             elif all(effect.name == name for effect, name in zip(effects[:matched], names, strict=False)):
-                yield _Match(path, state, trigger, matched)
+                yield _Match(path, trigger, dest, matched, effects[matched:])
 
 
 def _between(edge: _Match) -> State[str, Emission[object]]:
     """Return a state between two events of an edge. Every trigger emits the pending events and ends the subject."""
-    state = State[str, Emission[object]](edge.source.table, edge.dest.name)
+    state = State[str, Emission[object]](edge.dest.table, edge.dest.name)
     if not edge.dest.rows:
         endings = ("cut", "fail") if edge.trigger in _FAILURES else ("cut",)
         state.rows.update(dict.fromkeys(endings, (edge.dest, edge.pending)))

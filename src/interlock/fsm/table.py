@@ -56,7 +56,7 @@ is one dict lookup.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from types import MappingProxyType
@@ -72,6 +72,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 """The type of the effects."""
 
+N = TypeVar("N", bound=Hashable)
 T2 = TypeVar("T2")
 E2 = TypeVar("E2")
 
@@ -219,7 +220,8 @@ class Table(Generic[T, E]):
     def _check_ends(self) -> None:
         follow = {name: {dest.name for dest, _ in state.rows.values()} for name, state in self.states.items()}
         precede = {name: {source for source, dests in follow.items() if name in dests} for name in follow}
-        reached, ending = _reach([self.initial], follow), _reach(self.final, precede)
+        reached = reachable([self.initial], lambda name: follow.get(name, ()))
+        ending = reachable(self.final, lambda name: precede.get(name, ()))
         for name in (self.initial, *sorted(self.final), *follow):
             if name not in follow or name not in reached:
                 raise self.refusal(f"state {name!r} cannot be reached")
@@ -278,14 +280,14 @@ def _listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
-def _reach(start: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[str]:
-    reached: set[str] = set()
-    waiting = list(start)
+def reachable(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> set[N]:
+    """Return everything that is reached from some starts."""
+    waiting = list(starts)
+    reached = set(waiting)
     while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting.extend(following.get(name, ()))
+        new = {*following(waiting.pop())} - reached
+        reached |= new
+        waiting += new
     return reached
 
 

@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
 from interlock.fsm.acceptor.steps import FiredEdge, Step
 from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.table import reachable
 
 S = TypeVar("S")
 
@@ -160,12 +161,7 @@ class Automaton(Generic[S]):
 
     def beyond(self, node: Node) -> Node:
         """Return the union of a node and all nodes after it."""
-        nodes = {node: None}
-        waiting = [node]
-        while waiting:
-            following = [self._node(positions) for positions in waiting.pop().moves.values()]
-            waiting += [one for one in following if one not in nodes]
-            nodes.update(dict.fromkeys(following))
+        nodes = reachable([node], lambda one: map(self._node, one.moves.values()))
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> Node:
@@ -251,14 +247,11 @@ class Automaton(Generic[S]):
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
         """Add every position that can be reached without an event."""
-        closed: set[_Position] = set()
-        waiting = list(positions)
-        while waiting:
-            position = waiting.pop()
-            if position not in closed:
-                closed.add(position)
-                waiting += [_Position(edge.dest) for edge, due in self._begun(position) if _is_optional(due)]
-        return frozenset(closed)
+        return frozenset(reachable(positions, self._settled))
+
+    def _settled(self, position: _Position) -> Iterator[_Position]:
+        """Yield the positions that one edge reaches from a position without an event."""
+        yield from (_Position(edge.dest) for edge, due in self._begun(position) if _is_optional(due))
 
     def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
         """Return the positions after each legal event."""

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from interlock.fsm.table import Table
+from interlock.fsm.table import Table, reachable
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -229,10 +229,8 @@ def _good_way(nodes: Sequence[Node], edges: Iterable[DrawnEdge]) -> tuple[str, .
 
 def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
     """Return the states that a path with at least one effect reaches."""
-    reached = {dest for _, _, dest, events in rows if events}
-    for _ in rows:
-        reached |= {dest for source, _, dest, _ in rows if source in reached}
-    return reached
+    seen = {dest for _, _, dest, events in rows if events}
+    return reachable(seen, lambda state: [dest for source, _, dest, _ in rows if source == state])
 
 
 def _role(state: str, initial: str, final: Collection[str], visible: Collection[str]) -> Role:

@@ -208,7 +208,7 @@ class Explorer:
                 continue
             faults = faults or self._finish(driver, after)
             if faults:
-                self.counterexample = self._shortest((*here.path, delta), faults)
+                self.counterexample = self._minimal((*here.path, delta), faults)
                 return
             yield after
             driver, here = self._replay(node), node
@@ -225,12 +225,12 @@ class Explorer:
         driver.feed(node.path)
         return driver
 
-    def _shortest(self, path: tuple[deltas.Delta, ...], faults: Sequence[str]) -> Counterexample:
-        """Drop every delta without which the stream still has a fault."""
+    def _minimal(self, path: tuple[deltas.Delta, ...], faults: Sequence[str]) -> Counterexample:
+        """Drop deltas until the stream would have no fault without any one of the others."""
         for place in range(len(path)):
             shorter = path[:place] + path[place + 1 :]
             if remaining := self._judge(shorter):
-                return self._shortest(shorter, remaining)
+                return self._minimal(shorter, remaining)
         return Counterexample((*path, deltas.Finish()), faults)
 
     def _judge(self, path: tuple[deltas.Delta, ...]) -> list[str]:
