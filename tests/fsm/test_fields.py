@@ -11,7 +11,8 @@ from corpus.legal import item, stream
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
 from interlock.fsm.acceptor.digests import digests, loose_digests, quoted
-from interlock.fsm.acceptor.fields import FieldFault, field_faults
+from interlock.fsm.acceptor.fields import field_faults
+from interlock.fsm.acceptor.rulebook import Fault
 from interlock.testing import findings, scripts
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
@@ -91,9 +92,9 @@ def test_a_field_that_is_required_is_missed(name):
 @pytest.mark.parametrize(
     ("stdout", "wrong"),
     [
-        (1, FieldFault("delta: stdout is a number", stray=False, deviation="")),
-        ({}, FieldFault("delta: stdout is an object", stray=False, deviation="")),
-        (None, FieldFault("delta: stdout is null", stray=True, deviation="null")),
+        (1, Fault("R14", "delta: stdout is a number", unreadable=True)),
+        ({}, Fault("R14", "delta: stdout is an object", unreadable=True)),
+        (None, Fault("R14", "delta: stdout is null", deviation="null")),
     ],
 )
 def test_what_a_command_prints_is_text(stdout, wrong):

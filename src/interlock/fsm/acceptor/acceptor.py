@@ -144,21 +144,16 @@ class Acceptor:
     ) -> None:
         self._dialect = dialect
         self._permissive = permissive
-        self._numbers = _Numbering(first_sequence_number)
-        self._items = StreamItems(whole=first_sequence_number == 0)
-        self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
-        self._response_ids: set[Digest] = set()
-        self._error = False
-        self._errored_last = False
-        self._current: TrackedItem | None = None
+        self._items = StreamItems(whole=True)
         self._fast_path: _FastPath | None = None
         self._transition: tuple[TrackedItem | None, Node, str, Node] | None = None
         """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
         self.events = 0
         """The number of events so far."""
-        self.responses = 1
+        self.responses = 0
         """The number of responses so far; a file may have several."""
         self._kinds_before: list[str] = []
+        self._begin(first_sequence_number)
 
     @property
     def items(self) -> Mapping[int, TrackedItem]:
@@ -221,14 +216,16 @@ class Acceptor:
         if self._current is not None:
             self._current.forget()
 
-    def _begin_another(self) -> None:
-        """Start over, for another stream in the same file."""
+    def _begin(self, first_sequence_number: int | None) -> None:
+        """Begin a stream: the first one, or another one in the same file."""
         self.responses += 1
         self._kinds_before += [item.kind for item in self.items.values()]
-        self._numbers = _Numbering(0)
-        self._items = StreamItems(whole=True)
-        self._response, self._response_ids = _RESPONSE.start, set()
-        self._error, self._errored_last, self._current = False, False, None
+        self._numbers = _Numbering(first_sequence_number)
+        self._items = StreamItems(whole=first_sequence_number == 0)
+        self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
+        self._response_ids: set[Digest] = set()
+        self._error = self._errored_last = False
+        self._current: TrackedItem | None = None
 
     def end(self) -> list[Finding]:
         """Report what is missing at the end of the stream."""
@@ -255,7 +252,7 @@ class Acceptor:
         place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
         if self.ended and name == _CREATED and digest(as_object(openai_body.get("response")).get("id")) not in self._response_ids:
             faults.append(Fault("R3", "another response begins; it is judged separately", deviation="another-stream"))
-            self._begin_another()
+            self._begin(0)
         if self.ended:
             faults.append(Fault("R3", "comes after the terminal event"))
         else:
@@ -317,9 +314,8 @@ class Acceptor:
         return self._numbers.take(number)
 
     def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Fault]:
-        wrong_fields = field_faults(event, body)
-        faults = [Fault("R14", field.message, deviation=field.deviation) for field in wrong_fields]
-        readable = all(field.stray for field in wrong_fields)
+        faults = field_faults(event, body)
+        readable = not any(fault.unreadable for fault in faults)
         if issubclass(event, ResponseEvent):
             return faults + self._take_response_event(event, body, readable=readable)
         faults += self._check_open()

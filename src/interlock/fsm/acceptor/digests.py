@@ -19,6 +19,14 @@ from interlock.events.shapes import mismatches
 
 Digest: TypeAlias = bytes
 
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+}
 _MAX_QUOTED = 200
 """The most characters of a value that a message quotes."""
 _MAX_CHUNKS: Final = 4096
@@ -53,19 +61,7 @@ def quoted(value: object) -> str:
 
 def json_type(value: object) -> str:
     """Name the JSON type of a value, with its article."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    return _JSON_TYPES.get(type(value), "an object")
 
 
 def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:

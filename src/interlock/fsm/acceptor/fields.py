@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast, get_args
 
-from attrs import frozen
-
 from interlock.events.items import ITEMS
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
 from interlock.fsm.acceptor.digests import as_object, as_text, json_type, quoted
+from interlock.fsm.acceptor.rulebook import Fault
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
@@ -39,22 +38,7 @@ _FREE: Final = frozenset({"attributes", "env"})
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
-@frozen
-class FieldFault:
-    """A fault in the fields of an event.
-
-    Args:
-        message: What is wrong.
-        stray: Whether the rest of the event can be judged.
-        deviation: The name of the deviation; empty for an error.
-    """
-
-    message: str
-    stray: bool
-    deviation: str
-
-
-def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[FieldFault]:
+def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
     """Return the faults in the fields of an event and of its item, part or response."""
     whole = {**body, "response": _without_lists(body["response"])} if "response" in body else dict(body)
     return [
@@ -96,7 +80,7 @@ def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool
             return False
 
 
-def _field_fault(mismatch: Mismatch) -> FieldFault:
+def _field_fault(mismatch: Mismatch) -> Fault:
     last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
     above = [step for step in mismatch.path[:last] if isinstance(step, str)]
     field, value = param_of(mismatch.path[last:]), mismatch.value
@@ -113,7 +97,8 @@ def _field_fault(mismatch: Mismatch) -> FieldFault:
         message = f"{name}: {field} is {quoted(value)} instead of {mismatch.expected}"
     else:
         message = f"{name}: {field} is {json_type(value)}"
-    return FieldFault(message, bool(deviation) or mismatch.kind in {"unknown", "tag"}, deviation)
+    unreadable = not deviation and mismatch.kind not in {"unknown", "tag"}
+    return Fault("R14", message, deviation=deviation, unreadable=unreadable)
 
 
 def _deviation(mismatch: Mismatch, field: str) -> str:

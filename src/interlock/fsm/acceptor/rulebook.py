@@ -492,6 +492,7 @@ class Fault:
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
         item: The item, if it is not the event's.
         deviation: A name in `DEVIATIONS`; empty for an error.
+        unreadable: Whether the fault is in a field that the other rules read.
     """
 
     rule: str
@@ -499,6 +500,7 @@ class Fault:
     expected: tuple[str, ...] = ()
     item: ItemRef | None = None
     deviation: str = ""
+    unreadable: bool = False
 
 
 @frozen
