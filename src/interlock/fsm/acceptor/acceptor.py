@@ -16,21 +16,9 @@ from typing import Final
 
 from attrs import define, evolve, frozen
 
+from interlock.events import stream
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
-from interlock.events.stream import (
-    EVENTS,
-    TERMINAL,
-    Created,
-    ErrorEvent,
-    InProgress,
-    ItemAdded,
-    PartEvent,
-    Queued,
-    ResponseEvent,
-    StreamEvent,
-    SummaryEvent,
-    wire_name,
-)
+from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES, judge_end, judge_opening
 from interlock.fsm.acceptor.digests import Digest, Text, as_object, as_text, digest, quoted
@@ -42,9 +30,9 @@ from interlock.fsm.lifecycles import RESPONSE
 
 _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
-_CREATED: Final = wire_name(Created)
-_ERROR: Final = wire_name(ErrorEvent)
-_OPENING: Final = frozenset(map(wire_name, (Created, Queued, InProgress)))
+_CREATED: Final = wire_name(stream.Created)
+_ERROR: Final = wire_name(stream.ErrorEvent)
+_OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
 _MIN_RESUMED: Final = 2
 """The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
 _KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
@@ -260,7 +248,7 @@ class Acceptor:
             event = EVENTS.get(name)
             faults += self._check_number(number) if event or number is not None else ()
             faults += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body, place)
-            self._errored_last = event is ErrorEvent
+            self._errored_last = event is stream.ErrorEvent
         self.events += 1
         return [self._finding(fault, place, self.events - 1) for fault in faults]
 
@@ -316,14 +304,14 @@ class Acceptor:
     def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Fault]:
         faults = field_faults(event, body)
         readable = not any(fault.unreadable for fault in faults)
-        if issubclass(event, ResponseEvent):
+        if issubclass(event, stream.ResponseEvent):
             return faults + self._take_response_event(event, body, readable=readable)
         faults += self._check_open()
-        if event is ErrorEvent:
+        if event is stream.ErrorEvent:
             self._error = True
         elif wire_name(event) not in _KNOWN:
             faults.append(Fault("R10", "belongs to no item of the API", deviation="unknown-event"))
-        elif issubclass(event, PartEvent | SummaryEvent) and is_unknown_part(body):
+        elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
             faults += self._take_item_event(event, body, place, readable=readable)
@@ -373,7 +361,7 @@ class Acceptor:
         if item is None:
             item, opening_faults = self._items.begin(event, body)
             faults += opening_faults
-            if self._error and event is ItemAdded:
+            if self._error and event is stream.ItemAdded:
                 faults.append(Fault("R4", "an item begins after an error event"))
         if item is None:
             return faults
@@ -385,7 +373,7 @@ class Acceptor:
         self._transition = (item, before, name, item.node)
         if fault:
             faults.append(fault)
-        if ended or (fault and event is ItemAdded):
+        if ended or (fault and event is stream.ItemAdded):
             return faults
         faults += self._check_turn(item, name, begins=begins)
         judge = JUDGES.get(event)

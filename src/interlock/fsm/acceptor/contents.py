@@ -11,30 +11,11 @@ from typing import Final, TypeAlias
 
 from attrs import evolve
 
+from interlock.events import stream
 from interlock.events.items import literals_of
 from interlock.events.parts import ReasoningText, Refusal, SummaryText
 from interlock.events.response_object import IncompleteDetails
-from interlock.events.stream import (
-    EVENTS,
-    AnnotationAdded,
-    CommandEvent,
-    CommandOutputEvent,
-    Completed,
-    Created,
-    Failed,
-    Incomplete,
-    InProgress,
-    ItemAdded,
-    ItemDone,
-    McpInProgress,
-    PartEvent,
-    Place,
-    Queued,
-    StreamEvent,
-    SummaryEvent,
-    own_fields,
-    wire_name,
-)
+from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.digests import (
     Digest,
     Text,
@@ -62,12 +43,12 @@ _UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
 _TEXT_KINDS: Final = frozenset({"message", "reasoning"})
 """The kinds of items that must not be blank; reasoning may have no parts."""
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
-    Created: {"queued", "in_progress"},
-    Queued: {"queued"},
-    InProgress: {"in_progress"},
-    Completed: {"completed"},
-    Incomplete: {"incomplete", "cancelled"},
-    Failed: {"failed"},
+    stream.Created: {"queued", "in_progress"},
+    stream.Queued: {"queued"},
+    stream.InProgress: {"in_progress"},
+    stream.Completed: {"completed"},
+    stream.Incomplete: {"incomplete", "cancelled"},
+    stream.Failed: {"failed"},
 }
 """The statuses that a response may have in each of its events."""
 _ABORTED: Final = frozenset({"failed", "cancelled"})
@@ -365,7 +346,7 @@ def _digests(part: object) -> tuple[Digest, Digest]:
 
 def _list(event: type[StreamEvent]) -> str:
     """Return the name of the list of parts that an event is about."""
-    return "summary" if issubclass(event, SummaryEvent) else "content"
+    return "summary" if issubclass(event, stream.SummaryEvent) else "content"
 
 
 def _index(event: type[StreamEvent], body: Body) -> int:
@@ -385,13 +366,13 @@ def _part_type(event: str) -> str:
 
 
 _TYPE_OF: Final[Mapping[type[StreamEvent], str]] = {
-    event: _part_type(name) for name, event in EVENTS.items() if issubclass(event, PartEvent | SummaryEvent)
+    event: _part_type(name) for name, event in EVENTS.items() if issubclass(event, stream.PartEvent | stream.SummaryEvent)
 }
 
 
 def _judge_of(event: type[StreamEvent]) -> Judge | None:
     """Choose the function for an event by its base class and its fields."""
-    if issubclass(event, PartEvent | SummaryEvent):
+    if issubclass(event, stream.PartEvent | stream.SummaryEvent):
         return _judge_of_part(event)
     if is_own_text(event):
         return judge_own_delta if "delta" in event.__struct_fields__ else judge_own_done
@@ -401,17 +382,17 @@ def _judge_of(event: type[StreamEvent]) -> Judge | None:
 def _judge_of_part(event: type[StreamEvent]) -> Judge:
     if "part" in event.__struct_fields__:
         return judge_part_added if event.after is Place.PART else judge_part_done
-    if event is AnnotationAdded:
+    if event is stream.AnnotationAdded:
         return judge_annotation
     return judge_part_delta if "delta" in event.__struct_fields__ else judge_part_text_done
 
 
 _JUDGES: Final[Mapping[type[StreamEvent], Judge]] = {
-    ItemAdded: judge_added,
-    ItemDone: judge_done,
-    McpInProgress: judge_in_progress_again,
-    CommandEvent: judge_command,
-    CommandOutputEvent: judge_printed,
+    stream.ItemAdded: judge_added,
+    stream.ItemDone: judge_done,
+    stream.McpInProgress: judge_in_progress_again,
+    stream.CommandEvent: judge_command,
+    stream.CommandOutputEvent: judge_printed,
 }
 JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_of(event)) is not None}
 """The function for each event with content."""
