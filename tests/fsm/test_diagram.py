@@ -10,22 +10,8 @@ from itertools import combinations
 import pytest
 from attrs import evolve
 
-from interlock.fsm.diagram import (
-    RENDERERS,
-    DrawnEdge,
-    Graph,
-    Label,
-    Node,
-    Region,
-    Role,
-    Style,
-    draw,
-    graph_of,
-    key_of,
-    to_mermaid,
-    to_svg,
-    to_table,
-)
+from interlock.fsm.diagram import RENDERERS, Graph, Role, draw, graph_of, key_of, to_mermaid, to_svg
+from interlock.fsm.diagram.graph import DrawnEdge, Label, Node, Region, Style
 from interlock.fsm.diagram.layout import Box, Layout, PlacedLine, _spread, lay_out, untidiness
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.processes.background import BACKGROUND
@@ -408,7 +394,7 @@ def test_states_at_the_right_make_room_for_one_another() -> None:
 
 def test_a_table_for_a_terminal_has_a_line_for_each_event() -> None:
     graph = graph_of("g", "a", [("a", "open", "b", ("response.output_item.added", "g.delta")), ("b", "close", "c", ())])
-    assert to_table(graph) == (
+    assert RENDERERS["table"](graph) == (
         "state  trigger  next state  emits\n"
         "a      open     b           added\n"
         "                            .delta\n"

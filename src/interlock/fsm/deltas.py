@@ -175,12 +175,12 @@ def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> 
 
 
 @frozen
-class Run:
-    """The tool of a hosted call started.
+class ToolDelta:
+    """A delta about an item whose tool runs.
 
     Args:
-        item_id: The id of the call's item, as in `ResponseDriver.ready`. In every delta with an `item_id`, an empty one means
-            the open item that began last; parsers use it for tools that another server runs.
+        item_id: The id of the item; that of a hosted call is in `ResponseDriver.ready`. An empty one means the open item that
+            began last; parsers use it for tools that another server runs.
 
     Raises:
         ValueError: `item_id` is a `call_id`.
@@ -190,55 +190,53 @@ class Run:
 
 
 @frozen
-class Progress:
+class Run(ToolDelta):
+    """The tool of a hosted call started."""
+
+
+@frozen
+class Progress(ToolDelta):
     """A running tool has output: a partial image, or text that a shell command printed.
 
     Args:
-        item_id: The id of the `image_generation_call` or the `shell_call_output`.
-        fields: The fields of the event, by the API's names: `partial_image_b64`, or `stdout` and `stderr`.
+        fields: The fields of the event, by the API's names: `partial_image_b64` in an `image_generation_call`, `stdout` and
+            `stderr` in a `shell_call_output`.
     """
 
-    item_id: str = field(validator=_check_item_id)
     fields: Mapping[str, object]
 
 
 @frozen
-class EndOutput:
+class EndOutput(ToolDelta):
     """A command of a shell call ended; further `Progress` is output of the next command.
 
     Args:
-        item_id: The id of the `shell_call_output`.
         outcome: How the command ended: `{"type": "exit", "exit_code": 0}` or `{"type": "timeout"}`.
     """
 
-    item_id: str = field(validator=_check_item_id)
     outcome: Mapping[str, object]
 
 
 @frozen
-class Succeed:
+class Succeed(ToolDelta):
     """The tool of a hosted call returned a result.
 
     Args:
-        item_id: The id of the call's item.
         fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result` or `tools`.
             `interlock.events.items.result_fields` converts plain text to them.
     """
 
-    item_id: str = field(validator=_check_item_id)
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
 
 @frozen
-class Fail:
+class Fail(ToolDelta):
     """The tool of a hosted call failed or could not be started; the stream goes on.
 
     Args:
-        item_id: The id of the call's item.
         message: The reason, for the item's `error` if its kind has one.
     """
 
-    item_id: str = field(validator=_check_item_id)
     message: str
 
 

@@ -15,26 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Label, Node, Region, Role, Style, draw, graph_of, key_of
+from interlock.fsm.diagram.graph import Graph, Role, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
 from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
 
-__all__ = [
-    "RENDERERS",
-    "DrawnEdge",
-    "Graph",
-    "Label",
-    "Node",
-    "Region",
-    "Role",
-    "Style",
-    "draw",
-    "graph_of",
-    "key_of",
-    "to_mermaid",
-    "to_svg",
-    "to_table",
-]
+__all__ = ["RENDERERS", "Graph", "Role", "draw", "graph_of", "key_of", "to_mermaid", "to_svg"]
 
 RENDERERS: Final[Mapping[str, Callable[[Graph], str]]] = {
     "mermaid": to_mermaid,
