@@ -12,7 +12,7 @@ The sets are built on demand and cached: an automaton has at most a few dozen, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 from attrs import define, field, frozen
 
@@ -20,8 +20,6 @@ from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, 
 from interlock.fsm.acceptor.steps import FiredEdge, Step
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import reachable
-
-S = TypeVar("S")
 
 _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
 
@@ -109,10 +107,10 @@ class Node:
     moves: Mapping[str, frozenset[_Position]] = field(repr=False)
 
 
-class Automaton(Generic[S]):
+class Automaton:
     """Recognizes the events of one lifecycle."""
 
-    def __init__(self, lifecycle: Lifecycle[S]) -> None:
+    def __init__(self, lifecycle: Lifecycle[Any]) -> None:
         self._name = lifecycle.name
         self._edges: dict[str, list[_Edge]] = {name: [] for name in lifecycle.states}
         for edge in lifecycle.edges:

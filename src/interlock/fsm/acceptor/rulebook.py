@@ -29,16 +29,16 @@ class Rule:
     Args:
         number: `R1` to `R20`.
         name: One or two words.
+        sort: Its subject.
         says: The text of the rule.
         breaks: The consequence of breaking it; empty for a rule that one stream cannot show.
-        sort: Its subject.
     """
 
     number: str
     name: str
-    says: str
-    breaks: str
     sort: Sort
+    says: str
+    breaks: str = ""
 
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -47,157 +47,153 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             "R1",
             "opening",
+            "order",
             "A stream begins with `response.created` and `response.in_progress`, each exactly once; a background response may "
             "have `response.queued` between them.",
             "Clients build the response object from `response.created`; the `openai` package raises without it.",
-            "order",
         ),
         Rule(
             "R2",
             "numbering",
+            "order",
             "The `sequence_number` of the first event is 0, and that of each later event is one higher. Only the event itself "
             "has this field.",
             "A client that resumes a response after the last number that it received misses events or repeats them.",
-            "order",
         ),
         Rule(
             "R3",
             "ending",
+            "order",
             "The stream ends with exactly one terminal event, whose name matches the response's status (`cancelled` ends with "
             "`response.incomplete`). Over HTTP, `data: [DONE]` follows and the body ends.",
             "A client waits forever, or cannot tell a complete answer from a lost connection.",
-            "order",
         ),
         Rule(
             "R4",
             "failure",
+            "order",
             "If the response fails after its first event, the open items end first; then `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
             "An open item seems to run forever, and a client cannot handle a failure without a reason.",
-            "order",
         ),
         Rule(
             "R5",
             "framing",
+            "content",
             "Each event is one server-sent event: an `event` line with the same type as the body, one `data` line, line feeds "
             "only, and no `id`. The media type is `text/event-stream`.",
             "Clients lose every event that they cannot decode as a server-sent event or as JSON.",
-            "content",
         ),
         Rule(
             "R6",
             "index",
+            "order",
             "The `output_index` of the first item is 0, and each item that is added later has the next number.",
             "Clients keep items in a list by this index, so they lose items or mix them up; the `openai` package raises.",
-            "order",
         ),
         Rule(
             "R7",
             "bracket",
+            "order",
             "An item has exactly one `response.output_item.added` and one `response.output_item.done` event, with the same id, "
             "`call_id`, `name` and index. All its other events come between these two.",
             "A client attributes events with another id to the wrong item, or raises.",
-            "order",
         ),
         Rule(
             "R8",
             "parts",
+            "order",
             "Parts are counted from 0. Each part is added, receives its text, and is done before the next one begins.",
             "Clients append text to the wrong part; the `openai` package raises if no part has the `content_index` of a delta.",
-            "order",
         ),
         Rule(
             "R9",
             "text",
+            "content",
             "The deltas of a text, joined, equal the text in its `done` event, in the part, in the item and in the terminal "
             "response, character for character.",
             "A client that shows deltas and a client that shows the final text show different answers.",
-            "content",
         ),
         Rule(
             "R10",
             "lifecycle",
+            "order",
             "The events of an item follow the lifecycle of its kind, and only one item is written at a time.",
             "The client's own state of the item becomes wrong: a call never starts, or a text never ends.",
-            "order",
         ),
         Rule(
             "R11",
             "truth",
+            "order",
             "If the server runs a tool, the event for its start comes when the tool starts, the event for its completion only "
             "after it has succeeded, and the item contains the result or the failure.",
             "A client shows that a tool ran when it did not, or finds no result where one was announced.",
-            "order",
         ),
         Rule(
             "R12",
             "cut",
+            "order",
             "An item whose text is cut off is `incomplete` and is the last item, and the response is not `completed`. An "
             "`incomplete` response gives the reason in `incomplete_details`, or null if the model left a call unfinished.",
             "A client mistakes half an answer, or half of a call's arguments, for the whole.",
-            "order",
         ),
         Rule(
             "R13",
             "final",
+            "content",
             "The terminal response contains all items in order, exactly as their `done` events had them, and the token usage.",
             "Clients store the terminal response, so the next request lacks any content that is missing there.",
-            "content",
         ),
         Rule(
             "R14",
             "fields",
+            "content",
             "Every event, item and part has the required fields of its type, no field that belongs to another level (such as "
             "`output_index` in an item), and no null where the API omits the field.",
             "Typed clients raise on a missing field or a wrong type, or read a wrong value.",
-            "content",
         ),
         Rule(
             "R15",
             "logprobs",
+            "content",
             "The events `response.output_text.delta` and `.done` have `logprobs`: an empty list, unless the request asks for log "
             "probabilities. Then the tokens in the list, joined, are the text.",
             "A client that asks for log probabilities attributes them to the wrong tokens.",
-            "content",
         ),
         Rule(
             "R16",
             "chunking",
-            "Items and texts do not depend on how the model's tokens are divided into chunks.",
-            "",
             "content",
+            "Items and texts do not depend on how the model's tokens are divided into chunks.",
         ),
         Rule(
             "R17",
             "totality",
+            "content",
             "Any sequence of tokens becomes a legal stream, which contains no control token, and all text that the model wrote, "
             "except what R18 and R20 leave out.",
-            "",
-            "content",
         ),
         Rule(
             "R18",
             "empties",
+            "content",
             "A call without arguments is an item, and so is reasoning whose content is encrypted or withheld. A message or "
             "reasoning of only white space is not an item: leading white space waits until other text follows.",
             "No client breaks; the rule is for the streams that Interlock writes.",
-            "content",
         ),
         Rule(
             "R19",
             "one truth",
-            "A response that is not streamed equals the response that the terminal event of its stream would contain.",
-            "",
             "content",
+            "A response that is not streamed equals the response that the terminal event of its stream would contain.",
         ),
         Rule(
             "R20",
             "families",
+            "content",
             "Some models write calls and reasoning as text between markers. The items and the markers together contain exactly "
             "what the model wrote, except blank text (R18) and, if the request forbids parallel calls, all calls of a turn "
             "after the first. Until the name of a call is complete, its marker may still turn out to be text.",
-            "",
-            "content",
         ),
     )
 }
@@ -221,7 +217,7 @@ class Deviation:
     rule: str
     what: str
     why: str
-    senders: str
+    senders: str = "—"
     severity: Severity = "deviation"
 
 
@@ -261,21 +257,18 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R3",
             "an `error` event ends the stream, and no terminal event follows",
             "clients raise at the `error` event and stop reading",
-            "—",
         ),
         Deviation(
             "no-event-line",
             "R5",
             "messages have no `event:` line",
             "clients read the type from the data; only a browser's `EventSource` needs the line",
-            "—",
         ),
         Deviation(
             "framing",
             "R5",
             "lines end with CR LF, messages have ids or several lines of data, or a file lacks its last empty line",
             "decoders of server-sent events read it; only recorders drop the last line",
-            "—",
         ),
         Deviation(
             "bare-lines",
@@ -317,7 +310,6 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R9",
             "an item is added with its complete text, and no delta follows",
             "clients read the item from `added` or `done`",
-            "—",
         ),
         Deviation(
             "logprobs-elsewhere",
@@ -366,7 +358,6 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R11",
             "a hosted call is added with its result",
             "clients read the result from `done`",
-            "—",
         ),
         Deviation(
             "encrypted-content",
@@ -380,21 +371,18 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R13",
             "a field is null in `done` and absent in the terminal response, or the reverse",
             "clients treat null and absent alike",
-            "—",
         ),
         Deviation(
             "other-in-final",
             "R13",
             "log probabilities, or an outdated status, differ in the terminal response",
             "no client reads both",
-            "—",
         ),
         Deviation(
             "failed-without-output",
             "R13",
             "a failed or cancelled response lists none of its items",
             "clients already have the items",
-            "—",
         ),
         Deviation(
             "usage",
@@ -443,7 +431,6 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R15",
             "the tokens of the log probabilities do not make up the text",
             "clients show text and tokens separately",
-            "—",
         ),
         Deviation(
             "blank",
@@ -457,16 +444,14 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R14",
             "the API has no event of that name, or no item of the API has the event (`response.audio.delta`)",
             "its meaning is unknown; its number is judged, and that it does not follow the `done` of its item",
-            "—",
-            "not_judged",
+            severity="not_judged",
         ),
         Deviation(
             "unknown-item",
             "R14",
             "the API has no item, part or action of that type",
             "its meaning is unknown; its `added`, `done`, index and ids are judged",
-            "—",
-            "not_judged",
+            severity="not_judged",
         ),
     )
 }

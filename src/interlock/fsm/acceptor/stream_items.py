@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final, get_args, get_type_hints
+from typing import Final, get_args, get_type_hints
 
 from attrs import define, evolve, field
 
@@ -15,9 +15,8 @@ from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, as_object, as_text, quoted
 from interlock.fsm.acceptor.rulebook import Fault, ItemRef
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.fsm.subjects import ItemState
 
-AUTOMATA: Final[Mapping[str, Automaton[ItemState[Any]]]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+AUTOMATA: Final[Mapping[str, Automaton]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
 """The automaton of each kind of item."""
 
 ADDED: Final = wire_name(ItemAdded)
@@ -73,7 +72,7 @@ class TrackedItem:
     added: bool = field(default=False, init=False)
     stable: Mapping[str, object] = field(factory=dict[str, object])
     """The fields of `added` that must not change."""
-    automaton: Automaton[ItemState[Any]] | None = field(init=False)
+    automaton: Automaton | None = field(init=False)
     """None for an unknown kind of item."""
     node: Node = field(init=False)
     aliases: set[object] = field(factory=set[object], init=False)
@@ -185,7 +184,7 @@ class TrackedItem:
             self.node = self.automaton.either(self.node, self.automaton.after(event))
         return fault
 
-    def _misplaced(self, event: str, automaton: Automaton[ItemState[Any]]) -> Fault:
+    def _misplaced(self, event: str, automaton: Automaton) -> Fault:
         """Return the fault for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
