@@ -11,8 +11,7 @@ import pytest
 from interlock.fsm.deltas import Delta
 from interlock.parsers.harmony_framing import HARMONY, Trigger
 from interlock.serving.engines.recordings import read
-from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines
-from interlock.serving.view.redaction import redacted, without_quotes
+from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines, redacted, without_quotes
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"

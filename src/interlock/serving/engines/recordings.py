@@ -356,19 +356,14 @@ class ReplayStep:
 
 def replay_frames(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[bytes]:
     """Yield the stream as a client would receive it, frame by frame, with `data: [DONE]`; it is the same every time."""
-    for _, frames in replay_steps(recording, dialect):
+    for _, frames in replay_steps(recording, SseWriter(dialect)):
         yield from frames
     yield DONE_FRAME
 
 
-def replay_steps(recording: Recording, dialect: Dialect = OPENAI) -> Iterator[tuple[ReplayStep, Sequence[bytes]]]:
-    """Yield the steps of a replay, each with the frames that a client would receive."""
-    return _replay(recording, _driver(recording, SseWriter(dialect)))
-
-
 def replay_events(recording: Recording) -> Iterator[StreamEvent]:
     """Yield the stream's events as objects."""
-    for _, events in _replay(recording, _driver(recording, EventWriter())):
+    for _, events in replay_steps(recording, EventWriter()):
         yield from events
 
 
@@ -379,27 +374,29 @@ def replay_response(recording: Recording) -> Mapping[str, object]:
     return driver.response
 
 
+def replay_steps(recording: Recording, writer: Writer[T]) -> Iterator[tuple[ReplayStep, Sequence[T]]]:
+    """Yield the steps of a replay, each with its events as `writer` writes them."""
+    return _replay(recording, _driver(recording, writer))
+
+
 def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
     settings = response_settings(recording.request)
     return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
 
 
 def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[ReplayStep, Sequence[T]]]:
-    for step in _steps(recording, driver):
-        yield step, driver.feed(step.deltas)
+    def fed(step: ReplayStep) -> tuple[ReplayStep, Sequence[T]]:
+        return step, driver.feed(step.deltas)
 
-
-def _steps(recording: Recording, driver: ResponseDriver[T]) -> Iterator[ReplayStep]:
-    """Yield the steps; the caller must feed each one to the driver before it requests the next."""
     parser = parser_for(recording.format, recording.request)
-    yield ReplayStep([Start()])
+    yield fed(ReplayStep([Start()]))
     for turn in recording.turns:
         for output in turn.outputs:
-            yield ReplayStep(parser.feed(output.chunk), output=output)
-        yield ReplayStep(parser.end(turn.finish_reason, _usage(turn)), ends_turn=turn.finish_reason)
+            yield fed(ReplayStep(parser.feed(output.chunk), output=output))
+        yield fed(ReplayStep(parser.end(turn.finish_reason, _usage(turn)), ends_turn=turn.finish_reason))
         for call, result in zip(driver.ready, turn.results, strict=False):
-            yield ReplayStep(tool_deltas(call, result), result=result)
-    yield ReplayStep([Finish()])
+            yield fed(ReplayStep(tool_deltas(call, result), result=result))
+    yield fed(ReplayStep([Finish()]))
 
 
 def _usage(turn: RecordedTurn) -> Usage:

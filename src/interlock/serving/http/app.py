@@ -33,7 +33,6 @@ from interlock.serving.http.answers import (
     answer_error,
     cancel_on_disconnect,
     error_response,
-    open_events,
 )
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.socket_memory import SocketMemory
@@ -50,7 +49,7 @@ from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.runtime import Yielder, now, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summary_of
+from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summarize
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
@@ -246,10 +245,8 @@ class Api:
         parameters = await self._parameters(request, _compact_request)
         work = self.service.begin_summary(parameters, tenant_of(request), request)
         run, items, seals = await cancel_on_disconnect(request.receive, work)
-        async with open_events(run, self.service.active_runs, request.receive) as events:
-            async for _ in events:
-                pass
-        result, response = summary_of(run.driver), run.driver.response
+        with self.service.active_runs.track(run):
+            result = await cancel_on_disconnect(request.receive, summarize(run))
         if isinstance(result.fault, PromptError):
             raise invalid("input", str(result.fault), result.fault.code)
         if result.fault is not None:
@@ -257,9 +254,9 @@ class Api:
         item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": seals.seal_summary(result.text)}
         return JsonResponse(
             {
-                "id": response["id"],
+                "id": run.driver.response["id"],
                 "object": "response.compaction",
-                "created_at": response["created_at"],
+                "created_at": run.driver.response["created_at"],
                 "output": [*_user_messages(items), item],
                 "usage": usage_of(result.usage),
             }

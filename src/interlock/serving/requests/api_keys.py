@@ -48,12 +48,15 @@ class Keys:
         distinct = [*dict.fromkeys(keys)]
         for key in distinct:
             _check_key(key)
-        separate = len(distinct) > 1 and not shared
+        # A tenant's name is the same in every process.
+        names = {key: hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:16] for key in distinct}
+        if len(distinct) <= 1 or shared:
+            names = dict.fromkeys(distinct, "")
         # Headers are decoded as Latin-1, but clients encode keys in Latin-1 or UTF-8.
         return cls(
             tuple(
-                (hashlib.sha256(key.encode(encoding)).digest(), _tenant_name(key) if separate else "")
-                for key in distinct
+                (hashlib.sha256(key.encode(encoding)).digest(), name)
+                for key, name in names.items()
                 for encoding in ("utf-8", "latin-1")
             )
         )
@@ -73,11 +76,6 @@ class Keys:
             if hmac.compare_digest(key_digest, digest):
                 match = tenant
         return match
-
-
-def _tenant_name(key: str) -> str:
-    """Return a key's tenant name, which is the same in every process."""
-    return hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:16]
 
 
 def tenant_of(connection: HTTPConnection) -> str:

@@ -69,10 +69,6 @@ def _reasoning(item: Item) -> Iterable[Item]:
         yield {"type": "reasoning", **_identity(item), "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
 
 
-def _function_call(item: Item) -> Iterable[Item]:
-    yield {**_call(item.get("call_id"), _name(item), item.get("arguments")), **_identity(item)}
-
-
 def _client_call(name: str, field: str) -> Callable[[Item], Iterable[Item]]:
     """Return the normalizer for calls of a client's tool, with the arguments in `field`."""
 
@@ -159,7 +155,7 @@ def _identity(item: Item) -> dict[str, object]:
 NORMALIZERS: Final[Mapping[str, Callable[[Item], Iterable[Item]]]] = {
     "message": _message,
     "reasoning": _reasoning,
-    "function_call": _function_call,
+    "function_call": lambda item: [{**_call(item.get("call_id"), _name(item), item.get("arguments")), **_identity(item)}],
     "function_call_output": _output,
     "custom_tool_call": lambda item: [_call(item.get("call_id"), _name(item), {"input": item.get("input")})],
     "custom_tool_call_output": _output,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
 
@@ -56,7 +56,7 @@ __all__ = [
     "Summary",
     "begin_response",
     "begin_summary",
-    "summary_of",
+    "summarize",
 ]
 
 T = TypeVar("T")
@@ -244,7 +244,11 @@ class Run(Generic[T]):
         yield [Start(), deltas.Open("compaction")]
         item = next(call for call in self.driver.ready if call.kind == "compaction")
         yield [deltas.Run(item.id)]
-        summary = await self._summarize()
+        try:
+            run = await begin_summary(self.context, self.engine)
+        except ApiError as error:
+            raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
+        summary = await summarize(run)
         yield [EndTurn("stop", summary.usage)]
         if summary.fault is not None:
             raise summary.fault
@@ -252,16 +256,6 @@ class Run(Generic[T]):
         self.context = evolve(self.context, model_items=model_items)
         yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
         yield TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
-
-    async def _summarize(self) -> Summary:
-        try:
-            run = await begin_summary(self.context, self.engine)
-        except ApiError as error:
-            raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
-        async with aclosing(run.events()) as events:
-            async for _ in events:
-                pass
-        return summary_of(run.driver)
 
     async def _prepare(self) -> Steps:
         """List the tools of MCP servers, and call the tools that the client has approved."""
@@ -512,16 +506,19 @@ class Summary:
     fault: EngineError | None = None
 
 
-def summary_of(driver: ResponseDriver[Any]) -> Summary:
-    """Return the summary in a finished response; a truncated, failed or empty summary has a fault."""
-    response = driver.response
+async def summarize(run: Run[None]) -> Summary:
+    """Execute a run from `begin_summary`, and return the summary; a truncated, failed or empty summary has a fault."""
+    async with aclosing(run.events()) as events:
+        async for _ in events:
+            pass
+    response, usage = run.driver.response, run.driver.usage
     output = cast("Sequence[Item]", response["output"])
     parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
     text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
     error = members(response["error"])
     match response["status"]:
         case "completed" if text:
-            return Summary(text, driver.usage)
+            return Summary(text, usage)
         case "completed":
             fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
         case "failed" if error.get("code") == PromptError.code:
@@ -530,7 +527,7 @@ def summary_of(driver: ResponseDriver[Any]) -> Summary:
             fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
         case status:
             fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
-    return Summary("", driver.usage, fault)
+    return Summary("", usage, fault)
 
 
 def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:

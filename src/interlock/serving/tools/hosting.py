@@ -427,7 +427,10 @@ class ResponseTools:
             raise ToolError("The response has reached its limit of tool calls.")
         hosted = hosted_tool(call)
         if hosted is not None and not (hosted == CONTAINER and CONTAINER in self._servers):
-            if not any(_declares(tool, hosted) for tool in self._request.tools):
+            if not any(
+                str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted
+                for tool in self._request.tools
+            ):
                 raise ToolError(f"The request does not offer the tool '{hosted}'.")
             if hosted not in self._hosted:
                 raise ToolError(f"This server has no tool server for '{hosted}'.")
@@ -445,10 +448,6 @@ class ResponseTools:
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._results[call.id] = f"Error: {message}"
         return Fail(call.id, message)
-
-
-def _declares(tool: Mapping[str, object], hosted: HostedTool) -> bool:
-    return str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted
 
 
 def hosted_tool(call: ReadyCall) -> HostedTool | None:

@@ -195,42 +195,38 @@ async def _transport(endpoint: Endpoint, faults: list[str]) -> AsyncGenerator[An
             yield streams
 
 
+class TooLarge(httpx2.StreamError):
+    """A response has too many bytes or values."""
+
+
 def _error_message(error: BaseException) -> str:
+    """Return the message of an error for the client; it replaces the texts of errors that repeat secrets."""
+    text = "Communication with the server failed."
     match error:
         case BaseExceptionGroup():
-            return _error_message(error.exceptions[0])
+            text = _error_message(error.exceptions[0])
         case ValidationError():
-            return "The server's answer does not follow MCP."  # the error's own text has a line for each flaw
-        case ToolError() | httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
-            return _truncated(_http_error_message(error))
+            text = "The server's answer does not follow MCP."  # the error's own text has a line for each flaw
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            text = "The server cannot be reached."
+        case httpx2.LocalProtocolError():
+            text = "A header for the server has an invalid name or value."
+        case httpx2.HTTPStatusError():
+            text = f"The server answers HTTP {error.response.status_code}."
+        case ToolError() | TooLarge():
+            text = str(error)
+        case httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
+            text = f"Communication with the server failed: {error}"
         case MCPError():
-            return _truncated(getattr(error, "error", error).message)
+            text = getattr(error, "error", error).message
         case _:
-            return "Communication with the server failed."
+            pass
+    return _truncated(text)
 
 
 def _truncated(text: str) -> str:
     text = text.partition("\n")[0]
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}\N{HORIZONTAL ELLIPSIS}"
-
-
-class TooLarge(httpx2.StreamError):
-    """A response has too many bytes or values."""
-
-
-def _http_error_message(error: Exception) -> str:
-    """Return the client-facing message of an HTTP error or an error of this module."""
-    match error:
-        case ToolError() | TooLarge():
-            return str(error)
-        case httpx2.ConnectError() | httpx2.ConnectTimeout():
-            return "The server cannot be reached."
-        case httpx2.LocalProtocolError():
-            return "A header for the server has an invalid name or value."  # the error's own text repeats them
-        case httpx2.HTTPStatusError():
-            return f"The server answers HTTP {error.response.status_code}."  # the error's own text has the URL, secrets and all
-        case _:
-            return f"Communication with the server failed: {error}"
 
 
 class BoundedStream(httpx2.AsyncByteStream):
@@ -258,7 +254,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 last = (last + chunk)[-3:]
                 yield chunk
         except (TooLarge, httpx2.HTTPError) as error:
-            self._faults.append(_http_error_message(error))
+            self._faults.append(_error_message(error))
             raise
 
     def _count(self, chunk: bytes) -> None:
@@ -285,7 +281,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:
-            self._faults.append(_http_error_message(error))
+            self._faults.append(_error_message(error))
             raise
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:

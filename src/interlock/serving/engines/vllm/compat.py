@@ -379,12 +379,10 @@ def accept_function_tools(tool_parser: object) -> None:
     Args:
         tool_parser: The value of `--tool-call-parser`; other parsers need no change.
     """
-    read: Callable[[Sequence[object]], object] | None = None
     if tool_parser == "hy_v4":
-        with suppress(ImportError):
-            read = getattr(import_module(HY_V4), HY_V4_TOOLS, None)
-    if read is not None:
-        setattr(import_module(HY_V4), HY_V4_TOOLS, partial(_read_tools, read))
+        with suppress(ImportError, AttributeError):
+            module = import_module(HY_V4)
+            setattr(module, HY_V4_TOOLS, partial(_read_tools, getattr(module, HY_V4_TOOLS)))
 
 
 def _read_tools(read: Callable[[Sequence[object]], object], tools: Sequence[object] | None) -> object:
