@@ -28,17 +28,6 @@ from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Tail, store_error
 from interlock.serving.responses.run import ActiveRuns, Run
 
-__all__ = [
-    "BackgroundStream",
-    "JsonResponse",
-    "StreamedAnswer",
-    "WholeAnswer",
-    "answer_error",
-    "cancel_on_disconnect",
-    "error_response",
-    "open_events",
-]
-
 T = TypeVar("T")
 
 STREAM_HEADERS: Final = (

@@ -55,8 +55,6 @@ from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
-__all__ = ["Api", "create_app"]
-
 T = TypeVar("T")
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})

@@ -28,8 +28,6 @@ from interlock.serving.http.request_body import Decoder
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import STRETCH
 
-__all__ = ["BoundedProtocol", "install"]
-
 SLICE: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
 SMALL: Final = 1024  # bytes: fragments below this size are counted, like control frames
 MAX_SMALL: Final = 1000  # how many counted frames a client may send in one `PERIOD`

@@ -55,8 +55,6 @@ from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-__all__ = ["InterlockPlugin"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler

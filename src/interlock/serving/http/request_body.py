@@ -16,8 +16,6 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.runtime import Yielder
 
-__all__ = ["JSON", "MAX_BODY_BYTES", "SLICE", "Decoder", "codings", "decoder_for", "read_body"]
-
 JSON: Final = "application/json"
 MAX_BODY_BYTES: Final = 32 * 2**20
 

@@ -23,8 +23,6 @@ from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.responses.run import GRACE, ActiveRuns
 
-__all__ = ["ServerThread", "listen", "serve", "url_of"]
-
 KEEP_ALIVE: Final = 75
 """Seconds after which the server closes an idle connection. A client that does not close it earlier loses a request that it sends
 at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is also uvicorn's default."""

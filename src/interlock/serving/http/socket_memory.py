@@ -16,8 +16,6 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.store import StoredResponse
 from interlock.serving.store.chain import body_of, pack, put_together
 
-__all__ = ["NO_ROOM", "ConnectionMemory", "SocketMemory"]
-
 NO_ROOM: Final = "websocket_stream_limit_reached"
 
 Scope: TypeAlias = tuple[object, ...]

@@ -29,8 +29,6 @@ from interlock.serving.responses.sealing import require_openable
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import Conflict, Conversation, StoredResponse
 
-__all__ = ["ConversationRoutes", "ResponseRoutes"]
-
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
 

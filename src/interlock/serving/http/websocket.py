@@ -37,8 +37,6 @@ from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible,
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
-__all__ = ["Connection", "CreateFrame", "Lane", "Limits"]
-
 logger = logging.getLogger(__name__)
 
 NORMAL: Final = 1000

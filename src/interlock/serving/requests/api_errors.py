@@ -6,8 +6,6 @@ from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["ApiError", "EngineError", "PromptError", "ToolError", "UpstreamError", "invalid", "missing", "no_such_model"]
-
 
 @frozen
 class ApiError(InterlockError):

@@ -14,8 +14,6 @@ from typing import Final
 from attrs import field, frozen
 from starlette.requests import HTTPConnection
 
-__all__ = ["TENANT", "Keys", "tenant_of"]
-
 TENANT: Final = "interlock.tenant"
 """The key of the tenant in the ASGI scope of a request."""
 

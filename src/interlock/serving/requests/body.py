@@ -19,8 +19,6 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.runtime import Yielder
 
-__all__ = ["JsonBudget", "read_object", "require_shallow"]
-
 DEPTH: Final = 100
 """The most levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
 

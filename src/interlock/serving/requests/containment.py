@@ -15,8 +15,6 @@ from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-__all__ = ["Outcome", "PanicError", "ends_process", "is_fault", "outcome", "panics_as_errors"]
-
 T = TypeVar("T")
 
 ENDS: Final = (KeyboardInterrupt, SystemExit)

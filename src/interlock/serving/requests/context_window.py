@@ -12,18 +12,6 @@ from typing import Final
 
 from interlock.serving.requests.input_items import Item
 
-__all__ = [
-    "SUMMARIZE",
-    "SUMMARY_PARAMETERS",
-    "compacted",
-    "is_summary",
-    "summary_message",
-    "summary_request",
-    "summary_text",
-    "truncated",
-    "window",
-]
-
 SUMMARIZE: Final = """\
 The conversation so far will be replaced by a summary that you write now. Whoever continues, including you, will see only the
 user's messages and your summary. Write down everything that is needed to continue:

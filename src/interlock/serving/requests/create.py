@@ -30,16 +30,6 @@ from interlock.serving.requests.limits import (
 )
 from interlock.serving.requests.refusals import require, require_json_schema, require_list, too_long, unsupported, wrong_type
 
-__all__ = [
-    "CreateResponse",
-    "read_conversation",
-    "read_conversation_items",
-    "read_hosted",
-    "read_metadata",
-    "read_request",
-    "requested_conversation",
-]
-
 MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
 

@@ -15,8 +15,6 @@ from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shap
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
 from interlock.serving.requests.runtime import random_id
 
-__all__ = ["Item", "join", "read_input", "read_items", "require_input", "with_ids"]
-
 Item: TypeAlias = Mapping[str, object]
 
 MAX_ITEMS: Final = 20_000

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeGuard
 
-__all__ = ["elements", "is_array", "is_object", "members", "text_of"]
-
 EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
 
 

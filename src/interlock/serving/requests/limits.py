@@ -17,23 +17,6 @@ from interlock.events import items, parts, tools
 from interlock.events.parts import ContentPart, Json, Number
 from interlock.events.response_object import Conversation, Identifier
 
-__all__ = [
-    "CHOICES",
-    "CONVERSATION",
-    "HOSTED_ITEMS",
-    "HOSTED_TOOLS",
-    "ITEMS",
-    "MAX_INPUT_ITEMS",
-    "MAX_TOOLS",
-    "SCHEMA_FORMAT",
-    "SOME_TEXT",
-    "TEXT",
-    "TOOLS",
-    "JsonSchema",
-    "Named",
-    "Shapes",
-]
-
 Fields: TypeAlias = Mapping[str, Any]
 """The limit of each field, or a type that replaces its type in `interlock.events`."""
 

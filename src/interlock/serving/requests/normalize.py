@@ -16,8 +16,6 @@ from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members, text_of
 
-__all__ = ["normalize"]
-
 
 def normalize(items: Iterable[Item], *, images: bool = True) -> tuple[Item, ...]:
     """Return a conversation as messages, reasoning, function calls and their outputs.

@@ -19,8 +19,6 @@ from interlock.serving.requests.limits import JsonSchema
 if TYPE_CHECKING:  # only vLLM needs it at run time
     import pydantic
 
-__all__ = ["refusal", "require", "require_json_schema", "require_list", "too_long", "unsupported", "wrong_type"]
-
 QUOTED: Final = 200
 """The most characters of a client's value that an error repeats."""
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from attrs import define, field
 
-__all__ = ["STRETCH", "Yielder", "alongside", "now", "random_id"]
-
 STRETCH: Final = 0.005
 """Seconds of work between two yields to the event loop."""
 

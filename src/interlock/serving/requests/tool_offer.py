@@ -23,22 +23,6 @@ from interlock.parsers.routing import SEPARATOR, Route, Routing
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_object, members
 
-__all__ = [
-    "CALL_SECONDS",
-    "CONTAINER",
-    "HOSTED_TOOLS",
-    "LABELS",
-    "SEARCHES",
-    "HostedTool",
-    "HostedTools",
-    "ToolOffer",
-    "declare",
-    "hosted_functions",
-    "hosted_kinds",
-    "offer",
-    "with_hosted",
-]
-
 Tool: TypeAlias = Mapping[str, object]
 
 HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]

@@ -27,8 +27,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.runtime import alongside, now, random_id
 from interlock.serving.store import SHARED, Addition, LeaseLost, Log, ResponseStore, StoreDown, StoredResponse, StoreFull
 
-__all__ = ["Archive", "Tail", "adopt", "store_error"]
-
 logger = logging.getLogger(__name__)
 
 NOT_STREAMED: Final = ApiError(

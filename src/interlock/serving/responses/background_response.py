@@ -25,8 +25,6 @@ from interlock.serving.responses.conversation_lease import ConversationLease, co
 from interlock.serving.responses.run import ActiveRuns, Run
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
-__all__ = ["BackgroundRegistry", "BackgroundResponse"]
-
 logger = logging.getLogger(__name__)
 
 BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write

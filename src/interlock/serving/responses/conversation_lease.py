@@ -16,8 +16,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.runtime import alongside, random_id
 from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, StoreDown, StoredResponse
 
-__all__ = ["ConversationLease", "commit_end", "locked", "no_such_conversation"]
-
 logger = logging.getLogger(__name__)
 
 LOST: Final = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")

@@ -44,21 +44,6 @@ from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = [
-    "GRACE",
-    "INTERNAL_ERROR",
-    "SHUTDOWN",
-    "ActiveRuns",
-    "Interruptible",
-    "NullWriter",
-    "RequestContext",
-    "Run",
-    "Summary",
-    "begin_response",
-    "begin_summary",
-    "summarize",
-]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

@@ -30,19 +30,6 @@ from interlock.serving.requests.input_items import Item
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = [
-    "KEYS_VARIABLE",
-    "RANDOM_KEY",
-    "REASONING_WANTED",
-    "Binding",
-    "Envelope",
-    "Key",
-    "SealError",
-    "SealingKeys",
-    "Seals",
-    "require_openable",
-]
-
 logger = logging.getLogger(__name__)
 
 KEYS_VARIABLE: Final = "INTERLOCK_KEYS"

@@ -27,8 +27,6 @@ from interlock.serving.tools.tool_runner import ToolRunner
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["ResponseService"]
-
 T = TypeVar("T")
 
 

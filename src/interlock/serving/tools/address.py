@@ -15,8 +15,6 @@ from attrs import field, frozen
 
 from interlock.serving.requests.api_errors import ToolError
 
-__all__ = ["AddressPolicy", "Endpoint"]
-
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from interlock.serving.tools.mcp_session import Session
 
-__all__ = ["ResponseTools", "ToolServers", "load_sessions"]
-
 logger = logging.getLogger(__name__)
 
 MAX_CALLS: Final = 128

@@ -39,8 +39,6 @@ else:
 
     from interlock.serving.tools.mcp_v1 import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
 
-__all__ = ["Session"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,6 @@ from typing import Any, Final, Self
 
 from attrs import define, field
 
-__all__ = ["CONNECTION_CLOSED", "Client", "MCPError", "streamable_http_client"]
-
 CONNECTION_CLOSED: Final = -32000
 
 MCPError: type[Exception] = import_module("mcp").McpError

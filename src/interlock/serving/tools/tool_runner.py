@@ -16,8 +16,6 @@ from interlock.serving.requests.input_items import Item
 if TYPE_CHECKING:  # a server without recordings does not load the modules that read and render them
     from interlock.serving.engines.recordings import RecordedTurn, ToolResult
 
-__all__ = ["NullTools", "RecordedTools", "ToolRunner", "Tools"]
-
 
 class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""

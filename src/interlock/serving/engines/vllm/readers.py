@@ -29,8 +29,6 @@ from interlock.parsers.routing import Routing
 from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
 from interlock.serving.requests.tool_offer import with_hosted
 
-__all__ = ["FORCED", "DeltaReader", "FamilyReader", "Pairing", "Reader", "configured", "reader", "specials"]
-
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable that, set to `vllm`, makes the plugin use vLLM's parsers for all models other than gpt-oss."""
 

@@ -43,8 +43,6 @@ from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.runtime import random_id
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, declare, hosted_functions, hosted_kinds, offer
 
-__all__ = ["Admissions", "Salt", "VllmEngine", "VllmRefusedError"]
-
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
 Salt: TypeAlias = Literal["tenant", "key", "none"]
