@@ -176,6 +176,12 @@ CASES = [
         "</think><function_calls>\nf(s='a')\ng()\n</function_calls>\nThen.",
         [call("f", '{"s":"a"}'), call("g", "{}"), answer("Then.")],
     ),
+    Case(
+        "a call over two lines",
+        "olmo3",
+        "</think><function_calls>f(\n)\n</function_calls>Then.",
+        [call("f", "{}"), answer("Then.")],
+    ),
     Case("a message that begins a turn", "kimi_k3", f"{_K3_ANSWER}Sunny.", [answer("Sunny.")]),
     Case(
         "ends of messages and of calls inside of a section",

@@ -148,7 +148,7 @@ def _condition(reader: FamilyParser) -> Hashable:
     name = next((match.name in READ_AS.routing.declared for match in matches if match is not None), None)
     header = name, bool(effects.header) and read_as.read_key(effects.header) is not None
     literal = effects.item._call and effects.item._call.literal
-    inner = literal and (literal._state.name, min(len(literal._levels), 2))
+    inner = literal and (literal._place.state.name, min(len(literal._levels), 2))
     return reader._state.name, min(effects.nesting.depth, 2), inner, header, bool(effects.header), bool(effects.pending)
 
 

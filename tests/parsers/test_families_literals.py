@@ -1,6 +1,7 @@
 """Literals: arguments in the notations of Python, of Gemma and of elements, read as JSON."""
 
 import json
+import re
 from itertools import chain
 
 import orjson
@@ -114,6 +115,13 @@ def test_every_state_answers_every_part():
 def test_no_change_of_a_row_survives_but_those_that_nobody_could_see():
     survived = {str(each) for each in mutations() if each.fate() == "survived"}
     assert survived == {*chain.from_iterable(ALIKE.values())}
+
+
+def test_no_expression_is_compiled_for_the_tags_of_a_text(monkeypatch):
+    element = f"{ELEMENTS.namespace}<%s>x{ELEMENTS.namespace}</%s>"
+    assert read(ELEMENTS, ">" + element % ("a", "a")) == ('{"a":"x"}', "", "")
+    monkeypatch.setattr(re, "compile", None)
+    assert read(ELEMENTS, ">" + element % ("b", "b")) == ('{"b":"x"}', "", "")
 
 
 def test_a_string_passes_through_until_something_in_it_changes():

@@ -1,11 +1,14 @@
-"""Reads a literal and writes it as JSON, with the table of `interlock.parsers.families.literals`."""
+"""Reads a literal and writes it as JSON, with the table of `interlock.parsers.families.literals`.
+
+The table is compiled for each notation and bracket. So most signs take one lookup, and the text between two signs one search.
+"""
 
 from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
@@ -13,7 +16,7 @@ from attrs import define, field, frozen
 from interlock.fsm.table import State
 from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
 from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escaped, quoted
-from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes
+from interlock.parsers.families.patterns import Search, alternatives
 
 __all__ = ["LiteralReader", "Stop"]
 
@@ -22,8 +25,8 @@ Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
 
 _P: Final = Part
 _BLANK, _ESCAPED, _PLAIN, _QUOTE, _STRAY, _WORD = _P.BLANK, _P.ESCAPE, _P.PLAIN, _P.QUOTE, _P.STRAY, _P.WORD
-_IN_KEY: Final = frozenset({"member", "key", "keyed"})
-_IN_STRING: Final = frozenset({"quoted key", "string", "torn"})
+_BLANKS: Final = frozenset(filter(str.isspace, map(chr, range(0x3001))))
+"""White space of Unicode."""
 _HEX: Final = "[0-9a-fA-F]"
 _PARTIAL: Final = (
     rf"[0-7]{{0,2}}|x{_HEX}?|u{_HEX}{{0,3}}|u[dD][89abAB]{_HEX}{{2}}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?|U{_HEX}{{0,7}}"
@@ -57,83 +60,193 @@ class _Signs:
     """The signs that count in a state: the brackets, quotes, … of the notation, and the markers that end the literal.
 
     Args:
-        search: Finds the next sign, or the beginning of one at the end of the text.
         parts: Which part each sign of the notation is, except for escapes and tags.
-        longer: The signs that begin another one.
+        letters: The same for signs of one letter; None for the letters that may begin a longer sign, a quote or a marker.
+        match: Matches what such a letter begins, in one of the groups `beginning`, which is the beginning of a sign or marker
+            at the end of the text, and perhaps a sign or marker itself, `sign`, which is any other sign or marker, `escape` and
+            `tag`, which may be incomplete too, and `blank`. A letter in no group is text.
+        ends: Finds the end of a run of text.
         stops: The markers that end the literal.
+        run: Which part a run of text is; None where its schema decides that.
+        passes: In a string, finds what stops text from passing through unchanged.
     """
 
-    search: Search
     parts: Mapping[str, Part]
-    longer: frozenset[str]
+    letters: Mapping[str, Part | None]
+    match: Search
+    ends: Search
     stops: frozenset[str]
-
-    def is_whole(self, sign: str) -> bool:
-        """Return whether a sign is more than the beginning of one."""
-        return sign in self.parts or sign in self.stops or sign[0] == "\\"
+    run: Part | None
+    passes: Search | None
 
 
-@cache
-def _outside(dialect: Dialect, stops: frozenset[str], closing: str, nested: bool, keys: bool) -> _Signs:  # noqa: FBT001 - a key
-    """Return the signs outside of strings.
+def _signs(
+    parts: Mapping[str, Part],
+    stops: frozenset[str],
+    *,
+    run: Part | None = _WORD,
+    ends: str = "",
+    escape: str = "",
+    tag: str = "",
+) -> _Signs:
+    """Compile signs.
+
+    Args:
+        parts: Which part each sign is.
+        stops: The markers that end the literal.
+        run: Which part a run is.
+        ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
+        escape: The pattern of an escape.
+        tag: The pattern of a tag.
+    """
+    texts = sorted({*parts, *stops}, key=len, reverse=True)
+    undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
+    letters: dict[str, Part | None] = {} if run is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
+    letters |= {text: part for text, part in parts.items() if not text[1:]} | dict.fromkeys(undecided)
+    firsts = re.escape("".join(sorted({*undecided, *(text[0] for text in texts)})))
+    beginnings = "|".join(alternatives([text[:-1] for text in texts if text[1:]]))
+    groups = {
+        "beginning": beginnings and rf"(?:{beginnings})\Z",
+        "sign": "|".join(map(re.escape, texts)),
+        "escape": escape,
+        "tag": tag,
+        "blank": "" if run is _PLAIN else rf"\s[^\S{firsts}]*",
+    }
+    match = re.compile("|".join([*(f"(?P<{name}>{group})" for name, group in groups.items() if group), "(?s:.)"])).match
+    passes = re.compile(f"[{ESCAPED}{firsts}]").search if run is _PLAIN else None
+    return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, run, passes)
+
+
+def _outside(dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
+    """Return the signs in an object or list, by the state, except for those in strings.
 
     Args:
         dialect: The notation.
         stops: The markers that end the literal.
-        closing: The bracket that closes the innermost object or list; empty at the start.
-        nested: Whether the innermost object or list is in another one.
-        keys: Whether the colons count.
+        closing: The bracket that closes the object or list; empty at the start.
+        nested: Whether it is in another one.
     """
     in_list = nested and closing != "}"
     parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.quotes, _P.QUOTE)}
     for opening, other in dialect.brackets.items():
         parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, other: _P.STRAY}
-    if keys:
-        parts |= dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
-    parts = {**parts, closing: _P.CLOSE if nested else _P.END} if closing else dict.fromkeys(parts, _P.OBJECT)
-    return _signs(parts, stops)
+    if not closing:
+        return {"start": _signs(dict.fromkeys(parts, _P.OBJECT), stops)}
+    parts |= {closing: _P.CLOSE if nested else _P.END}
+    colons = dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
+    in_key, in_value = _signs(parts | colons, stops, ends=r"\s"), _signs(parts, stops)
+    return dict.fromkeys(("member", "key", "keyed"), in_key) | dict.fromkeys(("value", "item", "word", "after"), in_value)
 
 
-@lru_cache(maxsize=256)
-def _inside(closing: str, stops: frozenset[str], *, escapes: bool, breaks: bool) -> _Signs:
-    """Return the signs in a string."""
-    parts = {closing: _P.UNQUOTE} | ({"\n": _P.BREAK} if breaks else {})
-    return _signs(parts, stops, _ESCAPE if escapes else "")
+@lru_cache(maxsize=64)
+def _inside(dialect: Dialect, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
+    """Return the signs in a string, by the state."""
+    parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
+    breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
+    in_string = _signs(parts | breaks, frozenset(), escape=escape, run=_PLAIN)
+    return {"string": in_string, "quoted key": in_string, "torn": _signs(parts, stops, escape=escape, run=_PLAIN)}
 
 
-@lru_cache(maxsize=256)
-def _among(namespace: str, closing: str, stops: frozenset[str]) -> _Signs:
-    """Return the signs between elements, or at the beginning of one."""
+@lru_cache(maxsize=64)
+def _of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
+    """Return the signs of a dialect of elements, by the state."""
     others = f"{namespace}<"[1:]
     opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
     tag = rf"{opening}/?(?:{_TAG}(?:>|\Z)|\Z)" + r"|\Z)" * len(others)
-    parts = {closing: _P.UNQUOTE} if closing else {}
-    return _signs(parts, stops, tag)
+    inside = _signs({}, frozenset(), tag=tag, run=_PLAIN)
+    return {
+        "start": _signs({">": _P.ELEMENTS}, frozenset()),
+        "after": _signs({}, stops, tag=tag),
+        "element": _signs({}, stops, tag=tag, run=None),
+        "word": inside,
+        "string": inside,
+    }
 
 
-def _signs(parts: Mapping[str, Part], stops: frozenset[str], pattern: str = "") -> _Signs:
-    texts = frozenset({*parts, *stops})
-    search = re.compile("|".join([*alternatives(texts), *filter(None, [pattern])])).search
-    return _Signs(search, parts, proper_prefixes(texts), stops - parts.keys())
+_Act: TypeAlias = Callable[["LiteralReader", str], None]
+_Move: TypeAlias = tuple[_Act, State[Part, Step], "_Place | None"]
+"""An edge: what it does with the text of its part, its state, and the place there; None if that depends on the text."""
 
 
-_START_OF_ELEMENTS: Final = _signs({">": _P.ELEMENTS}, frozenset())
+@frozen(eq=False)
+class _Place:
+    """A state of the table in one kind of brackets.
+
+    Args:
+        state: The state.
+        signs: The signs that count there.
+        passes: Finds what stops text from passing through unchanged; None outside of strings.
+        moves: The edges, by part.
+        letters: The edges of letters that are signs; None for the letters whose part depends on more text.
+    """
+
+    state: State[Part, Step]
+    signs: _Signs
+    passes: Search | None
+    moves: dict[Part, _Move] = field(factory=dict[Part, _Move])
+    letters: dict[str, _Move | None] = field(factory=dict[str, _Move | None])
 
 
-@cache
-def _stops(firsts: frozenset[str]) -> Search:
-    """Return the search for characters that stop text of a string from passing through unchanged."""
-    return re.compile(f"[{ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
+_Places: TypeAlias = Mapping[tuple[str, str], _Place]
+"""The places in an object or list, by the state and the quote of a string, which is empty outside of one."""
+
+
+@lru_cache(maxsize=256)
+def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> _Places:
+    """Compile the table for an object or list.
+
+    Args:
+        start: The initial state of the table.
+        dialect: The notation.
+        stops: The markers that end the literal.
+        closing: The bracket that closes the object or list; empty at the start, and in a dialect of elements.
+        nested: Whether it is in another one.
+    """
+    states = [start]
+    for state in states:
+        states.extend({dest for dest, _ in state.rows.values()}.difference(states))
+    by_name = {state.name: state for state in states}
+    is_of_elements = bool(dialect.namespace)
+    outside = _of_elements(dialect.namespace, stops) if is_of_elements else _outside(dialect, stops, closing, nested=nested)
+    signs = {(name, ""): each for name, each in outside.items()}
+    signs |= {(name, quote): each for quote in dialect.quotes for name, each in _inside(dialect, stops, quote).items()}
+    places: dict[tuple[str, str], _Place] = {}
+    for (name, quote), each in signs.items():
+        passes = each.passes if name in _PASSING else None
+        places[name, quote] = _Place(by_name[name], each, passes)
+    for (_, quote), place in places.items():
+        for part, (dest, steps) in place.state.rows.items():
+            after = places.get((dest.name, quote)) or places.get((dest.name, ""))
+            place.moves[part] = LiteralReader.act(part, steps), dest, after if _LEVELING.isdisjoint(steps) else None
+        place.letters.update(
+            (letter, None if part is None else place.moves[part]) for letter, part in place.signs.letters.items()
+        )
+    return places
+
+
+_PASSING: Final = frozenset({"string", "torn"})
+"""The states in which text passes through."""
+_LEVELING: Final = frozenset({Step.OPEN, Step.CLOSE})
+"""The steps that change the innermost object or list."""
 
 
 @define
 class _Level:
-    """An open object or list: what closes it in its notation and in JSON, its schema, and whether it has a member yet."""
+    """An open object or list.
+
+    Args:
+        closing: What closes it in its notation.
+        bracket: What closes it in JSON.
+        schema: Its schema.
+        places: The places in it.
+        comma: The sign before its next member in JSON.
+    """
 
     closing: str
     bracket: str
     schema: Schema
-    has_members: bool = False
+    places: _Places
+    comma: str = ""
 
 
 @define(eq=False)
@@ -144,13 +257,13 @@ class LiteralReader:
         dialect: Its notation.
         stops: The markers that end it outside of strings, and in a string with a line break that the notation does not allow.
         schema: The schema of its value.
-        state: The state of the table at its beginning.
+        start: The initial state of the table.
     """
 
     _dialect: Dialect
     _stops: frozenset[str]
     _schema: Schema
-    _state: State[Part, Step] = LITERALS.states[LITERALS.initial]
+    _start: State[Part, Step] = LITERALS.states[LITERALS.initial]
     _levels: list[_Level] = field(factory=list[_Level])
     _pending: list[str] = field(factory=list[str])
     """Text that is read but not yet written, as it arrived."""
@@ -163,190 +276,204 @@ class LiteralReader:
     _is_raw: bool = False
     """Whether the string has no escapes."""
     _out: list[str] = field(factory=list[str])
-    _part_read: Part = _P.STRAY
-    """The part that fired the current edge."""
-    _text: str = ""
-    """The text of this part."""
-    _signs: _Signs | None = None
-    """The signs that count now; None until they are needed."""
-    _signs_outside: dict[tuple[str, bool, bool], _Signs] = field(factory=dict[tuple[str, bool, bool], _Signs])
-    """The signs outside of strings, by the place in the literal; the cache of `_outside` is slower."""
+    _place: _Place = field(init=False)
+    _stop: Stop = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Begin at the start."""
+        self._place = _places(self._start, self._dialect, self._stops, "", nested=False)[self._start.name, ""]
 
     @property
     def passes(self) -> Search | None:
         """Finds what stops text from passing through unchanged; None outside of a string."""
-        if self._state.name not in {"string", "torn"}:
-            return None
-        texts = [self._closing, *(self._stops if self._state.name == "torn" else ())]
-        return _stops(frozenset(text[0] for text in texts))
+        return self._place.passes
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
         """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
-        end, searched, match, undecided = len(text), None, None, False
-        while at < end and self._state.rows:
-            signs = self._signs = self._signs or self._find_signs()
-            if signs is not searched or (match is not None and match.start() < at):
-                searched, match = signs, signs.search(text, at)
-                undecided = match is not None and match.end() == end and self._may_grow(signs, match.group())
-            if match is not None and undecided and final and not signs.is_whole(match.group()):
-                match = None
-            start = end if match is None else match.start()
-            if match is None or start > at:
-                part, part_text = self._run(text[at:start])
-            elif undecided and not final:
-                return self._take(), at, ""
-            elif (part_text := match.group()) in signs.stops:
-                return self._take(), at, "marker"
+        place, end = self._place, len(text)
+        if place.passes is not None and place.passes(text, at) is None:
+            return text[at:], end, ""
+        stop: Stop = self._stop
+        move: _Move | None
+        while at < end and not stop:
+            taken = text[at]
+            if taken not in place.letters:
+                signs = place.signs
+                found = signs.ends(text, at)
+                taken = text[at:] if found is None else text[at : found.start()]
+                move = place.moves[signs.run or self._run(signs)]
+            elif (move := place.letters[taken]) is None:
+                part, taken = self._part(place.signs, text, at, final=final)
+                if part is None:
+                    stop = "marker" if taken else ""
+                    break
+                move = place.moves[part]
+            act, dest, after = move
+            act(self, taken)
+            if after is not None:
+                place = after
+            elif dest.rows:
+                place = self._place_in(dest)
             else:
-                part = self._part(signs, part_text)
-            at += self._fire(part, part_text)
-        return self._take(), at, "" if self._state.rows else "ended" if self._state.name == "end" else "broken"
+                stop = self._stop = "broken" if dest.name == "broken" else "ended"
+                if stop == "broken":
+                    break
+            at += len(taken)
+        self._place = place
+        return self._take(), at, stop
+
+    def _place_in(self, state: State[Part, Step]) -> _Place:
+        places = self._levels[-1].places
+        return places.get((state.name, "")) or places[state.name, self._closing]
 
     def end(self) -> str:
         """Complete the literal at a marker that ends it: close elements, and return the pending text of any other."""
-        if self._dialect.namespace and self._state.name == "after" and len(self._levels) == 1:
-            self._fire(_P.END, "")
+        if self._dialect.namespace and self._place.state.name == "after" and len(self._levels) == 1 and not self._stop:
+            self._fire(_P.END)
         return self.spill()
 
     def spill(self) -> str:
         """Return the pending text of an incomplete literal, unchanged."""
-        if self._state.rows:
-            self._fire(_P.STRAY, "")
+        if not self._stop:
+            self._fire(_STRAY)
         return self._take()
+
+    def _fire(self, part: Part) -> None:
+        """Fire an edge to the end of the literal."""
+        act, _, _ = self._place.moves[part]
+        self._stop = "ended"
+        act(self, "")
 
     def _take(self) -> str:
         out = "".join(self._out)
         self._out.clear()
         return out
 
-    def _may_grow(self, signs: _Signs, sign: str) -> bool:
-        if sign in signs.parts or sign in signs.stops:
-            return sign in signs.longer
-        if sign[0] == "\\":
-            return _PARTIAL_ESCAPE.fullmatch(sign) is not None
-        return not (sign.endswith(">") and sign.startswith(f"{self._dialect.namespace}<"))
+    def _part(self, signs: _Signs, text: str, at: int, *, final: bool) -> tuple[Part | None, str]:
+        """Return the next part with its text, or None with the marker, which is empty if more text decides what it is."""
+        found = signs.match(text, at)
+        assert found is not None  # noqa: S101 - it matches any letter
+        taken, is_last = found.group(), not final and found.end() == len(text)
+        match found.lastgroup:
+            case "blank":
+                return _BLANK, taken
+            case "tag":
+                return self._tag(signs, taken, is_last=is_last)
+            case "escape" if not (is_last and _PARTIAL_ESCAPE.fullmatch(taken)):
+                return _ESCAPED, taken
+            case "escape" | "beginning" if is_last:
+                return None, ""
+            case _:
+                part = signs.parts.get(taken)
+                if part is None and taken not in signs.stops:
+                    part = self._run(signs)
+                    if part is not _PLAIN and taken[0].isspace():
+                        part, taken = _BLANK, taken[0]
+                elif part is _QUOTE and self._word and "".join(self._word) not in self._dialect.prefixes:
+                    part = _STRAY
+                return part, taken
 
-    def _find_signs(self) -> _Signs:
-        """Return the signs of the state, in the innermost object or list."""
-        dialect, name, levels = self._dialect, self._state.name, self._levels
-        if name in _IN_STRING or (dialect.namespace and name == "word"):
-            stops = self._stops if name == "torn" else frozenset[str]()
-            breaks = dialect.escapes and len(self._closing) == 1 and name != "torn"
-            return _inside(self._closing, stops, escapes=dialect.escapes, breaks=breaks)
-        if dialect.namespace and name == "start":
-            return _START_OF_ELEMENTS
-        if dialect.namespace:
-            return _among(dialect.namespace, self._closing if name == "element" else "", self._stops)
-        place = levels[-1].closing if levels else "", len(levels) > 1, name in _IN_KEY
-        return self._signs_outside.get(place) or self._signs_outside.setdefault(place, _outside(dialect, self._stops, *place))
+    def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[Part | None, str]:
+        """Return which part a tag is; if it has no meaning, its first letter is text."""
+        opening = f"{self._dialect.namespace}<"
+        is_whole = text.endswith(">") and text.startswith(opening)
+        if text == self._closing and signs.run is not _WORD:
+            return _P.UNQUOTE, text
+        if is_last and (self._closing.startswith(text) if signs.run is _PLAIN else not is_whole):
+            return None, ""
+        if signs.run is _PLAIN or not is_whole:
+            return self._run(signs), text[0]
+        if text == self._levels[-1].closing:
+            return _P.UNTAG, text
+        return _STRAY if text.startswith(f"{opening}/") else _P.TAG, text
 
-    def _part(self, signs: _Signs, sign: str) -> Part:
-        """Return which `Part` a sign is."""
-        part = signs.parts.get(sign)
-        if part is _QUOTE:
-            return _QUOTE if not self._word or "".join(self._word) in self._dialect.prefixes else _STRAY
-        if part is not None:
-            return part
-        if sign[0] == "\\":
-            return _ESCAPED
-        if sign == self._levels[-1].closing:
-            return _P.UNTAG
-        return _STRAY if sign.startswith(f"{self._dialect.namespace}</") else _P.TAG
-
-    def _run(self, text: str) -> tuple[Part, str]:
-        """Return the first part of text without signs: white space, a word, or all of it."""
-        name = self._state.name
-        if name in _IN_STRING or (self._dialect.namespace and name == "word"):
-            return _PLAIN, text
-        if self._dialect.namespace and name == "element":
-            is_string = (self._value_schema().types or STRING) == STRING
-            return _BLANK if text.isspace() else _PLAIN if is_string else _WORD, text
-        word = text.lstrip()
-        if len(word) < len(text):
-            return _BLANK, text[: len(text) - len(word)]
-        return _WORD, text.split(maxsplit=1)[0] if name in _IN_KEY else text
+    def _run(self, signs: _Signs) -> Part:
+        """Return which part text without signs is."""
+        return signs.run or (_PLAIN if (self._value_schema().types or STRING) == STRING else _WORD)
 
     def _value_schema(self) -> Schema:
         """Return the schema of the value that follows."""
         level = self._levels[-1]
         return level.schema.item if level.bracket == "]" else level.schema.member(self._key)
 
-    def _fire(self, part: Part, text: str) -> int:
-        """Fire an edge, and return how much of the text it took: none of a part that breaks the literal."""
-        state, steps = self._state.rows[part]
-        if state is not self._state:
-            self._state, self._signs = state, None
-        self._part_read, self._text = part, "" if state.name == "broken" else text
-        for step in steps:
-            self._CARRY_OUT[step](self)
-        return len(self._text)
-
-    def _open(self) -> None:
-        is_tag = self._part_read is _P.TAG
-        schema = self._value_schema() if self._levels else self._schema
-        if self._levels:
+    def _open(self, text: str) -> None:
+        namespace, is_nested = self._dialect.namespace, bool(self._levels)
+        schema = self._value_schema() if is_nested else self._schema
+        if is_nested:
             self._begin_value()
-        is_list = self._part_read is _P.LIST or (is_tag and self._is_list(schema))
-        closing = self._closing if is_tag else self._dialect.brackets.get(self._text, "")
-        self._levels.append(_Level(closing, "]" if is_list else "}", schema))
+        is_list = is_nested and (self._is_list(text, schema) if namespace else text != "{")
+        closing = self._closing if namespace else self._dialect.brackets[text]
+        places = _places(self._start, self._dialect, self._stops, "" if namespace else closing, nested=is_nested)
+        self._levels.append(_Level(closing, "]" if is_list else "}", schema, places))
         self._out.append("[" if is_list else "{")
-        self._signs = None
         self._clear()
 
-    def _close(self) -> None:
+    def _close(self, _text: str) -> None:
         self._out.append(self._levels.pop().bracket)
-        self._signs = None
         self._clear()
 
-    def _hold(self) -> None:
-        self._pending.append(self._text)
-        self._quote()
+    def _hold(self, text: str) -> None:
+        self._pending.append(text)
 
-    def _note(self) -> None:
-        self._pending.append(self._text)
-        self._word.append(self._plain())
+    def _hold_quote(self, text: str) -> None:
+        self._pending.append(text)
+        self._closing = text
 
-    def _drop(self) -> None:
+    def _note(self, text: str) -> None:
+        self._pending.append(text)
+        self._word.append(text)
+
+    def _note_escape(self, text: str) -> None:
+        self._pending.append(text)
+        self._word.append(_unescaped(text))
+
+    def _drop(self, _text: str) -> None:
         """Drop the word before a string, which says whether the string has escapes."""
         self._is_raw = "r" in "".join(self._word).lower()
         self._clear()
 
-    def _write_key(self) -> None:
-        self._key = "".join(self._word)
-        self._out.append(f"{self._comma()}{quoted(self._key)}:")
+    def _write_key(self, _text: str) -> None:
+        self._begin_member("".join(self._word))
         self._clear()
 
-    def _write_value(self) -> None:
+    def _write_value(self, _text: str) -> None:
         word = "".join(self._word)
-        types = self._value_schema().types
+        schema = self._value_schema()
         self._begin_value()
-        self._out.append(self._dialect.convert(word if self._dialect.namespace else word.strip(), types))
+        self._out.append(self._dialect.convert(word if self._dialect.namespace else word.strip(), schema))
         self._clear()
 
-    def _begin_string(self) -> None:
+    def _begin_string(self, _text: str) -> None:
         self._begin_value()
         self._out.append(f'"{escaped("".join(self._word))}')
         self._clear()
-        self._quote()
 
-    def _write(self) -> None:
-        self._out.append(escaped(self._plain()))
+    def _begin_quote(self, text: str) -> None:
+        self._begin_value()
+        self._out.append('"')
+        self._clear()
+        self._closing = text
 
-    def _seal(self) -> None:
+    def _write(self, text: str) -> None:
+        self._out.append(escaped(text))
+
+    def _write_escape(self, text: str) -> None:
+        self._out.append(escaped(text if self._is_raw else _unescaped(text)))
+
+    def _seal(self, _text: str) -> None:
         self._out.append('"')
         self._is_raw = False
 
-    def _enter(self) -> None:
+    def _enter(self, text: str) -> None:
         """Begin an element: the member of an object, or an item of a list, whatever its tag."""
         self._clear()
         namespace = self._dialect.namespace
-        name = self._text.removeprefix(f"{namespace}<").removesuffix(">")
-        self._closing, self._signs = f"{namespace}</{name}>", None
+        name = text.removeprefix(f"{namespace}<").removesuffix(">")
+        self._closing = f"{namespace}</{name}>"
         if self._levels[-1].bracket == "}":
-            self._key = name
-            self._out.append(f"{self._comma()}{quoted(name)}:")
+            self._begin_member(name)
 
-    def _spill(self) -> None:
+    def _spill(self, _text: str) -> None:
         self._out.extend(self._pending)
         self._clear()
 
@@ -354,42 +481,51 @@ class LiteralReader:
         self._pending.clear()
         self._word.clear()
 
-    def _quote(self) -> None:
-        if self._part_read is _QUOTE:
-            self._closing = self._text
-
-    def _plain(self) -> str:
-        """Return the text that a part of a string stands for."""
-        return _unescaped(self._text) if self._part_read is _ESCAPED and not self._is_raw else self._text
-
-    def _comma(self) -> str:
+    def _begin_member(self, key: str) -> None:
         level = self._levels[-1]
-        comma = "," if level.has_members else ""
-        level.has_members = True
-        return comma
+        self._key = key
+        self._out.append(f"{level.comma}{quoted(key)}:")
+        level.comma = ","
 
     def _begin_value(self) -> None:
         """Write the comma before a value in a list; in an object, the key already has it."""
-        if self._levels[-1].bracket == "]":
-            self._out.append(self._comma())
+        level = self._levels[-1]
+        if level.bracket == "]":
+            self._out.append(level.comma)
+            level.comma = ","
 
-    def _is_list(self, schema: Schema) -> bool:
+    def _is_list(self, tag: str, schema: Schema) -> bool:
         """Return whether an element is a list, of which this tag begins the first child."""
         types = schema.types
-        return "array" in types or (not types and self._text == f"{self._dialect.namespace}<item>")
+        return "array" in types or (not types and tag == f"{self._dialect.namespace}<item>")
 
-    _CARRY_OUT: ClassVar[Mapping[Step, Callable[..., None]]] = {
+    _ACTIONS: ClassVar[Mapping[Step | tuple[Step, Part], _Act]] = {
         Step.OPEN: _open,
         Step.CLOSE: _close,
         Step.HOLD: _hold,
+        (Step.HOLD, _QUOTE): _hold_quote,
         Step.NOTE: _note,
+        (Step.NOTE, _ESCAPED): _note_escape,
         Step.DROP: _drop,
         Step.KEY: _write_key,
         Step.VALUE: _write_value,
         Step.STRING: _begin_string,
+        (Step.STRING, _QUOTE): _begin_quote,
         Step.WRITE: _write,
+        (Step.WRITE, _ESCAPED): _write_escape,
         Step.SEAL: _seal,
         Step.ENTER: _enter,
         Step.SPILL: _spill,
     }
-    """What carries out each step. A `match` would take longer, because each of its cases looks up a member of an enum."""
+    """What carries out each step, or the step for a part."""
+
+    @classmethod
+    def act(cls, part: Part, steps: Sequence[Step]) -> _Act:
+        """Return what carries out the steps for a part."""
+        acts = [cls._ACTIONS.get((step, part)) or cls._ACTIONS[step] for step in steps]
+
+        def act(reader: LiteralReader, text: str) -> None:
+            for each in acts:
+                each(reader, text)
+
+        return acts[0] if len(acts) == 1 else act

@@ -10,7 +10,7 @@ trigger, so any text can be read (rule R20); a part that is out of place breaks 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from math import isfinite
@@ -21,7 +21,7 @@ import orjson
 from attrs import field, frozen
 
 from interlock.fsm.table import Edge, Table
-from interlock.parsers.families.parameter_values import ANY, STRING, Types, converted, quoted
+from interlock.parsers.families.parameter_values import ANY, STRING, Schema, converted, quoted
 
 __all__ = ["ELEMENTS", "FUNCTION_GEMMA", "GEMMA", "LITERALS", "PYTHON", "Dialect", "Part", "Step"]
 
@@ -180,12 +180,15 @@ LITERALS: Final = Table(
     total=_P,
 )
 
+_INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,17}")
 _NUMBER: Final = re.compile(r"([+-]?)\s*([0-9.][\w.+-]*)")
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 
 
-def _python(text: str, types: Types) -> str:  # noqa: ARG001 - Python shows the type
+def _python(text: str, schema: Schema) -> str:  # noqa: ARG001 - Python shows the type
     """Return a word or number of Python as JSON, and any other text as a string."""
+    if _INTEGER.fullmatch(text):
+        return text
     if text in _WORDS:
         return _WORDS[text]
     number = _NUMBER.fullmatch(text)
@@ -194,7 +197,7 @@ def _python(text: str, types: Types) -> str:  # noqa: ARG001 - Python shows the 
 
 def _number(text: str) -> str | None:
     """Return a Python number as JSON; None if the text is not a number, or JSON has no such number."""
-    for read in (int, partial(int, base=0), float):
+    for read in _READERS:
         try:
             value = read(text)
         except ValueError:
@@ -203,16 +206,20 @@ def _number(text: str) -> str | None:
     return None
 
 
-def _typed(text: str, types: Types) -> str:
+_READERS: Final[Sequence[Callable[[str], int | float]]] = (int, partial(int, base=0), float)
+
+
+def _typed(text: str, schema: Schema) -> str:
     """Return a value as JSON of one of its types, or of any type if none is declared; see `converted`."""
-    return converted(text, types or ANY)
+    return converted(text, schema.types or ANY)
 
 
-def _text(text: str, types: Types) -> str:
+def _text(text: str, schema: Schema) -> str:
     """Return the text of an element as JSON of one of its types, or as a string if none is declared; see `converted`.
 
     Blank text is an empty array or object if its types allow one.
     """
+    types = schema.types
     if not text.strip():
         return "[]" if "array" in types else "{}" if "object" in types else quoted(text)
     return converted(text, types or STRING)
@@ -223,7 +230,7 @@ class Dialect:
     """A notation of literals.
 
     Args:
-        convert: Converts a value outside of quotes to JSON, given its types in the schema, which are empty if unknown.
+        convert: Converts a value outside of quotes to JSON, given its schema.
         quotes: The quotes that begin and end strings; the longest match counts.
         brackets: The brackets of objects and lists, each with the one that closes it.
         colons: The signs between a key and its value: at the top level, and below it.
@@ -232,7 +239,7 @@ class Dialect:
         namespace: The text before each tag, in a dialect of elements; otherwise empty.
     """
 
-    convert: Callable[[str, Types], str]
+    convert: Callable[[str, Schema], str]
     quotes: tuple[str, ...] = ()
     brackets: Mapping[str, str] = field(factory=dict[str, str])
     colons: tuple[str, str] = ("", "")

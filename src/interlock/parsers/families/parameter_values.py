@@ -52,7 +52,7 @@ def quoted(text: str) -> str:
     return encode_basestring(clean(text))
 
 
-@frozen
+@frozen(slots=False)  # slots and `cached_property` need a `__getattr__`, which slows every lookup
 class Schema:
     """The schema of a value, empty if unknown; `root` is the document that contains it."""
 
@@ -66,13 +66,17 @@ class Schema:
 
     def member(self, key: str) -> Schema:
         """Return the schema of a member of an object."""
-        if not self.schema:
-            return self
-        return Schema(as_mapping(_properties(self.schema, self.root, 0).get(key)), self.root)
+        return self._members.get(key, _UNKNOWN)
+
+    @cached_property
+    def _members(self) -> Mapping[str, Schema]:
+        return {key: Schema(as_mapping(each), self.root) for key, each in _properties(self.schema, self.root, 0).items()}
 
     @cached_property
     def item(self) -> Schema:
         """The schema of the items of an array."""
+        if not self.schema:
+            return self
         resolved = _resolved(self.schema, self.root)
         parts = [part for word in ("anyOf", "oneOf", "allOf") for part in as_sequence(resolved.get(word))]
         schemas = [resolved, *(_resolved(as_mapping(part), self.root) for part in parts)]
@@ -80,21 +84,24 @@ class Schema:
         return Schema(as_mapping(items), self.root)
 
 
+_UNKNOWN: Final = Schema()
+
+
 @frozen
 class Schemas:
     """The schema of each tool's arguments, by every name that a model may call it by."""
 
-    parameters: Mapping[str, Mapping[str, object]] = field(factory=dict[str, Mapping[str, object]])
+    parameters: Mapping[str, Schema] = field(factory=dict[str, Schema])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
-        return cls(dict(_declared(as_sequence(body.get("tools")), "")))
+        tools = _declared(as_sequence(body.get("tools")), "")
+        return cls({name: Schema(parameters, parameters) for name, parameters in tools})
 
     def schema(self, name: str) -> Schema:
         """Return the schema of a tool's arguments."""
-        schema = self.parameters.get(name, {})
-        return Schema(schema, schema)
+        return self.parameters.get(name, _UNKNOWN)
 
     def types(self, name: str, key: str) -> Types | None:
         """Return the types that a parameter of a tool may have; None if they are not declared."""

@@ -27,6 +27,7 @@ from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_nam
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import Lexicon, Reading, lexica
+from interlock.parsers.families.literal_reader import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escaped
 from interlock.parsers.families.patterns import Search
 from interlock.parsers.families.special_tokens import TokenCounter
@@ -65,6 +66,8 @@ class FamilyParser:
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: Search | None = None
     """Finds the characters of JSON that need the slow path; None outside of JSON."""
+    _literal: LiteralReader | None = None
+    """Reads the literal in which the text is; None elsewhere."""
     _text: str = ""
     _at: int = 0
     _partial: str = ""
@@ -78,7 +81,7 @@ class FamilyParser:
     def begin(self, starts: Start | None) -> None:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
-        self._partial, self._stops, self._ends, self._structure = "", None, None, None
+        self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None
         self._effects = Effects(self._family, self._settings, frozenset(self._lexica["literal"].roles))
         self._counter = self._effects.counter
 
@@ -95,6 +98,8 @@ class FamilyParser:
         if chunk.logprobs is None and text and (not special or special.keys().isdisjoint(ids)):
             if self._stops is not None and self._stops(text) is None:
                 return [text]
+            if self._literal is not None:
+                return self._read_on(self._literal, self._partial + text)
             if self._ends is not None and self._ends(text) is None:
                 return [escaped(text)]
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
@@ -127,20 +132,34 @@ class FamilyParser:
     def _scan(self, text: str, *, final: bool) -> None:
         """Read text up to an incomplete marker; at the end of a turn, read all of it."""
         self._text, self._at = text, 0
+        self._steps(final=final)
+
+    def _steps(self, *, final: bool) -> None:
+        """Read the rest of the text, and prepare for the next chunk."""
         while self._at < len(self._text) and self._step(final=final):
             pass
         self._partial = self._text[self._at :]
         lexicon = self._lexicon
         passes = lexicon.passes_as is not None and not self._partial and self._effects.item.streams
-        self._stops = lexicon.stops if passes else self._literal_stops()
+        self._stops = lexicon.stops if passes else None
         self._ends = lexicon.search if passes and lexicon.passes_as is Effect.ADD else None
         self._structure = lexicon.structure if passes else None
+        self._literal = self._effects.item.call.literal if lexicon.reading is _LITERAL else None
 
-    def _literal_stops(self) -> Search | None:
-        """Return the search for what ends a run of text in a literal's string; None outside of such a string."""
+    def _read_on(self, literal: LiteralReader, text: str) -> list[Delta]:
+        """Read more of a literal, as `_scan` does."""
         item = self._effects.item
-        is_literal = self._lexicon.reading is _LITERAL and not self._partial and item.streams
-        return item.call.literal.passes if is_literal and item.call.literal is not None else None
+        json_text, at, stop = literal.read(text, 0, final=False)
+        if not stop:
+            self._partial = text[at:]
+            passes = literal.passes
+            self._stops = None if passes is None or self._partial or not item.streams else passes
+            return item.call.writer.write(json_text)
+        item.write(json_text)
+        self._text, self._at = text, at
+        self._end_literal(stop, final=False)
+        self._steps(final=False)
+        return item.take()
 
     def _passes_json(self, text: str) -> bool:
         """Return whether JSON can pass through, because nothing in it ends the arguments.
@@ -165,7 +184,7 @@ class FamilyParser:
             self._read_envelope()
             return True
         if lexicon.reading is _LITERAL:
-            return self._read_literal(lexicon, final=final)
+            return self._read_literal(final=final)
         marker, start = self._find(lexicon, final=final)
         if start > self._at:
             self._read_run(self._text[self._at : start])
@@ -244,15 +263,19 @@ class FamilyParser:
             return Trigger.TEXT, len(text)
         return (Trigger.WORD, len(text)) if member < 0 else (Trigger.JSON, match.end + member)
 
-    def _read_literal(self, lexicon: Lexicon, *, final: bool) -> bool:
+    def _read_literal(self, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
         item = self._effects.item
         assert item.call.literal is not None  # noqa: S101 - only a call with a literal enters this state
         json_text, self._at, stop = item.call.literal.read(self._text, self._at, final=final)
         item.write(json_text)
-        marker, start = self._find(lexicon, final=final) if stop == "marker" else (None, self._at)
+        return self._end_literal(stop, final=final)
+
+    def _end_literal(self, stop: Stop, *, final: bool) -> bool:
+        """End the literal where its reader stopped, unless no marker is there; returns whether there is more to do."""
+        marker, start = self._find(self._lexicon, final=final) if stop == "marker" else (None, self._at)
         if marker is not None and start == self._at:
-            self._consume(lexicon.roles[marker] or Trigger.TEXT, marker)
+            self._consume(self._lexicon.roles[marker] or Trigger.TEXT, marker)
             return True
         if not stop or (stop == "marker" and start == self._at):
             return False
