@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import ClassVar
 
 from attrs import define, field
 
@@ -95,79 +95,86 @@ class Effects:
         self.specials = SpecialTokens(self._settings.special)
         self.nesting = Nesting.of(self._family)
 
-    def carry_out(self, effect: Effect, text: str) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each effect
-        """Carry out one effect of an edge, which `text` fired."""
-        item = self.item
-        match effect:
-            case Effect.WRITE:
-                item.write(text)
-            case Effect.ADD:
-                item.out += item.call.add(text)
-            case Effect.HOLD:
-                self._hold(text)
-            case Effect.NOTE:
-                self._hold(text)
-                self.header += text
-            case Effect.FORGET:
-                self.pending, self.header, self._blank = "", "", ""
-            case Effect.SPILL:
-                self._refute(item.write_message)
-            case Effect.RETHINK:
-                self.counter.begin_reasoning()
-                self._refute(item.write_reasoning)
-            case Effect.AGAIN:
-                pass
-            case Effect.REST:
-                self._blank = (self._blank + text).rpartition("\n")[2]
-            case Effect.REASON:
-                self.counter.begin_reasoning()
-                item.write_reasoning(self._with_blank(text))
-            case Effect.SPEAK:
-                item.write_message(self._with_blank(text))
-            case Effect.CLOSE:
-                self.counter.end_reasoning()
-                item.close()
-            case Effect.LEAVE:
-                self.counter.end_reasoning()
-                item.leave()
-            case Effect.COMMIT:
-                self._commit(keyed=False)
-            case Effect.ENLIST:
-                self._commit(keyed=True)
-            case Effect.EXPRESS:
-                self._express()
-            case Effect.ARGUE:
-                item.write(self.name_match.arguments)
-            case Effect.DEEPEN:
-                self.nesting.depth += 1
-            case Effect.RISE:
-                self.nesting.depth -= 1
-            case Effect.ADMIT:
-                item.write(self.pending)
-                self.pending = ""
-            case Effect.ENTER:
-                item.out += item.call.enter(*(self._family.read_key(self.header) or ("", None)))
-            case Effect.SET:
-                item.out += item.call.set()
-            case Effect.STRAY:
-                item.call.stray(self._with_blank(text))
-            case Effect.KEEP:
-                item.call.stray(text)
-            case Effect.SPOIL:
-                item.call.stray(self._with_blank(self.pending))
-                self.pending, self.header = "", ""
-            case Effect.END:
-                item.end_call()
-            case Effect.QUIT:
-                item.quit_call()
-            case _:
-                assert_never(effect)
-
     def _hold(self, text: str) -> None:
         """Add to the pending text, and remember how long its first marker is."""
         if not self.pending:
             self._marker_length = len(text)
         self.pending += text
+
+    def _write(self, text: str) -> None:
+        self.item.write(text)
+
+    def _note(self, text: str) -> None:
+        self._hold(text)
+        self.header += text
+
+    def _forget(self, _text: str) -> None:
+        self.pending, self.header, self._blank = "", "", ""
+
+    def _spill(self, _text: str) -> None:
+        self._refute(self.item.write_message)
+
+    def _rethink(self, _text: str) -> None:
+        self.counter.begin_reasoning()
+        self._refute(self.item.write_reasoning)
+
+    def _rest(self, text: str) -> None:
+        self._blank = (self._blank + text).rpartition("\n")[2]
+
+    def _reason(self, text: str) -> None:
+        self.counter.begin_reasoning()
+        self.item.write_reasoning(self._with_blank(text))
+
+    def _speak(self, text: str) -> None:
+        self.item.write_message(self._with_blank(text))
+
+    def _close(self, _text: str) -> None:
+        self.counter.end_reasoning()
+        self.item.close()
+
+    def _leave(self, _text: str) -> None:
+        self.counter.end_reasoning()
+        self.item.leave()
+
+    def _commit(self, _text: str) -> None:
+        self._call(keyed=False)
+
+    def _enlist(self, _text: str) -> None:
+        self._call(keyed=True)
+
+    def _express(self, _text: str) -> None:
+        """Open the call whose name was read, and begin its literal."""
+        name = self.name_match
+        literal = LiteralReader(self._family.dialect, self._literal_stops, self._settings.schemas.schema(name.name))
+        self._call(keyed=False, literal=literal)
+        self.item.write(literal.read(name.arguments, 0, final=True)[0])
+
+    def _deepen(self, _text: str) -> None:
+        self.nesting.depth += 1
+
+    def _rise(self, _text: str) -> None:
+        self.nesting.depth -= 1
+
+    def _admit(self, _text: str) -> None:
+        self.item.write(self.pending)
+        self.pending = ""
+
+    def _enter(self, _text: str) -> None:
+        key, string_mark = self._family.read_key(self.header) or ("", None)
+        self.item.out += self.item.call.enter(key, string_mark)
+
+    def _set(self, _text: str) -> None:
+        self.item.out += self.item.call.set()
+
+    def _add(self, text: str) -> None:
+        self.item.out += self.item.call.add(text)
+
+    def _stray(self, text: str) -> None:
+        self.item.call.stray(self._with_blank(text))
+
+    def _spoil(self, _text: str) -> None:
+        self.item.call.stray(self._with_blank(self.pending))
+        self.pending, self.header = "", ""
 
     def _refute(self, write: Callable[[str], None]) -> None:
         """Write the marker as text, because it began no call, and read the rest again."""
@@ -177,14 +184,7 @@ class Effects:
         write(self._with_blank(pending[:length]))
         self.replay = pending[length:]
 
-    def _express(self) -> None:
-        """Open the call whose name was read, and begin its literal."""
-        name = self.name_match
-        literal = LiteralReader(self._family.dialect, self._literal_stops, self._settings.schemas.schema(name.name))
-        self._commit(keyed=False, literal=literal)
-        self.item.write(literal.read(name.arguments, 0, final=True)[0])
-
-    def _commit(self, *, keyed: bool, literal: LiteralReader | None = None) -> None:
+    def _call(self, *, keyed: bool, literal: LiteralReader | None = None) -> None:
         """Open the call whose name was read."""
         self.specials.commit()
         self.counter.end_reasoning()
@@ -197,3 +197,34 @@ class Effects:
         """Return a text after the white space that the effect `rest` held back."""
         text, self._blank = self._blank + text, ""
         return text
+
+    CARRY_OUT: ClassVar[Mapping[Effect, Callable[[Effects, str], None]]] = {
+        Effect.WRITE: _write,
+        Effect.ADD: _add,
+        Effect.HOLD: _hold,
+        Effect.NOTE: _note,
+        Effect.FORGET: _forget,
+        Effect.SPILL: _spill,
+        Effect.RETHINK: _rethink,
+        Effect.AGAIN: lambda _effects, _text: None,
+        Effect.REST: _rest,
+        Effect.REASON: _reason,
+        Effect.SPEAK: _speak,
+        Effect.CLOSE: _close,
+        Effect.LEAVE: _leave,
+        Effect.COMMIT: _commit,
+        Effect.ENLIST: _enlist,
+        Effect.EXPRESS: _express,
+        Effect.ARGUE: lambda effects, _text: effects.item.write(effects.name_match.arguments),
+        Effect.DEEPEN: _deepen,
+        Effect.RISE: _rise,
+        Effect.ADMIT: _admit,
+        Effect.ENTER: _enter,
+        Effect.SET: _set,
+        Effect.STRAY: _stray,
+        Effect.KEEP: lambda effects, text: effects.item.call.stray(text),
+        Effect.SPOIL: _spoil,
+        Effect.END: lambda effects, _text: effects.item.end_call(),
+        Effect.QUIT: lambda effects, _text: effects.item.quit_call(),
+    }
+    """What carries out each effect of an edge, given the text that fired it."""

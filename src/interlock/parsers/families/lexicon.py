@@ -81,7 +81,12 @@ class Lexicon:
 
     def marker(self, text: str) -> str | None:
         """Return the marker that matches a text; None if none does."""
-        return text if text in self.roles else next((marker for marker, each in self.wild.items() if each.fullmatch(text)), None)
+        if text in self.roles:
+            return text
+        for marker, pattern in self.wild.items():
+            if pattern.fullmatch(text):
+                return marker
+        return None
 
     def longest(self, text: str) -> str:
         """Return the longest prefix of a text that is a marker, or else the text."""

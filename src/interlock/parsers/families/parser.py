@@ -323,7 +323,7 @@ class FamilyParser:
         effects = self._effects
         self._counter.reach(self._at / len(self._text) if self._text else 1.0)
         for effect in row[1]:
-            effects.carry_out(effect, text)
+            effects.CARRY_OUT[effect](effects, text)
         if effects.replay:
             self._text, self._at = effects.replay + self._text[self._at :], 0
             effects.replay = ""
