@@ -23,3 +23,10 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _exempt_what_the_tests_before_left():
+    """Exempt it from garbage collections too: some tests collect after each step."""
+    gc.collect()
+    gc.freeze()
