@@ -16,7 +16,7 @@ from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.fsm.proof import prove
 from interlock.serving.cli.commands import app
 from interlock.serving.requests.create import read_request
-from interlock.testing import findings, scripts
+from interlock.testing import findings, legality
 
 CALL = Open("memory_call", {"query": "the trip"})
 DONE = "response.output_item.done"
@@ -100,9 +100,9 @@ def run(*arguments):
 
 def test_the_command_judges_it(tmp_path):
     stream = tmp_path / "stream.sse"
-    stream.write_bytes(scripts.frames(LEGAL))
+    stream.write_bytes(legality.frames(LEGAL))
     assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
-    stream.write_bytes(scripts.frames(without("response.memory_call.recalled")))
+    stream.write_bytes(legality.frames(without("response.memory_call.recalled")))
     status, output = run("check", str(stream))
     assert (status, "R10" in output) == (1, True)
 
@@ -131,7 +131,7 @@ class Seeded(random.Random):
 
 
 def test_random_streams_have_it_and_both_judges_find_nothing():
-    streams = [scripts.stream(Seeded(seed), min_items=1) for seed in range(200)]
+    streams = [legality.stream(Seeded(seed), min_items=1) for seed in range(200)]
     having = [bodies for bodies in streams if any(body.get("item", {}).get("type") == "memory_call" for body in bodies)]
     assert having
     assert [(rules(bodies), oracle.check(bodies)) for bodies in having] == [(set(), [])] * len(having)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
 from interlock.testing.faults import renumbered
-from interlock.testing.scripts import Body, Chance
+from interlock.testing.legality import Body, Chance
 
 _Path: TypeAlias = tuple[str | int, ...]
 

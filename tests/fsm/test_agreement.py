@@ -13,7 +13,7 @@ from stream_mutations import mutated
 from interlock.events.dialects import from_open_responses
 from interlock.fsm import oracle
 from interlock.testing import findings
-from interlock.testing.scripts import stream
+from interlock.testing.legality import stream
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))

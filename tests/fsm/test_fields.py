@@ -13,7 +13,7 @@ from interlock.events.stream import EVENTS, wire_name
 from interlock.fsm.acceptor.digests import digests, loose_digests, quoted
 from interlock.fsm.acceptor.fields import field_faults
 from interlock.fsm.acceptor.rulebook import Fault
-from interlock.testing import findings, scripts
+from interlock.testing import findings, legality
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
 UNSEEN = {"response.audio.delta", "response.audio.done", "response.audio.transcript.delta", "response.audio.transcript.done"}
@@ -30,7 +30,7 @@ def samples():
     """Return a legal event of every name, and one that begins and one that ends an item of every kind."""
     bodies = {("error", None): {"type": "error", "code": None, "message": "it broke", "param": None, "sequence_number": 2}}
     for seed in range(400):
-        for body in scripts.stream(Seeded(seed)):
+        for body in legality.stream(Seeded(seed)):
             bodies.setdefault((body["type"], body.get("item", {}).get("type")), body)
     return bodies
 

@@ -17,7 +17,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, parser_for
 from interlock.parsers.responses_events import finish_reason
-from interlock.testing import findings, scripts
+from interlock.testing import findings, legality
 
 REQUEST = {
     "model": "m",
@@ -117,7 +117,7 @@ def test_a_changed_stream_is_legal_again_and_keeps_its_texts(seed):
     chance = Seeded(seed)
     corpus = [bodies for path in FILES for bodies in streams(path)]
     for _ in range(MUTANTS // 10):
-        before = scripts.stream(chance) if chance.random() < 0.3 else chance.choice(corpus)
+        before = legality.stream(chance) if chance.random() < 0.3 else chance.choice(corpus)
         what, bodies = mutated(chance, before)
         after = response(bodies)
         if after["status"] == "failed" or what == "rename":

@@ -29,7 +29,7 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.serving.engines.recordings import read, replay_frames
 from interlock.testing.legality import findings
-from interlock.testing.scripts import frames as written
+from interlock.testing.legality import frames as written
 from interlock.testing.strategies import legal_streams
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl"))

@@ -2,9 +2,8 @@
 
 The strategies need Hypothesis, and are imported at first use. `docs/testing.md` fuzzes a client with them.
 
-    legality    an assertion that a stream is legal
+    legality    an assertion that a stream is legal, and legal streams of random deltas
     strategies  legal and broken streams for Hypothesis
-    scripts     legal streams of random deltas
     faults      ways to break a stream, by rule
 """
 
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from interlock.late import exporter
 from interlock.testing.faults import RULES
-from interlock.testing.legality import assert_legal, findings
-from interlock.testing.scripts import ENDINGS, KINDS, frames
+from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
 
 if TYPE_CHECKING:
     from interlock.testing.strategies import Broken, broken_streams, legal_streams, sse_bytes

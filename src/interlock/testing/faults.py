@@ -9,7 +9,7 @@ from attrs import frozen
 
 from interlock.events.items import ItemKind
 from interlock.events.stream import TERMINAL
-from interlock.testing.scripts import ENDINGS, KINDS, Body, Chance, Ending
+from interlock.testing.legality import ENDINGS, KINDS, Body, Chance, Ending
 
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 """Changes the events of a stream in place; returns False if the fault does not apply to them."""

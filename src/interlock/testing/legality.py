@@ -1,12 +1,87 @@
-"""Assertions on streams, with the rules of `interlock check`."""
+"""Legal streams: asserts with the rules of `interlock check` that a stream is legal, and generates streams.
+
+To generate one, the driver, which writes real streams, gets random deltas of a model, its tools and a server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
-from interlock.events.dialects import DialectName
+import orjson
+
+from interlock.events.dialects import DIALECTS, DialectName
+from interlock.events.items import ITEMS, ItemKind, example, result_fields
+from interlock.events.json import dumps
+from interlock.events.resource import response_settings
+from interlock.events.sse import DONE_FRAME, SseWriter
+from interlock.fsm import deltas
 from interlock.fsm.acceptor import Acceptor, Finding, judge
+from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycles import LIFECYCLES
+
+T = TypeVar("T")
+
+Body: TypeAlias = dict[str, object]
+Ending: TypeAlias = Literal["completed", "incomplete", "failed", "cancelled"]
+
+KINDS: Final[tuple[ItemKind, ...]] = ("message", *(kind for kind in LIFECYCLES if kind != "message"))
+"""All kinds of item, the simplest first."""
+ENDINGS: Final[tuple[Ending, ...]] = get_args(Ending)
+"""The final statuses of a response, the simplest first."""
+
+_SETTINGS: Final = response_settings({"model": "model", "input": "Hello"})
+_NOW: Final = 1_700_000_000
+_NAMES: Final = ("lookup", "send_mail")
+_ACTIONS: Final = (
+    {"type": "search", "query": "weather"},
+    {"type": "open_page", "url": "https://example.com"},
+    {"type": "find_in_page", "url": "https://example.com", "pattern": "rain"},
+)
+_ANNOTATIONS: Final = (
+    {"type": "url_citation", "url": "https://example.com", "title": "Rain", "start_index": 0, "end_index": 1},
+    {"type": "file_citation", "file_id": "file_1", "filename": "rain.txt", "index": 0},
+)
+_OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
+    "message": ({"phase": "final_answer"}, {"phase": "commentary"}, {}),
+    **dict.fromkeys(("function_call", "custom_tool_call"), tuple({"name": name} for name in _NAMES)),
+    "mcp_call": tuple({"name": name, "server_label": "deepwiki"} for name in _NAMES),
+    "web_search_call": tuple({"action": action} for action in _ACTIONS),
+    "file_search_call": ({"queries": ["weather"]}, {"queries": []}),
+    "reasoning": ({}, {"encrypted_content": "c2VhbGVk"}),
+    "apply_patch_call": (
+        {"operation": {"type": "create_file", "path": "rain.txt", "diff": ""}},
+        {"operation": {"type": "update_file", "path": "rain.txt", "diff": ""}},
+    ),
+    "tool_search_call": ({"execution": "client"}, {"execution": "server"}),
+    "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
+    "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
+}
+"""The alternative fields to open an item with, by kind; the other kinds use `example`."""
+_RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
+    "mcp_call": ({"output": "rain"}, {"output": ""}),
+    "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
+    "code_interpreter_call": ({"outputs": [{"type": "logs", "logs": "2"}]}, {"outputs": []}, {}),
+    "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
+    "compaction": ({"encrypted_content": "c2VhbGVk"},),
+}
+"""The alternative results of an item, by kind; other calls use `result_fields`, and `shell_call_output` has none."""
+_CLOSINGS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
+    "reasoning": {"encrypted_content": "c2VhbGVk"},
+    "local_shell_call": {"action": {"type": "exec", "command": ["ls"], "env": {}}},
+    "computer_call": {"action": {"type": "wait"}},
+    "tool_search_call": {"arguments": {"paths": ["weather"]}},
+    "program": {"code": "print()"},
+}
+"""Fields to close an item with."""
+_ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
+    "completed": (deltas.Finish(),),
+    "incomplete": (deltas.EndTurn("length"), deltas.EndTurn("content_filter")),
+    "failed": (deltas.Fault("server_error", "It broke."), deltas.EndTurn("error")),
+    "cancelled": (deltas.Cancel(), deltas.EndTurn("abort")),
+}
 
 
 def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
@@ -43,3 +118,152 @@ def _line(finding: Finding) -> str:
     state = f" ({finding.state})" if finding.state else ""
     expected = f"; expected: {', '.join(finding.expected)}" if finding.expected else ""
     return f"  {finding.rule} at event {finding.event}, {finding.received or 'the end'}{item}{state}: {finding.message}{expected}"
+
+
+class Chance(Protocol):
+    """Makes choices: Hypothesis, or a seeded `random.Random`."""
+
+    def choice(self, options: Sequence[T]) -> T:
+        """Choose one of the options; the first is the simplest."""
+        ...
+
+    def randint(self, low: int, high: int) -> int:
+        """Choose an integer, both bounds included; the lowest is the simplest."""
+        ...
+
+    def text(self) -> str:
+        """Choose a chunk of text, which may be empty or blank, and contain any characters."""
+        ...
+
+
+def maybe(chance: Chance) -> bool:
+    """Choose yes or no; no is the simpler choice."""
+    return chance.randint(0, 1) == 1
+
+
+def stream(
+    chance: Chance,
+    *,
+    kinds: Sequence[ItemKind] = KINDS,
+    endings: Sequence[Ending] = ENDINGS,
+    min_items: int = 0,
+    max_items: int = 4,
+    dialect: DialectName = "openai",
+) -> list[Body]:
+    """Create a legal stream: the bodies of its events, as plain JSON values.
+
+    `min_items` and `max_items` bound the items to open; a blank message, for example, does not appear in the stream.
+    """
+    driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
+    frames: list[bytes] = []
+
+    def feed(*batch: deltas.Delta) -> None:
+        frames.extend(driver.feed(batch))
+
+    feed(*((deltas.Enqueue(),) if maybe(chance) else ()), deltas.Start())
+    counts = Counter[str]()
+    for _ in range(chance.randint(min_items, max_items)):
+        kind = chance.choice(kinds)
+        for delta in _item(chance, kind):
+            feed(delta)
+        counts[kind] += 1
+        _serve(chance, kind, f"{ITEMS[kind].prefix}_{counts[kind]}", feed)  # its id from `SequentialIds`
+        _work(chance, lambda: driver.ready, feed)
+    feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
+    feed(chance.choice(_ENDS[chance.choice(endings)]))
+    bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
+    return [DIALECTS[dialect].convert(body) for body in bodies] if dialect != "openai" else bodies
+
+
+def frames(events: Sequence[Body]) -> bytes:
+    """Return the bytes of a stream, with the end marker."""
+    encoded = [b"event: %b\ndata: %b\n\n" % (str(body.get("type")).encode(), dumps(body)) for body in events]
+    return b"".join([*encoded, DONE_FRAME])
+
+
+def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
+    """Yield the deltas of one item, which may stay open."""
+    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind) or (example(kind),)))
+    if kind in _WRITERS:
+        writers = chance.choice(_WRITERS[kind])
+        for _ in range(chance.randint(0, 5)):
+            yield chance.choice(writers)(chance)
+    match chance.randint(0, 3):
+        case 1:
+            pass  # the next delta closes or truncates it
+        case 2:
+            yield deltas.Reject("It makes no sense.")
+        case _:
+            yield deltas.Close(_CLOSINGS.get(kind, {}) if maybe(chance) else {})
+
+
+def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[deltas.Delta], None]) -> None:
+    """Run some of the ready calls concurrently, and end some of those in any order. The driver ends the rest."""
+    running = [call for call in ready() if maybe(chance)]
+    for call in running:
+        feed(deltas.Run(call.id))
+    while running:
+        call = running.pop(chance.randint(0, len(running) - 1))
+        for number in range(chance.randint(0, 2 if call.kind == "image_generation_call" else 0)):
+            feed(deltas.Progress(call.id, {"partial_image_b64": f"cGFydA{number}"}))
+        match chance.randint(0, 2):
+            case 0:
+                feed(deltas.Succeed(call.id, chance.choice(_RESULTS.get(call.kind) or (result_fields(call.kind, "rain"),))))
+            case 1:
+                feed(deltas.Fail(call.id, "It broke."))
+            case _:
+                pass  # the driver ends it
+
+
+def _serve(chance: Chance, kind: ItemKind, item_id: str, feed: Callable[[deltas.Delta], None]) -> None:
+    """List tools or run shell commands, for the items that the server creates without a call of the model."""
+    if kind not in {"mcp_list_tools", "shell_call_output"}:
+        return
+    for _ in range(chance.randint(0, 2 if kind == "shell_call_output" else 0)):
+        for _ in range(chance.randint(0, 2)):
+            feed(deltas.Progress(item_id, {"stdout": chance.text(), "stderr": chance.text()}))
+        if maybe(chance):
+            feed(deltas.EndOutput(item_id, {"type": "exit", "exit_code": chance.randint(0, 1)}))
+    match chance.randint(0, 2):
+        case 0:
+            feed(deltas.Succeed(item_id, chance.choice(_RESULTS.get(kind, ({},)))))
+        case 1:
+            feed(deltas.Fail(item_id, "It broke."))
+        case _:
+            pass
+
+
+def _text(chance: Chance) -> deltas.Delta:
+    return chance.text()
+
+
+def _token(chance: Chance) -> deltas.Delta:
+    token = chance.choice(("rain", "é", " "))
+    return deltas.Text(token, [{"token": token, "bytes": list(token.encode()), "logprob": -0.5, "top_logprobs": []}])
+
+
+def _annotation(chance: Chance) -> deltas.Delta:
+    return deltas.Annotate(chance.choice(_ANNOTATIONS))
+
+
+def _refusal(chance: Chance) -> deltas.Delta:
+    return deltas.Refusal(chance.text())
+
+
+def _summary(chance: Chance) -> deltas.Delta:
+    return deltas.Summary(chance.text())
+
+
+def _end_part(_chance: Chance) -> deltas.Delta:
+    return deltas.EndPart()
+
+
+_Writer: TypeAlias = Callable[[Chance], deltas.Delta]
+
+_WRITERS: Final[Mapping[ItemKind, tuple[tuple[_Writer, ...], ...]]] = {
+    "message": ((*[_text] * 5, _end_part, _annotation, _refusal), (_token, _end_part)),  # without or with log probabilities
+    "reasoning": ((*[_text] * 4, _end_part, _summary),),
+    "shell_call": ((_text, _end_part),),
+    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), ((_text,),)),
+}
+"""The deltas that fill an item, by kind. Each item uses one group of them; other kinds have none."""

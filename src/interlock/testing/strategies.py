@@ -11,8 +11,7 @@ from attrs import frozen
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
 from interlock.testing.faults import FAULTS, RULES, Fault
-from interlock.testing.legality import findings
-from interlock.testing.scripts import ENDINGS, KINDS, Body, Ending, frames, stream
+from interlock.testing.legality import ENDINGS, KINDS, Body, Ending, findings, frames, stream
 
 try:
     from hypothesis import assume

@@ -1,8 +1,22 @@
-"""A replay runs the turns and their tools in order, and is the same every time."""
+"""A replay runs the turns and their tools in order, and is the same every time, also from a server."""
 
 import json
+from pathlib import Path
+
+import httpx
+import pytest
+from live.wire import bodies, without_chance
 
 from interlock.serving.engines.recordings import EPOCH, Recording, read, replay_events, replay_frames, replay_response
+from interlock.serving.engines.script import ScriptedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.tool_runner import RecordedTools
+
+ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}
+LEAST = 16
+RECORDINGS = {name: recording for name, recording in ALL.items() if recording.request.get("max_output_tokens", LEAST) >= LEAST}
+"""All of them but those that no client could have asked for: the API takes no smaller limit of tokens."""
 
 
 def recording(*lines: object, form: str = "text", **request: object) -> Recording:
@@ -45,3 +59,13 @@ def test_a_result_without_a_call_is_ignored() -> None:
 def test_turns_after_the_end_of_a_response_are_ignored() -> None:
     cut = [{"text": "Hello", "finish_reason": "length"}]
     assert replay_response(recording(*cut, {"text": " again"})) == replay_response(recording(*cut))
+
+
+@pytest.mark.parametrize("recorded", RECORDINGS.values(), ids=RECORDINGS)
+def test_a_served_recording_is_the_replayed_one(recorded) -> None:
+    engine = ScriptedEngine([turn.outputs for turn in recorded.turns], recorded.format, ("scripted",))
+    request = {"input": "Hi", **recorded.request, "model": "scripted", "stream": True}
+    with ServerThread(create_app(engine, tools=RecordedTools(recorded.turns))) as url:
+        answer = httpx.post(f"{url}/v1/responses", json=request)
+    response = bodies(answer.content)[-1]["response"]
+    assert without_chance(response) == without_chance({**replay_response(recorded), "model": "scripted"})

@@ -1,4 +1,4 @@
-"""Bodies of POST /v1/responses: what real clients send is taken, what is wrong is refused with the parameter's name."""
+"""Bodies of requests: what real clients send is taken, what is wrong is refused with the parameter's name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from openai.types.responses import Response
 
 from interlock.events.resource import response_settings
 from interlock.events.response_object import CreateResponse
+from interlock.serving.requests import create
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object
-from interlock.serving.requests.create import read_request
+from interlock.serving.requests.create import (
+    read_conversation,
+    read_conversation_items,
+    read_hosted,
+    read_metadata,
+    read_request,
+)
 from interlock.serving.requests.input_items import join
 from interlock.serving.requests.runtime import Yielder
 
@@ -454,3 +461,87 @@ def test_any_object_is_taken_or_refused_and_what_is_taken_is_echoed(members):
         Response.model_validate(DRIVEN | response_settings(request.raw))
         outcome = (400, True)
     assert outcome == (400, True)
+
+
+def test_a_conversation_begins_with_nothing_or_with_items():
+    assert read_conversation({}) == read_conversation({"items": None, "metadata": None}) == ((), {})
+    assert read_conversation({"items": [UNTYPED], "metadata": {"topic": "trains"}}) == ((USER,), {"topic": "trains"})
+
+
+def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():
+    assert read_conversation_items({"items": [UNTYPED] * 20}) == (USER,) * 20
+    assert read_metadata({"metadata": {"topic": "trains"}}) == {"topic": "trains"}
+    assert read_metadata({"metadata": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "param", "code"),
+    [
+        (read_conversation, {"items": [UNTYPED] * 21}, "items", "array_above_max_length"),
+        (read_conversation, {"items": [{"type": "riddle"}]}, "items[0].type", "invalid_value"),
+        (read_conversation, {"metadata": {"k": 1}}, "metadata.k", "invalid_type"),
+        (read_conversation_items, {}, "items", "missing_required_parameter"),
+        (read_conversation_items, {"items": "hi"}, "items", "invalid_type"),
+        (read_conversation_items, {"items": [UNTYPED] * 21}, "items", "array_above_max_length"),
+        (read_conversation_items, {"items": [UNTYPED, {"role": "user"}]}, "items[1].content", "missing_required_parameter"),
+        (read_metadata, {}, "metadata", "missing_required_parameter"),
+        (read_metadata, {"metadata": {str(n): "v" for n in range(17)}}, "metadata", "object_above_max_properties"),
+    ],
+)
+def test_what_is_wrong_in_a_conversation_is_refused_by_its_name(read, body, param, code):
+    with pytest.raises(ApiError) as caught:
+        read(body)
+    assert (caught.value.status, caught.value.param, caught.value.code) == (400, param, code)
+
+
+def refusal_of(read, body):
+    with pytest.raises(ApiError) as refusal:
+        read({"model": "m", **body})
+    return refusal.value.status, refusal.value.param, refusal.value.message
+
+
+@pytest.mark.parametrize("read", [read_hosted, read_request])
+def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_servers(read):
+    status, param, message = refusal_of(read, {"input": [{"role": "user", "content": "Hi"}, {"type": "teleport_call"}]})
+    assert (status, param) == (400, "input[1].type")
+    assert message.startswith("Invalid value: 'teleport_call'. Supported values are: 'message', ")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n"}]}, "input[0].input"),
+        ({"input": [{"type": "custom_tool_call_output", "output": "ok"}]}, "input[0].call_id"),
+        ({"input": [{"type": "item_reference"}]}, "input[0].id"),
+        ({"input": [{"type": "mcp_approval_response", "approve": True}]}, "input[0].approval_request_id"),
+        ({"input": [{"type": "shell_call", "action": "ls"}]}, "input[0].action"),
+        ({"input": 5}, "input"),
+        ({"input": ["Hi"]}, "input[0]"),
+        ({"input": "Hi", "tools": [{"type": "custom"}]}, "tools[0].name"),
+        ({"input": "Hi", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom"}]}]}, "tools[0].tools[0].name"),
+        ({"input": "Hi", "tools": [{"type": "mcp"}]}, "tools[0].server_label"),
+        ({"input": "Hi", "tools": {}}, "tools"),
+    ],
+)
+def test_what_the_host_does_not_know_must_have_its_shape(body, param):
+    assert refusal_of(read_hosted, body)[:2] == (400, param)
+
+
+def test_what_the_host_knows_is_left_to_it():
+    body = {
+        "input": [
+            {"role": "tool", "content": 5},
+            {"type": "reasoning", "content": "odd"},
+            {"type": "function_call"},
+            {"type": "function_call_output", "output": 1},
+        ],
+        "tools": [{"type": "function"}, {"type": "unheard"}],
+    }
+    items = ({"role": "tool", "content": 5, "type": "message"}, *body["input"][1:])
+    assert read_hosted(body) == create.CreateResponse(raw=body, model="", input=items, tools=tuple(body["tools"]))
+
+
+def test_a_text_is_a_users_message_and_nothing_is_nothing():
+    assert read_hosted({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
+    nothing = {"input": None, "tools": None}
+    assert read_hosted(nothing) == create.CreateResponse(raw=nothing, model="")

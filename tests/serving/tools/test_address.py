@@ -12,7 +12,7 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.create import read_request
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, hosted_tool, result_text
+from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, ToolServers, hosted_tool, result_text
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
 def test_the_first_of_two_servers_with_one_label_counts() -> None:
     first, second = ({"type": "mcp", "server_label": "s", "server_url": url} for url in ("http://1", "http://2"))
     request = read_request({"model": "m", "input": "Hi", "tools": [{"type": "web_search"}, first, second]})
-    assert ResponseTools({}, AddressPolicy(), 1, request, ())._servers == {"s": DeclaredServer("s", first)}
+    assert ResponseTools(ToolServers(), request, ())._servers == {"s": DeclaredServer("s", first)}
 
 
 def test_calls_of_other_kinds_are_refused() -> None:

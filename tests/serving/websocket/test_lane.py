@@ -35,7 +35,7 @@ class Host:
 
     def begin(self):
         self.run = Run()
-        self.lane.begin(self.run)
+        self.lane.begin(self.run.interrupt)
 
 
 def numbers(host):

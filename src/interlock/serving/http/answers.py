@@ -91,7 +91,7 @@ async def open_events(run: Run[T], active_runs: ActiveRuns, receive: Receive) ->
         run.interrupt(Cancel())
 
     async with alongside(watch()):
-        with active_runs.track(run):
+        with active_runs.track(run.interrupt):
             async with aclosing(run.events()) as events:
                 yield events
 

@@ -41,12 +41,11 @@ from interlock.serving.http.websocket import Connection, Limits
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
 from interlock.serving.requests.body import read_object
-from interlock.serving.requests.containment import panics_as_errors
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.runtime import Yielder, now, random_id
+from interlock.serving.requests.runtime import Yielder, now, panics_as_errors, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summarize
@@ -243,7 +242,7 @@ class Api:
         parameters = await self._parameters(request, _compact_request)
         work = self.service.begin_summary(parameters, tenant_of(request), request)
         run, items, seals = await cancel_on_disconnect(request.receive, work)
-        with self.service.active_runs.track(run):
+        with self.service.active_runs.track(run.interrupt):
             result = await cancel_on_disconnect(request.receive, summarize(run))
         if isinstance(result.fault, PromptError):
             raise invalid("input", str(result.fault), result.fault.code)
@@ -268,7 +267,7 @@ class Api:
         await socket.accept()
         memory = self.socket_memory.for_connection(tenant_of(socket), self.socket_limits.memory_bytes)
         connection = Connection(socket, self.service, self._dialect(socket), memory, self.socket_limits)
-        with self.open_sockets.track(connection):
+        with self.open_sockets.track(connection.interrupt):
             await connection.serve()
 
     def _dialect(self, connection: HTTPConnection) -> Dialect:

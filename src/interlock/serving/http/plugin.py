@@ -42,8 +42,7 @@ from interlock.serving.http.websocket import Limits
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
-from interlock.serving.requests.containment import panics_as_errors
-from interlock.serving.requests.runtime import Yielder
+from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HostedTool
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.run import GRACE

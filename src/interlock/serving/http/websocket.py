@@ -30,10 +30,9 @@ from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
-from interlock.serving.requests.containment import is_fault
-from interlock.serving.requests.runtime import Yielder, now, random_id
+from interlock.serving.requests.runtime import Yielder, is_fault, now, random_id
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interruptible, Run
+from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interrupt, Run
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
@@ -99,7 +98,7 @@ class Lane:
     stream_id: str | None
     size: int = field(default=0, init=False)  # bytes reserved for the current request and the response that it continues
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
-    _run: Interruptible | None = field(default=None, init=False)
+    _interrupt: Interrupt | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
 
     @property
@@ -111,14 +110,14 @@ class Lane:
         """Return a request, for the caller to start, if the lane is idle; otherwise queue it."""
         return self._fire(LaneTrigger.ASK, request)
 
-    def begin(self, run: Interruptible) -> None:
-        """Set the run of the current request."""
-        self._run = run
+    def begin(self, interrupt: Interrupt) -> None:
+        """Set the function that ends the run of the current request."""
+        self._interrupt = interrupt
         self._fire(LaneTrigger.START)
 
     def end(self) -> CreateFrame | None:
         """End the current request, and return the next one to start."""
-        self._run = None
+        self._interrupt = None
         return self._fire(LaneTrigger.END)
 
     def cancel(self) -> None:
@@ -139,24 +138,13 @@ class Lane:
                     self._queue.append(request)
                 case LaneEffect.ADVANCE if self._queue:
                     next_request = self._fire(LaneTrigger.ASK, self._queue.popleft())
-                case LaneEffect.INTERRUPT if self._run is not None:
-                    self._run.interrupt(Cancel())
+                case LaneEffect.INTERRUPT if self._interrupt is not None:
+                    self._interrupt(Cancel())
                 case LaneEffect.CLEAR:
                     self._queue.clear()
                 case _:
                     pass
         return next_request
-
-
-@frozen(eq=False)
-class _Preparation:
-    """A request whose run does not exist yet; at shutdown, its timeout expires at once."""
-
-    timeout: asyncio.Timeout
-
-    def interrupt(self, ending: Fault | Cancel) -> None:
-        del ending
-        self.timeout.reschedule(0)
 
 
 @define(eq=False)
@@ -288,16 +276,16 @@ class Connection:
             driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
             await self._send_events(driver.feed([Start(), SHUTDOWN]), lane)
             return
-        lane.begin(run)
-        with self._service.active_runs.track(run):
+        lane.begin(run.interrupt)
+        with self._service.active_runs.track(run.interrupt):
             await self._stream(run, lane)
 
     async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> Run[bytes] | None:
         """Return the run of a request; None if the server shuts down before it begins."""
-        timeout = asyncio.timeout(None)
+        timeout = asyncio.timeout(None)  # expires only at shutdown
         try:
             async with timeout:
-                with self._preparations.track(_Preparation(timeout)):
+                with self._preparations.track(lambda _ending: timeout.reschedule(0)):
                     return await self._service.begin(
                         await self._service.read(request.body, Yielder()),
                         tenant_of(self._socket),

@@ -10,7 +10,6 @@ normalize        converts a conversation to items that every engine can render
 context_window   compaction and truncation of conversations
 json_values      access to JSON values of unknown type
 api_errors       the errors of serving
-containment      tells faults from cancellation and exit
 api_keys         API keys and their tenants
-runtime          random ids, the clock, and helpers for the event loop
+runtime          random ids, the clock, the event loop, and which exceptions are faults
 """

@@ -142,9 +142,13 @@ def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
         return Annotated[GenericAlias(list, _read(get_args(type_)[0])), limit]
     if type_ is str or (origin is Literal and limit is not ANY):
         return Annotated[str, limit]
-    if origin is not dict and not (isinstance(type_, type) and issubclass(type_, Struct)):
+    if origin is not dict and not _is_struct(type_):
         return type_
     return _object(type_) if type_ in READ else type_ if issubclass(type_, Names) else dict[str, Any]
+
+
+def _is_struct(type_: object) -> bool:
+    return isinstance(type_, type) and issubclass(type_, Struct)
 
 
 @cache

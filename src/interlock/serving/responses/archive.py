@@ -22,9 +22,8 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.runtime import alongside, now, random_id
+from interlock.serving.requests.runtime import alongside, is_fault, now, random_id
 from interlock.serving.store import SHARED, Addition, LeaseLost, Log, ResponseStore, StoreDown, StoredResponse, StoreFull
 
 logger = logging.getLogger(__name__)

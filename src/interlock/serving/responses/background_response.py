@@ -18,8 +18,7 @@ from attrs import define, field
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.requests.containment import is_fault
-from interlock.serving.requests.runtime import alongside
+from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import ActiveRuns, Run
@@ -33,7 +32,7 @@ ITEM_DONE: Final = b"event: response.output_item.done\n"  # such an event is wri
 RETRY_DELAY: Final = 0.25  # seconds between a failed write and the next attempt
 
 WRITE_WAIT: Final = 0.1
-"""Seconds to wait for an ordinary write before renewing the lease: either reports whether a client has cancelled."""
+"""Seconds to wait for an ordinary write, which renews the lease too. Each renewal tells whether a client has cancelled."""
 
 FINISH_PATIENCE: Final = 60.0
 """Seconds after the end of the lease in which the last commit is retried, in case no other process has taken over."""
@@ -78,7 +77,7 @@ class BackgroundResponse:
                 raise
             return
         try:
-            with self._active_runs.track(self._run):
+            with self._active_runs.track(self._run.interrupt):
                 async with aclosing(self._run.events()) as events:
                     async for frames in events:
                         self._pending += frames

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
 
@@ -29,12 +29,11 @@ from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
-from interlock.serving.requests.containment import ends_process, is_fault
 from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item, with_ids
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.runtime import now, random_id
+from interlock.serving.requests.runtime import ends_process, is_fault, now, random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
@@ -106,7 +105,7 @@ class RequestContext:
 Steps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
 """The work of a run in one state of the loop.
 
-Yields the deltas of each step, whose events are delivered before the next step, and at last the trigger to fire.
+It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire.
 """
 
 
@@ -526,11 +525,8 @@ def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
     )
 
 
-class Interruptible(Protocol):
-    """A run that other code can end."""
-
-    def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the run as soon as possible."""
+Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
+"""Ends a run as soon as possible, such as `Run.interrupt`."""
 
 
 @define(eq=False)
@@ -538,21 +534,22 @@ class ActiveRuns:
     """The active runs of one server; `limit` is their maximum, or None."""
 
     limit: int | None = None
-    _runs: set[Interruptible] = field(factory=set[Interruptible], init=False)
+    _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
+    """The function that ends each active run."""
     _ending: Fault | None = field(default=None, init=False)
     _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @contextmanager
-    def track(self, run: Interruptible) -> Generator[None]:
-        """Track a run for the duration of the context; interrupt it at once if `end` was called."""
+    def track(self, interrupt: Interrupt) -> Generator[None]:
+        """Track a run for the duration of the context; `interrupt` it at once if `end` was called."""
         try:
-            self._runs.add(run)
+            self._runs.add(interrupt)
             self._empty.clear()
             if self._ending is not None:
-                run.interrupt(self._ending)
+                interrupt(self._ending)
             yield
         finally:
-            self._runs.discard(run)
+            self._runs.discard(interrupt)
             if not self._runs:
                 self._empty.set()
 
@@ -565,8 +562,8 @@ class ActiveRuns:
     def end(self, ending: Fault = SHUTDOWN) -> None:
         """Interrupt all runs, and every run tracked later."""
         self._ending = ending
-        for run in self._runs:
-            run.interrupt(ending)
+        for interrupt in self._runs:
+            interrupt(ending)
 
     async def wait(self, seconds: float) -> None:
         """Wait until no run is left, for at most `seconds`."""

@@ -23,9 +23,9 @@ from attrs import field, frozen
 from interlock.events.json import dumps
 from interlock.fsm.errors import InterlockError
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.context_window import summary_message, window
 from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.runtime import is_fault
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

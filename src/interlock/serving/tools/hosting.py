@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -22,10 +22,10 @@ from interlock.events.items import NOT_UNDERSTOOD, result_fields
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
-from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, is_object, members
+from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
@@ -257,46 +257,30 @@ class ToolServers:
 
     @asynccontextmanager
     async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
-        tools = ResponseTools(self.hosted, self.policy, self.seconds, request, items)
+        tools = ResponseTools(self, request, items)
         try:
             yield tools
         finally:
             await tools.close()
 
 
-@define(eq=False)
-class Race:
-    """Runs coroutines concurrently, and yields their results in the order in which they finish."""
-
-    _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
-    _outcomes: asyncio.Queue[Outcome[Delta]] = field(factory=asyncio.Queue[Outcome[Delta]], init=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
+@asynccontextmanager
+async def _tasks() -> AsyncGenerator[list[asyncio.Task[Outcome[Delta]]]]:
+    """Return a list for tasks; those that still run at the end of the context are cancelled."""
+    tasks: list[asyncio.Task[Outcome[Delta]]] = []
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def start(self, work: Coroutine[object, object, Delta]) -> None:
-        self._tasks.add(asyncio.create_task(self._run(work)))
-
-    async def results(self) -> AsyncGenerator[Delta, None]:
-        for _ in range(len(self._tasks)):
-            yield (await self._outcomes.get()).result()
-
-    async def _run(self, work: Coroutine[object, object, Delta]) -> None:
-        self._outcomes.put_nowait(await outcome(work))
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @define(eq=False)
 class ResponseTools:
-    """The tools of one response; `ToolServers` and `ToolRunner.begin` explain the arguments, and `Tools` the methods."""
+    """The tools of one response; `ToolRunner.begin` explains the arguments, and `Tools` the methods."""
 
-    _hosted: Mapping[HostedTool, str]
-    _policy: AddressPolicy
-    _seconds: float
+    _runner: ToolServers
     _request: CreateResponse
     _items: Sequence[Item]
     _servers: dict[str, DeclaredServer] = field(factory=dict[str, DeclaredServer], init=False)
@@ -311,7 +295,7 @@ class ResponseTools:
     def __attrs_post_init__(self) -> None:
         for tool in map(members, elements(self._request.raw.get("tools"))):
             label = str(tool.get("server_label"))
-            if tool.get("type") == "mcp" and LABELS.get(label) not in self._hosted:
+            if tool.get("type") == "mcp" and LABELS.get(label) not in self._runner.hosted:
                 self._servers.setdefault(label, DeclaredServer(label, tool))
         self._approvals = Approvals(self._needs_approval)
         for item in self._items:
@@ -320,13 +304,14 @@ class ResponseTools:
                 self._set_list(label, [ListedTool(members(tool)) for tool in elements(item.get("tools"))])
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
-        async with Race() as race:
+        async with _tasks() as tasks:
             unlisted = [server for server in self._servers.values() if server.label not in self._listed]
             for index, server in enumerate(unlisted):
                 yield [Open("mcp_list_tools", {"server_label": server.label})]
-                race.start(self._list(str(output()[-1]["id"]), server, allowed=index < MAX_SERVERS))
-            async for delta in race.results():
-                yield [delta]
+                listing = self._list(str(output()[-1]["id"]), server, allowed=index < MAX_SERVERS)
+                tasks.append(asyncio.create_task(outcome(listing)))
+            for ended in asyncio.as_completed(tasks):
+                yield [(await ended).result()]
         for request in self._approved_requests():
             fields = {name: request[name] for name in ("server_label", "name")}
             call = Open("mcp_call", {**fields, "approval_request_id": request["id"]})
@@ -340,7 +325,7 @@ class ResponseTools:
         remaining = (MAX_CALLS if self._request.max_tool_calls is None else self._request.max_tool_calls) - self._calls
         self._calls += count
         self._results.update((str(item["id"]), f"Error: {NOT_UNDERSTOOD}") for item in rejected)
-        async with Race() as race:
+        async with _tasks() as tasks:
             for index, call in enumerate(calls):
                 try:
                     session = await self._session(self._endpoint(call, allowed=index < remaining))
@@ -349,11 +334,11 @@ class ResponseTools:
                     yield self._failed(call, str(error))
                 else:
                     yield Run(call.id)
-                    race.start(self._call(call, session, name, arguments))
+                    tasks.append(asyncio.create_task(outcome(self._call(call, session, name, arguments))))
             if remaining <= 0 < count:
                 yield Finish()
-            async for delta in race.results():
-                yield delta
+            for ended in asyncio.as_completed(tasks):
+                yield (await ended).result()
 
     def with_outputs(self, items: Iterable[Item]) -> list[Item]:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
@@ -379,14 +364,14 @@ class ResponseTools:
         session_class = await asyncio.to_thread(load_sessions)  # the first import takes half a second
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
-            session = self._sessions[endpoint] = session_class(endpoint, self._seconds)
+            session = self._sessions[endpoint] = session_class(endpoint, self._runner.seconds)
         return session
 
     async def _list(self, item_id: str, server: DeclaredServer, *, allowed: bool) -> Delta:
         if not allowed:
             return Fail(item_id, f"A request may have at most {MAX_SERVERS} MCP servers whose tools are not listed yet.")
         try:
-            tools = await (await self._session(server.endpoint(self._policy))).list_tools()
+            tools = await (await self._session(server.endpoint(self._runner.policy))).list_tools()
         except ToolError as error:
             logger.warning("The tools of %r could not be listed: %r", server.label, str(error))
             return Fail(item_id, str(error))
@@ -430,9 +415,9 @@ class ResponseTools:
                 for tool in self._request.tools
             ):
                 raise ToolError(f"The request does not offer the tool '{hosted}'.")
-            if hosted not in self._hosted:
+            if hosted not in self._runner.hosted:
                 raise ToolError(f"This server has no tool server for '{hosted}'.")
-            return Endpoint(self._hosted[hosted])
+            return Endpoint(self._runner.hosted[hosted])
         label, name = str(call.fields["server_label"]), str(call.fields["name"])
         server = self._servers.get(label)
         if server is None:
@@ -441,7 +426,7 @@ class ResponseTools:
             raise ToolError(f"The MCP server '{label}' has not listed its tools.")
         if name not in self._listed[label]:
             raise ToolError(f"The MCP server '{label}' has no tool '{name}' that may be called.")
-        return server.endpoint(self._policy)
+        return server.endpoint(self._runner.policy)
 
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._results[call.id] = f"Error: {message}"

@@ -25,8 +25,8 @@ from pydantic import ValidationError
 
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.body import JsonBudget
-from interlock.serving.requests.containment import is_fault
 from interlock.serving.requests.limits import MAX_TOOLS
+from interlock.serving.requests.runtime import is_fault
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
 if TYPE_CHECKING or not version("mcp").startswith("1."):

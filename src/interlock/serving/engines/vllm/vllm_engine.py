@@ -34,13 +34,12 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
 from interlock.serving.engines.vllm.readers import Reader, reader
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
-from interlock.serving.requests.containment import Outcome, is_fault, outcome
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
 from interlock.serving.requests.input_items import Item, require_input
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.runtime import random_id
+from interlock.serving.requests.runtime import Outcome, is_fault, outcome, random_id
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, declare, hosted_functions, hosted_kinds, offer
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
