@@ -52,7 +52,7 @@ from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener,
 __all__ = ["SCRIPT", "VERSION", "RedisStore"]
 
 VERSION: Final = 2  # of the layout
-TAIL: Final = 8  # items of a conversation that are sent with every response; those before are sent only if Redis needs them
+TAIL: Final = 8  # the last items of a conversation, which every write sends; it sends the others only if Redis lacks one
 PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile
 
 
@@ -217,7 +217,7 @@ class RedisStore(ResponseStore):
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
         texts = {name: clean(value) for name, value in arguments.items() if isinstance(value, str)}
         packed = msgspec.msgpack.encode({"operation": operation, "tenant": tenant, **times, **arguments, **texts})
-        return await self._redis.run_script(key_prefix(tenant), packed, repeatable=repeatable)
+        return await self._redis.execute("EVALSHA", self._redis.digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
 
     async def _run_each(
         self, operation: str, keys: Sequence[Key], arguments: Mapping[str, object]

@@ -47,15 +47,12 @@ class Disconnected(StoreDown):
 
 @define(eq=False)
 class RedisClient:
-    """Runs a script in Redis. Calls that arrive while all connections are busy share a round trip.
-
-    `run_script` and `execute` raise `StoreDown` if the server cannot be used now.
-    """
+    """Sends commands to Redis. Those that arrive while all connections are busy share a round trip."""
 
     url: str
-    script: str
+    script: str  # loaded into Redis if that does not know it
     max_connections: int
-    _digest: str = field(init=False)  # the name of the script in Redis
+    digest: str = field(init=False)  # the name of the script in Redis, for EVALSHA
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: deque[Call] = field(factory=deque[Call], init=False)
@@ -63,7 +60,7 @@ class RedisClient:
     _has_checked_policy: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._digest = sha1(self.script.encode(), usedforsecurity=False).hexdigest()
+        self.digest = sha1(self.script.encode(), usedforsecurity=False).hexdigest()
 
     @property
     def redacted_url(self) -> str:
@@ -84,14 +81,13 @@ class RedisClient:
             self._calls, self._senders = deque(), set()
         return self._client
 
-    async def run_script(self, key: str, arguments: bytes, *, repeatable: bool) -> Any:  # noqa: ANN401 - any value of Redis
-        """Run the script; see `execute`."""
-        return await self.execute("EVALSHA", self._digest, 1, key, arguments, repeatable=repeatable)
-
     async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
         """Send a command, and return its reply.
 
         A `repeatable` command has the same effect when it runs twice; it is sent again if the connection was lost.
+
+        Raises:
+            StoreDown: Redis cannot be used now.
         """
         try:
             return await self._enqueue(command)

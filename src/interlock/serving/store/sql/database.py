@@ -27,7 +27,7 @@ LAYOUTS: Final[Mapping[int, str]] = {
 
         -- The conversations of responses are chains that share their common links. `digest` covers all items up to this one.
         CREATE TABLE link (
-            seq {seq}, digest {bytes} NOT NULL UNIQUE, before BIGINT REFERENCES link, item BIGINT NOT NULL REFERENCES item
+            seq {seq}, digest {bytes} NOT NULL UNIQUE, before {int} REFERENCES link, item {int} NOT NULL REFERENCES item
         );
         CREATE INDEX link_by_before ON link (before);
         CREATE INDEX link_by_item ON link (item);
@@ -35,27 +35,27 @@ LAYOUTS: Final[Mapping[int, str]] = {
         -- The output of a response is the last `outputs` items of its conversation.
         CREATE TABLE response (
             seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
-            tip BIGINT REFERENCES link, outputs INTEGER NOT NULL, owner TEXT NOT NULL, epoch INTEGER NOT NULL,
-            until DOUBLE PRECISION NOT NULL, cancelled INTEGER NOT NULL, oldest INTEGER NOT NULL, following INTEGER NOT NULL,
-            written DOUBLE PRECISION NOT NULL, UNIQUE (tenant, id)
+            tip {int} REFERENCES link, outputs INTEGER NOT NULL, owner TEXT NOT NULL, epoch INTEGER NOT NULL,
+            until {float} NOT NULL, cancelled INTEGER NOT NULL, oldest INTEGER NOT NULL, following INTEGER NOT NULL,
+            written {float} NOT NULL, UNIQUE (tenant, id)
         );
         CREATE INDEX response_by_tip ON response (tip);
         CREATE INDEX response_by_written ON response (written);
         CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost');
 
         -- The response object without its output has its own table, because every event updates the row above.
-        CREATE TABLE body (response BIGINT PRIMARY KEY REFERENCES response, json {bytes} NOT NULL);
+        CREATE TABLE body (response {int} PRIMARY KEY REFERENCES response, json {bytes} NOT NULL);
         CREATE TABLE event (
-            response BIGINT NOT NULL REFERENCES response, number INTEGER NOT NULL, frame {bytes} NOT NULL,
+            response {int} NOT NULL REFERENCES response, number INTEGER NOT NULL, frame {bytes} NOT NULL,
             PRIMARY KEY (response, number)
         ) {clustered};
 
         CREATE TABLE conversation (
-            seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, created_at BIGINT NOT NULL, metadata {bytes} NOT NULL,
-            version INTEGER NOT NULL, owner TEXT NOT NULL, until DOUBLE PRECISION NOT NULL, UNIQUE (tenant, id)
+            seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, created_at {int} NOT NULL, metadata {bytes} NOT NULL,
+            version INTEGER NOT NULL, owner TEXT NOT NULL, until {float} NOT NULL, UNIQUE (tenant, id)
         );
         CREATE TABLE member (
-            conversation BIGINT NOT NULL REFERENCES conversation, place INTEGER NOT NULL, item BIGINT NOT NULL REFERENCES item,
+            conversation {int} NOT NULL REFERENCES conversation, place INTEGER NOT NULL, item {int} NOT NULL REFERENCES item,
             PRIMARY KEY (conversation, place)
         ) {clustered};
         CREATE INDEX member_by_item ON member (item);
@@ -64,7 +64,7 @@ LAYOUTS: Final[Mapping[int, str]] = {
 }
 """The statements that lead to each version of the layout from the one before; the first starts with an empty database.
 
-Words in braces are in `Connection.types`. SQLite takes `BIGINT` for `INTEGER`, and `DOUBLE PRECISION` for `REAL`.
+`Connection.types` has the database's own SQL for the words in braces.
 """
 
 VERSION: Final = max(LAYOUTS)
@@ -78,7 +78,7 @@ class Connection(ABC):
     """A connection to a database. Statements have `?` for each value, or `?1`, `?2` to use a value twice."""
 
     types: ClassVar[Mapping[str, str]]
-    """The SQL of this database for the words in braces in `LAYOUTS`."""
+    """The database's own SQL for the words in braces in `LAYOUTS`."""
     answered: float = 0.0  # the monotonic time of the last answer, if the database is on a network
     lock: str = ""  # the end of a SELECT of rows that the transaction changes, so that other processes wait for it
     share: str = ""  # the end of a SELECT of rows that the transaction refers to, so that others do not remove them

@@ -96,6 +96,8 @@ class PostgresConnection(Connection):
     """Seconds by which the server's clock is ahead of the monotonic clock, once the transaction has received it."""
     types: ClassVar[Mapping[str, str]] = {
         "seq": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "int": "BIGINT",
+        "float": "DOUBLE PRECISION",
         "bytes": "BYTEA",
         "clustered": "",
     }

@@ -79,6 +79,8 @@ class SqliteConnection(Connection):
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
         "seq": "INTEGER PRIMARY KEY",
+        "int": "INTEGER",
+        "float": "REAL",
         "bytes": "BLOB",
         "clustered": "WITHOUT ROWID",
     }
@@ -235,7 +237,7 @@ class MemoryStore(SqlStore):
         return int(pages - free - self._empty_pages) * PAGE
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        # Its whole size, although it may share items with other responses.
+        # The size includes items that are stored already, because they also count when all other responses are evicted.
         if len(body_of(stored)) + sum(PER_ITEM + len(pack(item)) for item in stored.conversation) > self.max_bytes:
             raise StoreFull("The response is larger than the store may be.")
         await super().put(tenant, stored, addition)
