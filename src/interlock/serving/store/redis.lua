@@ -409,7 +409,7 @@ function operations.write()
         if not target or target.version ~= args.version then return {'changed', state} end
     end
     local stored = effects.keep and count_stored(args.items) or 0
-    if stored < #args.items and not args.items[stored + 1][2] then return {'incomplete'} end
+    if stored < #args.items and not args.items[stored + 1][2] then return {'incomplete', stored} end
 
     register()
     if state == 'absent' then redis.call('DEL', key('e', name)) end -- of a response that has been evicted without its events

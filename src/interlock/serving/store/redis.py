@@ -52,7 +52,7 @@ from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener,
 __all__ = ["SCRIPT", "VERSION", "RedisStore"]
 
 VERSION: Final = 2  # of the layout
-TAIL: Final = 8  # the last items of a conversation, which every write sends; it sends the others only if Redis lacks one
+TAIL: Final = 8  # the last items of a conversation, which every write sends; the others are sent only if Redis lacks them
 PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile
 
 
@@ -253,15 +253,12 @@ class RedisStore(ResponseStore):
         return _conversation(conversation_id, reply)
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        chunks = () if edit.stored is None else chunks_of(tenant, edit.stored.conversation)
         try:
-            reply = await self._run_write(tenant, response_id, edit, chunks, linked=len(chunks) - TAIL)
-            if reply[0] == b"incomplete":
-                reply = await self._run_write(tenant, response_id, edit, chunks)
+            reply = await self._run_write(tenant, response_id, edit)
         except Disconnected:
             if edit.trigger in {StoredTrigger.ADOPT, StoredTrigger.DELETE}:
                 raise  # a refused repetition would not tell whether the edit was made
-            reply = await self._run_write(tenant, response_id, edit, chunks)
+            reply = await self._run_write(tenant, response_id, edit)
             if _was_made(edit, reply):
                 return EditResult(edit.epoch or 1, cancelled=False)
         match reply:
@@ -275,8 +272,7 @@ class RedisStore(ResponseStore):
                 refuse(edit, reply[1].decode())
                 return None
 
-    async def _run_write(self, tenant: str, response_id: str, edit: Edit, chunks: Sequence[Chunk], linked: int = 0) -> list[Any]:
-        """Run an edit. Of the first `linked` items of the conversation, it sends only the links."""
+    async def _run_write(self, tenant: str, response_id: str, edit: Edit) -> list[Any]:
         stored, addition = edit.stored, edit.addition
         arguments: dict[str, object] = {
             "id": response_id,
@@ -286,15 +282,20 @@ class RedisStore(ResponseStore):
             "epoch": edit.epoch or 0,
             "first": edit.first,
             "frames": [*map(as_text, edit.frames)],
-            "items": [*([as_text(chunk.link)] for chunk in chunks[: max(linked, 0)]), *_members(chunks[max(linked, 0) :])],
             "outputs": 0 if stored is None else len(stored.output),
             "body": as_text(b"" if stored is None else body_of(stored)),
             "conversation": _target(edit),
             "version": 0 if addition is None else addition.version,
             "added": _members(() if addition is None else chunks_of(tenant, addition.items)),
         }
-        reply: list[Any] = await self._run("write", tenant, arguments, repeatable=False)
-        return reply
+        chunks = () if stored is None else chunks_of(tenant, stored.conversation)
+        linked = max(len(chunks) - TAIL, 0)  # of these items it sends only the links
+        while True:
+            items = [*([as_text(chunk.link)] for chunk in chunks[:linked]), *_members(chunks[linked:])]
+            reply: list[Any] = await self._run("write", tenant, {**arguments, "items": items}, repeatable=False)
+            if reply[0] != b"incomplete":
+                return reply
+            linked = int(reply[1])  # the items that Redis has
 
 
 def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # noqa: ANN401 - any value of Redis

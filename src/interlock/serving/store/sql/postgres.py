@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -185,22 +185,19 @@ class PostgresStore(SharedSqlStore):
 
     def open(self, role: Role = "reader") -> Connection:
         if role != "listener":
-            return super().open(role)
-        try:
-            connection = self.connect()
-            connection.execute(f"LISTEN {CHANNEL}")
-        except psycopg.Error:
-            time.sleep(RECONNECT)
-            raise
-        self._notifications.notify(self._notifications.responses())  # other processes may have changed them before LISTEN
+            connection = super().open(role)
+        else:
+            try:
+                connection = self.connect()
+                connection.execute(f"LISTEN {CHANNEL}")
+            except psycopg.Error:
+                time.sleep(RECONNECT)
+                raise
+        if role == "writer":
+            self._pid = cast("PostgresConnection", connection).connection.info.backend_pid
+        # Nobody was notified of changes before LISTEN, or of a commit after which the last connection was lost.
+        self._notifications.notify(self._notifications.responses())
         return connection
-
-    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False) -> Transaction:
-        pid = cast("PostgresConnection", connection).connection.info.backend_pid
-        if write and pid != self._pid:  # the last connection may have been lost between a commit and its notification
-            self._pid = pid
-            self._notifications.notify(self._notifications.responses())
-        return super().begin(connection, keys, write=write)
 
     def commit(self, tx: Transaction) -> None:
         if tx.changed:
