@@ -158,7 +158,8 @@ local function drop_chain(link)
     end
 end
 
--- Returns the number of the last link of a chain that ends a segment. A chain is a list of {link, digest, id, body} of its items.
+-- Returns how many of the first items of a chain are stored: those up to the last link that ends a segment. A chain is a list of
+-- {link, digest, id, body} of its items.
 local function count_stored(chain)
     for place = #chain, 1, -1 do
         if load(key('s', chain[place][1])) then return place end
@@ -362,8 +363,8 @@ function operations.conversation_items()
     return bodies
 end
 
--- Returns a conversation after an edge of it was fired, unless `trigger` is empty: false if there is no such conversation or item,
--- 'held' if there is no such edge.
+-- Fires an edge of a conversation unless `trigger` is empty, and returns the conversation; false if there is no such conversation
+-- or item, 'held' if there is no such edge.
 function operations.conversation()
     local name = args.id
     local row = conversation(name)
@@ -385,7 +386,7 @@ function operations.conversation()
     return {row.created_at, row.metadata, row.version}
 end
 
--- Fires an edge of a response. Every refusal comes before the first write.
+-- Fires an edge of a response. Every refusal comes before the first effect.
 function operations.write()
     local name = args.id
     local row = response(name)

@@ -1,4 +1,4 @@
-"""A connection to a database, with the layout of the tables of a store and its migration, and the errors of a database."""
+"""The connection to a database, the layout of the tables and its migration, and the errors of a database."""
 
 from __future__ import annotations
 

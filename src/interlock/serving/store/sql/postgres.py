@@ -165,7 +165,7 @@ class PostgresStore(SharedSqlStore):
     """Stores responses in the schema `interlock` of a database."""
 
     url: str  # in the syntax of libpq; of several hosts, one accepts writes
-    timeout: float = field(default=TIMEOUT, init=False)
+    timeout: float | None = field(default=TIMEOUT, init=False)
     listener: ClassVar[Role] = "listener"
     _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
 

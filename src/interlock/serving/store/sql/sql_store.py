@@ -273,7 +273,7 @@ class DatabaseThread:
     store: SharedSqlStore
     role: Role
     connection: Connection | None = field(default=None, init=False)
-    _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue, init=False)
+    _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue[Any], init=False)
     _committing: bool = field(default=False, init=False)
     _begun: float = field(default=0.0, init=False)  # the time of the last attempt to run a batch
     _thread: Thread = field(init=False)

@@ -215,7 +215,7 @@ class MemoryStore(SqlStore):
     of a response can get it.
     """
 
-    max_responses: int = field(default=10_000, kw_only=True)  # also the most conversations
+    max_responses: int = field(default=10_000, kw_only=True)  # and as many conversations
     max_bytes: int = field(default=256 * 2**20, kw_only=True)  # of memory; a single larger response is refused
     _connection: SqliteConnection = field(init=False)
     _uses: int = field(default=0, init=False)
