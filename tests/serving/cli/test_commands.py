@@ -92,6 +92,15 @@ def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
     assert run("replay", TEXT, "--chunk", 0).exit_code == 2
 
 
+@pytest.mark.parametrize("arguments", [["serve", "--rate"], ["serve", "--tool-timeout"], ["check", TEXT, "--timeout"]])
+def test_nan_is_a_wrong_option(arguments) -> None:
+    result = run(*arguments, "nan")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: Invalid value for '{arguments[-1]}': 'nan' is not a number.",
+    )
+
+
 def test_replay_speaks_the_other_dialect() -> None:
     result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
     assert "event: response.reasoning.delta\n" in result.stdout

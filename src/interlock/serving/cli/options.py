@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
@@ -22,6 +23,17 @@ Decorator: TypeAlias = Callable[[Function], Function]
 
 FILE: Final = click.Path(path_type=Path)
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
+
+
+class Number(click.FloatRange):
+    """A number with a minimum, but not NaN, which click accepts because it compares as neither smaller nor greater."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - as in click
+        """Return the number; fail if it is too small or not a number."""
+        number: float = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 def examples(*lines: str) -> str:
@@ -57,7 +69,7 @@ url_options = _all(
     click.option("--api-key", metavar="KEY", help="The API key to send to the URL."),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0.1),
+        type=Number(min=0.1),
         default=DEFAULT_TIMEOUT,
         metavar="SECONDS",
         help="Stop reading a URL after this time, connecting included.",

@@ -15,6 +15,7 @@ from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.options import (
     FILE,
     KEY_VARIABLE,
+    Number,
     UpstreamOptions,
     dialect_option,
     environment_option,
@@ -80,9 +81,7 @@ def _without_collector() -> Generator[None]:
     metavar="NAME",
     help="The name of the model; repeat it for clients that insist on another: --model tiny --model gpt-4o.",
 )
-@click.option(
-    "--rate", type=click.FloatRange(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit."
-)
+@click.option("--rate", type=Number(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
 @click.option("--script", type=FILE, metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
 @click.option(
     "--family",
@@ -123,7 +122,7 @@ def _without_collector() -> Generator[None]:
 )
 @click.option(
     "--tool-timeout",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=CALL_SECONDS,
     metavar="SECONDS",
     help="The longest time for a call of a hosted tool.",
