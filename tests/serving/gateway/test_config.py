@@ -159,6 +159,24 @@ def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
     assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, api_key," in command("--config", path)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("view = 3", "'--view': '3' is not a valid boolean"),
+        ("port = 1.5", "'--port': '1.5' is not a valid integer range"),
+        ("max_streams = true", "'--max-streams': 'True' is not a valid integer range"),
+        ("rate = nan", "'--rate': 'nan' is not a number"),
+        ('script = "a"\nport = [1]', "serve.port: write one value, not a list"),
+        ('model = "m"', "serve.model: write a list"),
+        ("store = {}", "Expected `bool | int | float | str | array`, got `object`"),
+    ],
+)
+def test_a_wrong_value_of_an_option_in_the_file_is_named(tmp_path, line, message):
+    path = written(tmp_path, f"[serve]\n{line}\n")
+    result = CliRunner().invoke(app, ["serve", "--config", str(path)])
+    assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
 def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(serve):
     first, second = ScriptedUpstream([GOOD], ("one", "two")), ScriptedUpstream([GOOD], ("two", "three"))
     with serve_upstream(first) as url, serve_upstream(second) as other_url:

@@ -95,12 +95,18 @@ def _read_defaults(context: click.Context, _option: click.Parameter, path: Path 
 
     with option_errors(f"--config {path}"):
         defaults = read_config(path).serve
-    known = {str(parameter.name) for parameter in context.command.params} - {"config"}
-    for name in defaults.keys() - known:
-        fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(known))}")
+    options = {str(option.name): option for option in context.command.params if option.name != "config"}
+    for name, value in defaults.items():
+        if name not in options:
+            fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(options))}")
+        if isinstance(value, list) != options[name].multiple:
+            fail(f"--config {path}: serve.{name}: {'write a list' if options[name].multiple else 'write one value, not a list'}")
     if KEY_VARIABLE in os.environ:
         defaults.pop("api_key", None)
-    context.default_map = defaults
+    # The options validate texts, as on the command line.
+    context.default_map = {
+        name: [str(each) for each in value] if isinstance(value, list) else str(value) for name, value in defaults.items()
+    }
     return path
 
 

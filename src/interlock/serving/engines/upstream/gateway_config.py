@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +24,8 @@ PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 """Matches the text of a msgspec error, and the path of the wrong value."""
 
 Seconds = Annotated[float, Meta(gt=0)]
+Value: TypeAlias = str | int | float | bool
+"""The value of an option in the file."""
 
 
 @frozen
@@ -80,7 +82,7 @@ class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
     """The file: the upstreams, and under `[serve]` defaults for options of `interlock serve`, named with underscores."""
 
     upstream: list[UpstreamSettings] = []
-    serve: dict[str, Any] = {}
+    serve: dict[str, Value | list[Value]] = {}
 
     def upstreams(self) -> list[Upstream]:
         """Return the upstreams; a `ConfigError` has the path of the wrong key."""
