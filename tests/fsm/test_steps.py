@@ -116,3 +116,12 @@ def test_an_item_without_a_lifecycle_has_no_machine() -> None:
     item = {"id": "x_0", "type": "something_new"}
     acceptor.feed({"type": "response.output_item.added", "sequence_number": 7, "output_index": 3, "item": item})
     assert acceptor.step == Step("", 3)
+
+
+def test_an_edge_with_a_single_event_has_always_just_begun() -> None:
+    acceptor = Acceptor(first_sequence_number=None)
+    text = {"item_id": "msg_0", "output_index": 0, "content_index": 0, "delta": "x", "logprobs": []}
+    acceptor.feed({"type": "response.output_text.delta", "sequence_number": 7, **text})
+    assert acceptor.step
+    appended = [edge.begins for edge in acceptor.step.fired if (edge.source, edge.trigger) == ("output_text", "append")]
+    assert appended == [True]

@@ -176,7 +176,7 @@ def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> 
 
 @frozen
 class ToolDelta:
-    """A delta about an item whose tool runs.
+    """A delta about the tool of an item.
 
     Args:
         item_id: The id of the item; that of a hosted call is in `ResponseDriver.ready`. An empty one means the open item that

@@ -26,7 +26,6 @@ FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
 """The kinds of item that services end without any event but `added` (True) or without the `.done` of their text (False)."""
-_PREFIXES: Final[Mapping[str, str]] = {kind: f"{item.prefix}_" for kind, item in ITEMS.items()}
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
@@ -75,8 +74,10 @@ class TrackedItem:
     automaton: Automaton | None = field(init=False)
     """None for an unknown kind of item."""
     node: Node = field(init=False)
-    aliases: set[object] = field(factory=set[object], init=False)
-    """Every id and index in its events, so that a wrong one is reported only once."""
+    indices: set[int] = field(factory=set[int], init=False)
+    """Every wrong index in its events, so that each is reported only once."""
+    ids: set[str] = field(factory=set[str], init=False)
+    """Every id in its events; only the first wrong one is reported."""
     text: Text = field(init=False)
     """The item's text, if it has a text instead of parts."""
     part: Part | None = None
@@ -285,12 +286,13 @@ class StreamItems:
         """Check the index and the id of an event against its item."""
         faults: list[Fault] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
-        if type(index) is int and index not in {item.index, *item.aliases}:
+        if type(index) is int and index not in {item.index, *item.indices}:
             faults.append(Fault("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
+            item.indices.add(index)
         item.id = item.id or item_id
-        if "item_id" in event.__struct_fields__ and {item.id, *filter(_is_text, item.aliases)} == {item.id} != {item_id}:
+        if "item_id" in event.__struct_fields__ and item_id != item.id and item.ids <= {item.id}:
             faults.append(Fault("R7", f"item_id is {quoted(item_id)}, but that of item {item.index} is {quoted(item.id)}"))
-        item.aliases |= {index if type(index) is int else item.index, item_id}
+        item.ids.add(item_id)
         return faults
 
     def _check_index(self, index: int, before: TrackedItem | None) -> list[Fault]:
@@ -304,7 +306,8 @@ class StreamItems:
     def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Fault]:
         """Check the ids of a new item."""
         faults: list[Fault] = []
-        for name, prefix in (("id", _PREFIXES.get(kind, "")), ("call_id", "call_")):
+        id_prefix = f"{ITEMS[kind].prefix}_" if kind in ITEMS else ""
+        for name, prefix in (("id", id_prefix), ("call_id", "call_")):
             value = item.get(name)
             if not isinstance(value, str):
                 continue
@@ -316,10 +319,6 @@ class StreamItems:
                 faults.append(Fault("R7", f"the {name} {quoted(value)} is used twice"))
             self._ids.add(value)
         return faults
-
-
-def _is_text(alias: object) -> bool:
-    return isinstance(alias, str)
 
 
 def _item_id(event: type[StreamEvent], body: Mapping[str, object]) -> str:
