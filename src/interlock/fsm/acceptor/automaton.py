@@ -12,14 +12,14 @@ The sets are built on demand and cached: an automaton has at most a few dozen, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
 from interlock.fsm.acceptor.steps import FiredEdge, Step
 from interlock.fsm.lifecycle import Lifecycle
-from interlock.fsm.table import reachable
+from interlock.fsm.table import Edge, reachable
 
 _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
 
@@ -63,14 +63,8 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
 """The observed edges of each kind of item."""
 
 
-@frozen(cache_hash=True)
-class _Edge:
-    """An edge of the table, or an observed one, whose trigger is empty; `events` are wire names."""
-
-    source: str
-    trigger: str
-    dest: str
-    events: tuple[str, ...]
+_Edge: TypeAlias = Edge[str, str]
+"""An edge of the table with the wire names of its events, or an observed edge, whose trigger is empty."""
 
 
 @frozen(cache_hash=True)
@@ -79,7 +73,7 @@ class _Position:
 
     state: str
     edge: _Edge | None = None
-    due: tuple[str, ...] = ()
+    due: Sequence[str] = ()
 
 
 @define(eq=False)
@@ -199,7 +193,7 @@ class Automaton:
                 if edge.trigger and rest is not None:
                     begins = not position.due
                     path = paths.get(edge.source, ()) if begins else ()
-                    yield FiredEdge(edge.source, edge.trigger, edge.dest, begins, rest, _is_optional(rest), path)
+                    yield FiredEdge(edge.source, edge.trigger, edge.dest, begins, tuple(rest), _is_optional(rest), path)
 
     def _silent_paths(self, starts: Iterable[str]) -> Mapping[str, tuple[tuple[str, str, str], ...]]:
         """Return the shortest path to each state that edges reach without an event."""
@@ -207,7 +201,7 @@ class Automaton:
         waiting = list(paths)
         for state in waiting:  # the list grows during the loop
             for edge in self._edges[state]:
-                if edge.dest not in paths and _is_optional(edge.events):
+                if edge.dest not in paths and _is_optional(edge.effects):
                     paths[edge.dest] = (*paths[state], (state, edge.trigger, edge.dest))
                     waiting.append(edge.dest)
         return paths
@@ -237,11 +231,11 @@ class Automaton:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
         return [position for position in self._all if position in closed]
 
-    def _begun(self, position: _Position) -> Iterable[tuple[_Edge, tuple[str, ...]]]:
+    def _begun(self, position: _Position) -> Iterable[tuple[_Edge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""
         if position.edge:
             return [(position.edge, position.due)]
-        return [(edge, edge.events) for edge in self._edges[position.state]]
+        return [(edge, edge.effects) for edge in self._edges[position.state]]
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
         """Add every position that can be reached without an event."""
@@ -266,10 +260,10 @@ class Automaton:
         for name, edges in self._edges.items():
             yield _Position(name)
             for edge in edges:
-                yield from (_Position(name, edge, edge.events[number:]) for number in range(1, len(edge.events)))
+                yield from (_Position(name, edge, edge.effects[number:]) for number in range(1, len(edge.effects)))
 
 
-def _following(due: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _following(due: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the events that may come next, the first one and others after optional ones, each with the events after it."""
     for number, event in enumerate(due):
         yield event, due[number + 1 :]

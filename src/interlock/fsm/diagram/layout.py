@@ -86,10 +86,6 @@ class Box:
         """The centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
-    def overlaps(self, other: Box) -> bool:
-        """Return whether two boxes share more than a border."""
-        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
-
 
 @frozen
 class Text:
