@@ -69,12 +69,9 @@ class Step:
 
 
 def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:
-    """Remove from each step the edges that contradict the steps after and before it.
+    """Remove from each step of a lifecycle the edges that contradict the steps after and before it.
 
     If exactly one edge of a step began with an earlier event, remove the others.
-
-    Args:
-        steps: The steps of one lifecycle, in order.
     """
     narrowed: list[Step] = []
     next_edges: tuple[FiredEdge, ...] = ()

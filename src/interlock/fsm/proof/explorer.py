@@ -156,13 +156,10 @@ class Explorer:
     events: int = field(default=0, init=False)
     counterexample: Counterexample | None = field(default=None, init=False)
 
-    def run(self, progress: Callable[[int, int], None] = lambda _explored, _discovered: None) -> None:
-        """Explore until no new state appears or a counterexample is found.
+    def run(self, progress: Callable[[int, int], None]) -> None:
+        """Explore until no new state appears or a counterexample is found; `progress` is that of `prove`.
 
         While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
-
-        Args:
-            progress: Called for each state, with the number of states explored so far and the number discovered so far.
         """
         distinct = self._distinct_kinds()
         alone, beside = everywhere(self.kinds), everywhere(distinct)
