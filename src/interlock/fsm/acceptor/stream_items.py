@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Final, get_args, get_type_hints
+from typing import Final
 
 from attrs import define, evolve, field
 
@@ -202,20 +202,13 @@ def _own_text(kind: str) -> tuple[str, ...]:
     events = map(EVENTS.__getitem__, AUTOMATA[kind].events if kind in AUTOMATA else ())
     names = (own_fields(event)[0] for event in events if is_own_text(event) and "delta" not in own_fields(event))
     for name in names:
-        holders = (field for field, hint in get_type_hints(ITEMS[kind]).items() if name in _fields_in(hint))
-        return (name,) if name in ITEMS[kind].__struct_fields__ else (next(holders), name)
+        return (name,) if name in ITEMS[kind].__struct_fields__ else ("operation", name)  # a patch has its diff in `operation`
     return ()
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:
     """Return whether an event carries the text of an item without parts."""
     return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
-
-
-def _fields_in(hint: object) -> Iterator[str]:
-    """Yield the field names of the Structs in a type hint."""
-    for arm in get_args(hint):
-        yield from getattr(arm, "__struct_fields__", ())
 
 
 def kind_of(item_id: str, event: str) -> str:
