@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast, get_args
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.decode import DEFAULT_LIMIT, SseDecoder, SseMessage
+from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import loads
 from interlock.events.sse import CONTENT_TYPE
@@ -127,28 +127,30 @@ class _Tally:
         return [one for listed in self.listed.values() for one in sorted(listed.values(), key=lambda one: one.finding.event)]
 
 
-class JsonLines:
+@define
+class JsonLines(SseDecoder):
     """Decodes one JSON object per line: makes each line the data of a server-sent event, and decodes these.
 
     Args:
         limit: The most bytes of a line, including the `data: ` in front of it.
     """
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._decoder = SseDecoder(limit)
-        self._decoder.feed(b"data: ")
+    def __attrs_post_init__(self) -> None:
+        """Begin the first line."""
+        super().feed(b"data: ")
 
     def feed(self, data: bytes) -> list[SseMessage]:
         """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
-        return self._lines(self._decoder.feed(data.replace(b"\n", b"\n\ndata: ")))
+        return _lines(super().feed(data.replace(b"\n", b"\n\ndata: ")))
 
     def end(self) -> list[SseMessage]:
         """End the last line, and return its message unless it is blank."""
-        return self._lines(self._decoder.end())
+        return _lines(super().end())
 
-    def _lines(self, messages: Iterable[SseMessage]) -> list[SseMessage]:
-        """Drop the messages of blank lines, and number the others by the lines of the file."""
-        return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
+
+def _lines(messages: Iterable[SseMessage]) -> list[SseMessage]:
+    """Drop the messages of blank lines, and number the others by the lines of the file."""
+    return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
 
 
 class Judge:
@@ -169,7 +171,7 @@ class Judge:
         self._marked = False
         self._over_http = False
         self._has_content = False
-        self._lines: JsonLines | None = None
+        self._framed = True
         self._line: int | None = None
 
     def content_type(self, value: str) -> None:
@@ -190,23 +192,23 @@ class Judge:
 
     def follow_end(self) -> Iterator[JudgedMessage]:
         """Validate and yield the last message if its final empty line or line feed is missing."""
-        for message in self._decoder.end() if self._lines is None else ():
-            if message.data_lines or message.event != "message":
+        for message in self._decoder.end():
+            if not self._framed:
+                yield self._with_findings(message, self._take(message))
+            elif message.data_lines or message.event != "message":
                 yield self._with_findings(message, self._take_last(message))
-        for message in self._lines.end() if self._lines is not None else ():
-            yield self._with_findings(message, self._take(message))
 
     def _with_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
         return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
         """Decode server-sent events, or JSON lines if the stream begins with a brace."""
-        if self._lines is None and not self._has_content and chunk.strip():
+        if not self._has_content and chunk.strip():
             self._has_content = True
             if chunk.lstrip().startswith(b"{"):
-                self._lines = JsonLines()
+                self._decoder, self._framed = JsonLines(), False
                 self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
-        return self._decoder.feed(chunk) if self._lines is None else self._lines.feed(chunk)
+        return self._decoder.feed(chunk)
 
     def end(self) -> Verdict:
         """Validate the end of the stream, and return the verdict."""
@@ -216,7 +218,7 @@ class Judge:
         if self._decoder.without_data:
             self._fault("R5", f"events without data: {self._decoder.without_data}")
         self._tally.add(self._acceptor.end())
-        if not self._marked and self._lines is None:
+        if not self._marked and self._framed:
             deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
             self._fault("R3", "the stream has no end marker [DONE]", deviation=deviation)
         return Verdict(
@@ -244,7 +246,7 @@ class Judge:
         if self._tally.latest:
             self._tally.latest = []
         self._line = message.line
-        for problem, deviation in _framing_faults(message) if self._lines is None else ():
+        for problem, deviation in _framing_faults(message) if self._framed else ():
             self._fault("R5", problem, message.event, deviation=deviation)
         body = None if message.data == DONE else _body(message)
         if self._marked and (body is None or body.get("type") != wire_name(Created)):
@@ -258,7 +260,7 @@ class Judge:
             self._acceptor.skip()
             return None
         name = body.get("type")
-        if message.event != name and self._lines is None:
+        if message.event != name and self._framed:
             bare = "event" not in message.fields
             header = "there is no event line" if bare else f"the event is {quoted(message.event)}"
             problem = f"{header}, and the body's type is {quoted(name)}"
