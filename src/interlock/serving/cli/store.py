@@ -69,7 +69,7 @@ def migrate(url: str) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 def copy(source: str, target: str) -> None:
-    """Copy everything from one store to another; stop the servers of both first.
+    """Copy everything from one store to another. Stop the servers of both first.
 
     FROM and TO are the URLs of the stores.
     """
