@@ -135,9 +135,8 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
         for place, body in item.events:
             about = body.get("item")
             if about is None:
-                if body.get("item_id", item.added["id"]) != item.added["id"] or body.get(
-                    "name", item.added.get("name")
-                ) != item.added.get("name"):
+                same = body.get("item_id", item.added["id"]) == item.added["id"]
+                if not same or body.get("name", item.added.get("name")) != item.added.get("name"):
                     yield Violation("R7", place, f"{body['type']} has another id or name than item {item.index}")
             elif any(about.get(field) != item.added.get(field) for field in _STABLE):
                 yield Violation("R7", place, f"item {item.index} has another id, type, name or role than in its added event")
@@ -571,16 +570,13 @@ def r15_logprobs(stream: Stream) -> Iterator[Violation]:
 def _is_logprob(entry: object) -> bool:
     """Return whether a value is the log probability of a token."""
     fields = as_object(entry)
-    sound = isinstance(fields.get("token"), str) and type(fields.get("logprob")) in {int, float}
-    if fields.get("bytes") is not None and not isinstance(fields["bytes"], list):
-        return False
-    alternatives: object = fields.get("top_logprobs")
-    sound = (
-        sound
-        and (alternatives is None or isinstance(alternatives, list))
-        and all(map(_is_logprob, as_list(cast("object", alternatives))))
+    return (
+        isinstance(fields.get("token"), str)
+        and type(fields.get("logprob")) in {int, float}
+        and all(isinstance(fields.get(name), list | None) for name in ("bytes", "top_logprobs"))
+        and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
+        and all(map(_is_logprob, as_list(fields.get("top_logprobs"))))
     )
-    return sound and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
