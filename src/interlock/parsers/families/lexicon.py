@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -81,16 +81,17 @@ class Lexicon:
 
     def marker(self, text: str) -> str | None:
         """Return the marker that matches a text; None if none does."""
-        if text in self.roles:
-            return text
-        for marker, pattern in self.wild.items():
-            if pattern.fullmatch(text):
-                return marker
-        return None
+        return text if text in self.roles else _wild_marker(self, text) if self.wild else None
 
     def longest(self, text: str) -> str:
         """Return the longest prefix of a text that is a marker, or else the text."""
         return next((text[:end] for end in range(len(text), 0, -1) if self.marker(text[:end]) is not None), text)
+
+
+@lru_cache(maxsize=4096)
+def _wild_marker(lexicon: Lexicon, text: str) -> str | None:
+    """Return the marker with a wildcard that matches a text; None if none does."""
+    return next((marker for marker, pattern in lexicon.wild.items() if pattern.fullmatch(text)), None)
 
 
 @cache

@@ -52,7 +52,10 @@ class SpecialTokens:
         self._pending.clear()
 
     def _special_in(self, marker: str) -> str | None:
-        return next((text for text in self.texts.values() if marker.endswith(text)), None)
+        for text in self.texts.values():
+            if marker.endswith(text):
+                return text
+        return None
 
 
 @define(eq=False)
