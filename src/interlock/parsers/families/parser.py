@@ -35,7 +35,8 @@ from interlock.parsers.families.special_tokens import TokenCounter
 __all__ = ["FamilyParser"]
 
 _LONGEST_NAME: Final = 256
-_AGAIN, _NAME, _LITERAL = Effect.AGAIN, Reading.NAME, Reading.LITERAL  # Python 3.11 looks up the members of an enum slowly
+_AGAIN, _ADD = Effect.AGAIN, Effect.ADD  # Python 3.11 looks up the members of an enum slowly
+_TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
@@ -105,7 +106,8 @@ class FamilyParser:
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
         effects = self._effects
-        effects.specials.add(ids)
+        if special:
+            effects.specials.add(ids)
         for entry in chunk.logprobs or ():
             effects.item.alignment.add(entry)
         if text:
@@ -142,7 +144,7 @@ class FamilyParser:
         lexicon = self._lexicon
         passes = lexicon.passes_as is not None and not self._partial and self._effects.item.streams
         self._stops = lexicon.stops if passes else None
-        self._ends = lexicon.search if passes and lexicon.passes_as is Effect.ADD else None
+        self._ends = lexicon.search if passes and lexicon.passes_as is _ADD else None
         self._structure = lexicon.structure if passes else None
         self._literal = self._effects.item.call.literal if lexicon.reading is _LITERAL else None
 
@@ -222,16 +224,16 @@ class FamilyParser:
         return None, len(text)
 
     def _read_run(self, text: str) -> None:
-        match self._lexicon.reading:
-            case Reading.TEXT:
-                blank = text[: len(text) - len(text.lstrip())] if self._lexicon.blank else ""
-                self._consume(Trigger.BLANK if blank else Trigger.TEXT, blank or text)
-            case Reading.MEMBER:
-                self._read_member(text)
-            case reading:
-                header = self._effects.header + text
-                grows = _KEY.fullmatch(header) is not None if reading is Reading.KEY else self._family.may_be_name(header)
-                self._consume(Trigger.WORD if grows and len(header) <= _LONGEST_NAME else Trigger.TEXT, text)
+        lexicon = self._lexicon
+        if lexicon.reading is _TEXT:
+            blank = text[: len(text) - len(text.lstrip())] if lexicon.blank else ""
+            self._consume(Trigger.BLANK if blank else Trigger.TEXT, blank or text)
+        elif lexicon.reading is _MEMBER:
+            self._read_member(text)
+        else:
+            header = self._effects.header + text
+            grows = self._family.may_be_name(header) if lexicon.reading is _NAME else _KEY.fullmatch(header) is not None
+            self._consume(Trigger.WORD if grows and len(header) <= _LONGEST_NAME else Trigger.TEXT, text)
 
     def _read_envelope(self) -> None:
         """Read text that may begin an envelope, a JSON object with the name and the arguments of a call."""
@@ -318,13 +320,13 @@ class FamilyParser:
 
     def _fire(self, trigger: Trigger, text: str) -> bool:
         """Fire an edge, and return whether the new state reads the input again."""
-        row = self._state.rows[trigger]
-        self._enter(row[0])
+        state, steps = self._state.rows[trigger]
+        self._enter(state)
         effects = self._effects
-        self._counter.reach(self._at / len(self._text) if self._text else 1.0)
-        for effect in row[1]:
+        self._counter.place = self._at, len(self._text)
+        for effect in steps:
             effects.CARRY_OUT[effect](effects, text)
         if effects.replay:
             self._text, self._at = effects.replay + self._text[self._at :], 0
             effects.replay = ""
-        return _AGAIN in row[1]
+        return _AGAIN in steps

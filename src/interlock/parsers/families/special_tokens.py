@@ -67,8 +67,8 @@ class TokenCounter:
     _ids: list[int] = field(factory=list[int])
     _chunk_size: int = 0
     """How many tokens the current chunk has."""
-    _position: float = 0.0
-    """How many tokens precede the current place, assuming that the tokens of a chunk are equally long."""
+    place: tuple[int, int] = (0, 0)
+    """Where the parser is in the text of the current chunk, and the length of this text."""
     _reasoning_start: float | None = None
     """The token at which reasoning began."""
     _reasoning: float = 0.0
@@ -80,9 +80,11 @@ class TokenCounter:
         if self._count is not None:
             self._ids.extend(ids)
 
-    def reach(self, part: float) -> None:
-        """Set the current place, as a fraction of the chunk."""
-        self._position = self.tokens - self._chunk_size * (1 - part)
+    @property
+    def _position(self) -> float:
+        """How many tokens precede the current place, assuming that the tokens of a chunk are equally long."""
+        at, length = self.place
+        return self.tokens - self._chunk_size * (1 - at / length if length else 0)
 
     def begin_reasoning(self) -> None:
         """Begin reasoning at the current place."""
