@@ -39,8 +39,8 @@ The turns of [the conformance](../conformance.md), played on {build} without the
 a [gateway](../gateway.md) in front of it. `make conformance-gateway API=chat` plays them again through one API of the upstream,
 and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
 
-What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream of
-that turn once differed from the whole response through `chat` and `responses` (R19); when repeated, it did not.
+What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream
+of that turn once differed from the whole response through `chat` and `responses` (R19); when repeated, it did not.
 """
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.fsm.table import State
 from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
@@ -68,7 +68,7 @@ class _Signs:
         ends: Finds the end of a run of text.
         stops: The markers that end the literal.
         run: Which part a run of text is; None where its schema decides that.
-        passes: In a string, finds what stops text from passing through unchanged.
+        passes: Finds what stops text from passing through unchanged; None where none passes.
     """
 
     parts: Mapping[str, Part]
@@ -144,7 +144,11 @@ def _inside(dialect: Dialect, stops: frozenset[str], quote: str) -> Mapping[str,
     parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
     breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
     in_string = _signs(parts | breaks, frozenset(), escape=escape, run=_PLAIN)
-    return {"string": in_string, "quoted key": in_string, "torn": _signs(parts, stops, escape=escape, run=_PLAIN)}
+    return {
+        "string": in_string,
+        "quoted key": evolve(in_string, passes=None),
+        "torn": _signs(parts, stops, escape=escape, run=_PLAIN),
+    }
 
 
 @lru_cache(maxsize=64)
@@ -158,7 +162,7 @@ def _of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
         "start": _signs({">": _P.ELEMENTS}, frozenset()),
         "after": _signs({}, stops, tag=tag),
         "element": _signs({}, stops, tag=tag, run=None),
-        "word": inside,
+        "word": evolve(inside, passes=None),
         "string": inside,
     }
 
@@ -175,14 +179,12 @@ class _Place:
     Args:
         state: The state.
         signs: The signs that count there.
-        passes: Finds what stops text from passing through unchanged; None outside of strings.
         moves: The edges, by part.
         letters: The edges of letters that are signs; None for the letters whose part depends on more text.
     """
 
     state: State[Part, Step]
     signs: _Signs
-    passes: Search | None
     moves: dict[Part, _Move] = field(factory=dict[Part, _Move])
     letters: dict[str, _Move | None] = field(factory=dict[str, _Move | None])
 
@@ -210,10 +212,7 @@ def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], c
     outside = _of_elements(dialect.namespace, stops) if is_of_elements else _outside(dialect, stops, closing, nested=nested)
     signs = {(name, ""): each for name, each in outside.items()}
     signs |= {(name, quote): each for quote in dialect.quotes for name, each in _inside(dialect, stops, quote).items()}
-    places: dict[tuple[str, str], _Place] = {}
-    for (name, quote), each in signs.items():
-        passes = each.passes if name in _PASSING else None
-        places[name, quote] = _Place(by_name[name], each, passes)
+    places = {key: _Place(by_name[key[0]], each) for key, each in signs.items()}
     for (_, quote), place in places.items():
         for part, (dest, steps) in place.state.rows.items():
             after = places.get((dest.name, quote)) or places.get((dest.name, ""))
@@ -224,8 +223,6 @@ def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], c
     return places
 
 
-_PASSING: Final = frozenset({"string", "torn"})
-"""The states in which text passes through."""
 _LEVELING: Final = frozenset({Step.OPEN, Step.CLOSE})
 """The steps that change the innermost object or list."""
 
@@ -286,12 +283,13 @@ class LiteralReader:
     @property
     def passes(self) -> Search | None:
         """Finds what stops text from passing through unchanged; None outside of a string."""
-        return self._place.passes
+        return self._place.signs.passes
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
         """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
         place, end = self._place, len(text)
-        if place.passes is not None and place.passes(text, at) is None:
+        passes = place.signs.passes
+        if passes is not None and passes(text, at) is None:
             return text[at:], end, ""
         stop: Stop = self._stop
         move: _Move | None
@@ -369,8 +367,9 @@ class LiteralReader:
                     part = self._run(signs)
                     if part is not _PLAIN and taken[0].isspace():
                         part, taken = _BLANK, taken[0]
-                elif part is _QUOTE and self._word and "".join(self._word) not in self._dialect.prefixes:
-                    part = _STRAY
+                elif part is _QUOTE:
+                    part = _QUOTE if not self._word or "".join(self._word) in self._dialect.prefixes else _STRAY
+                    self._closing = taken
                 return part, taken
 
     def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[Part | None, str]:
@@ -415,10 +414,6 @@ class LiteralReader:
     def _hold(self, text: str) -> None:
         self._pending.append(text)
 
-    def _hold_quote(self, text: str) -> None:
-        self._pending.append(text)
-        self._closing = text
-
     def _note(self, text: str) -> None:
         self._pending.append(text)
         self._word.append(text)
@@ -447,12 +442,6 @@ class LiteralReader:
         self._begin_value()
         self._out.append(f'"{escaped("".join(self._word))}')
         self._clear()
-
-    def _begin_quote(self, text: str) -> None:
-        self._begin_value()
-        self._out.append('"')
-        self._clear()
-        self._closing = text
 
     def _write(self, text: str) -> None:
         self._out.append(escaped(text))
@@ -503,14 +492,12 @@ class LiteralReader:
         Step.OPEN: _open,
         Step.CLOSE: _close,
         Step.HOLD: _hold,
-        (Step.HOLD, _QUOTE): _hold_quote,
         Step.NOTE: _note,
         (Step.NOTE, _ESCAPED): _note_escape,
         Step.DROP: _drop,
         Step.KEY: _write_key,
         Step.VALUE: _write_value,
         Step.STRING: _begin_string,
-        (Step.STRING, _QUOTE): _begin_quote,
         Step.WRITE: _write,
         (Step.WRITE, _ESCAPED): _write_escape,
         Step.SEAL: _seal,
