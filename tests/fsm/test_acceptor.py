@@ -223,6 +223,7 @@ def test_obfuscation_is_no_part_of_the_text():
     assert findings(bodies) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [None, True, 1.5, "x", [[]], {}, [{"a": [None]}]])
 def test_values_of_any_type_are_found_and_not_raised(value):
     for name, bodies in LEGAL.items():

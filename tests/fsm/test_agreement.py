@@ -6,6 +6,7 @@
 import os
 import random
 
+import pytest
 from corpus.broken import BROKEN
 from corpus.legal import LEGAL
 from stream_mutations import mutated
@@ -28,6 +29,15 @@ class Seeded(random.Random):
         return self.choice(PIECES)
 
 
+PARTS = 5
+every_part = pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+"""Parts of the streams; the first is enough to cover all branches of the judges."""
+
+
+def seeds(part):
+    return range(SEED + part, SEED + STREAMS, PARTS)
+
+
 def verdicts(bodies, dialect="openai"):
     """The rules that a stream breaks by the acceptor, and by the oracle."""
     return (
@@ -36,15 +46,17 @@ def verdicts(bodies, dialect="openai"):
     )
 
 
-def test_both_accept_what_the_driver_says_in_both_dialects():
-    for seed in range(SEED, SEED + STREAMS):
+@every_part
+def test_both_accept_what_the_driver_says_in_both_dialects(part):
+    for seed in seeds(part):
         assert verdicts(stream(Seeded(seed))) == (set(), set()), seed
         assert verdicts(stream(Seeded(seed), dialect="open_responses"), "open_responses") == (set(), set()), seed
 
 
-def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common():
+@every_part
+def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(part):
     refused = 0
-    for seed in range(SEED, SEED + STREAMS):
+    for seed in seeds(part):
         chance = Seeded(seed)
         legal = stream(chance)
         for _ in range(MUTANTS):
@@ -53,11 +65,12 @@ def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(
             assert bool(by_acceptor) == bool(by_oracle), (seed, what, by_acceptor, by_oracle)
             assert not by_acceptor or by_acceptor & by_oracle, (seed, what, by_acceptor, by_oracle)
             refused += bool(by_acceptor)
-    assert refused > STREAMS * MUTANTS // 2
+    assert refused > len(seeds(part)) * MUTANTS // 2
 
 
-def test_both_accept_the_same_mutants_of_mutants():
-    for seed in range(SEED, SEED + STREAMS):
+@every_part
+def test_both_accept_the_same_mutants_of_mutants(part):
+    for seed in seeds(part):
         chance = Seeded(seed)
         bodies = stream(chance, min_items=2)
         for _ in range(3):

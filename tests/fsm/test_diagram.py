@@ -53,7 +53,12 @@ DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, **PLACED, "literals": p
 
 GRAPHS = {**DRAWN, "framing": FRAMING, **HOSTS}
 
-every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+LARGE = {"reasoning", "background", "default background", "default stored", "json", "envelope", "literals", *PLACED}
+"""The machines whose layout takes a second or more."""
+
+every_graph = pytest.mark.parametrize(
+    "graph", [pytest.param(graph, id=name, marks=[pytest.mark.long] if name in LARGE else []) for name, graph in GRAPHS.items()]
+)
 
 
 @cache
@@ -319,6 +324,7 @@ def test_nothing_is_outside_of_a_picture(graph) -> None:
     assert all(box.x > 0 and box.y > 0 and box.right < width and box.bottom < height for box in boxes)
 
 
+@pytest.mark.long
 def test_every_picture_fits_on_a_screen() -> None:
     sizes = {name: tuple(int(picture(graph).attrib[side]) for side in ("width", "height")) for name, graph in DRAWN.items()}
     assert {name: size for name, size in sizes.items() if size[0] > SCREEN[0] or size[1] > SCREEN[1]} == {}

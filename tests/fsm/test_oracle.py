@@ -1,3 +1,4 @@
+import copy
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from corpus.make_corpus import HERE, corpus
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.json import as_json
+from interlock.fsm.deltas import EndOutput, Progress, Succeed
+from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import Violation, check
 from interlock.testing import findings
 
@@ -148,6 +151,7 @@ def ways(value, way=()):
         yield from ways(inner, (*way, step))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LEGAL)
 @pytest.mark.parametrize("value", [None, "x", [{"x": None}]])
 def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
@@ -190,6 +194,34 @@ def test_a_command_that_has_text_before_it_is_written_is_found():
     assert ("R9", place, "the command is added with text") in {
         (finding.rule, finding.event, finding.message) for finding in findings(bodies)
     }
+
+
+def test_a_command_without_a_delta_is_found():
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    bodies = numbered([body for body in bodies if body["type"] != "response.shell_call_command.delta"])
+    assert "R9" in {violation.rule for violation in check(bodies)}
+    assert ("R9", "command comes without a delta") in {(finding.rule, finding.message) for finding in findings(bodies)}
+
+
+def test_an_output_of_a_command_that_the_item_lacks_is_found():
+    scenario = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
+    scenario += [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), Finish()]
+    driver = driver_for({"model": "m"}, writer=EventWriter(), ids=SequentialIds())
+    bodies = [as_json(event) for event in driver.feed(scenario)]
+    assert check(bodies) == []
+    place, done = next((at, body) for at, body in enumerate(bodies) if body["type"] == "response.output_item.done")
+    done["item"] = {**done["item"], "output": []}
+    assert Violation("R9", place, "the output of item 0 is not that of its commands") in check(bodies)
+
+
+@pytest.mark.parametrize("logprobs", [None, [{"token": "a", "logprob": -1.0, "bytes": "a"}]])
+def test_log_probabilities_of_another_type_are_found(logprobs):
+    bodies = copy.deepcopy(LEGAL["message"])
+    place = next(place for place, body in enumerate(bodies) if body["type"] == "response.output_text.delta")
+    bodies[place]["logprobs"] = logprobs
+    assert place in {violation.index for violation in check(bodies)}
+    assert place in {finding.event for finding in findings(bodies)}
 
 
 def test_a_shell_call_that_has_commands_before_they_are_written_is_found():

@@ -55,6 +55,7 @@ def test_the_same_figures_come_every_time():
     assert prove(kinds=("mcp_call",)) == prove(kinds=("mcp_call",))
 
 
+@pytest.mark.long
 def test_more_open_items_make_more_states():
     few, more = (prove(kinds=("web_search_call",), open_items=number) for number in (1, 2))
     assert few.holds

@@ -34,6 +34,7 @@ def test_every_edge_is_mutated_in_every_way():
     ]
 
 
+@pytest.mark.long
 def test_an_unchanged_lifecycle_survives():
     item, response = DECLARED.items["function_call"], DECLARED.response
     assert fate_of_item(Mutation(item, "nothing", item.edges), "function_call") == "survived"
