@@ -72,6 +72,7 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
         assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(name):
     whole = encode([WrittenItem("call", '{"s":"Rome","n":51}', "f")], name)
@@ -103,6 +104,7 @@ def test_case(case):
     makes_a_legal_stream(deltas(case.family, cut(case.text, (3,)), case.reason))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_can_be_cut_anywhere(case):
     for end in range(len(case.text)):

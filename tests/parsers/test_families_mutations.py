@@ -36,6 +36,7 @@ def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
     assert survived == {each for each in chain.from_iterable(ALIKE.values()) if each.startswith(f"{state}/")}
 
 
+@pytest.mark.long
 def test_a_text_is_found_that_shows_a_change():
     torn = change("member/text: go to torn")
     witness = text_that_shows(torn, 2)
@@ -44,5 +45,6 @@ def test_a_text_is_found_that_shows_a_change():
     assert not witness.holds(torn.declare())
 
 
+@pytest.mark.long
 def test_no_text_is_found_that_shows_a_change_that_makes_none():
     assert text_that_shows(change("keyed/text: go to body"), 1) is None

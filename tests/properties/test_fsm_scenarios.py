@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenario=SCENARIOS)

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.notation import words
@@ -14,6 +15,8 @@ from recovery.properties import (
     keeps_all_text,
     makes_a_legal_stream,
 )
+
+pytestmark = pytest.mark.long
 
 REASONS = st.sampled_from(["stop", "length"])
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)

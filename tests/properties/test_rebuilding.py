@@ -76,6 +76,7 @@ def assert_ended(frames, cut, ending, status, dialect="openai"):
     assert (stream[:cut], body_of(stream[-1])["response"]["status"]) == (frames[:cut], status)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_every_recording_that_is_cut_at_any_event_is_ended_legally(path, dialect) -> None:

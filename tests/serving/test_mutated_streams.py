@@ -20,6 +20,8 @@ from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.event_lines import encode_lines
 
+pytestmark = pytest.mark.long
+
 
 class Seeded(random.Random):
     """Makes the choices of a mutation from a seed."""

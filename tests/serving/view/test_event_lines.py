@@ -78,6 +78,7 @@ def test_a_finding_at_the_end_comes_after_the_last_event() -> None:
     assert {line[2] for line in of(trace_lines, "f")} == {len(of(trace_lines, "e"))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
 def test_every_stream_gives_the_same_lines_in_any_chunks(path) -> None:
     data = path.read_bytes()
@@ -225,6 +226,7 @@ class Marks:
             return f"data:{data}{self.mark('a line')}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.03, 0.3, 1])
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
 def test_redaction_hides_every_string_outside_the_listed_fields(path, share) -> None:
