@@ -22,6 +22,9 @@ SDK_TESTS = tests/test_readme.py $(shell grep -rlwE '(from|import) (openai|inter
 
 BIN := .venv/bin
 
+# Two processes, each with tests that stand together, so that only one of them needs what those share.
+SPREAD := -n 2 --dist worksteal
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -40,8 +43,7 @@ lint: .venv/.dev ## Style: ruff's rules and its formatting
 
 .PHONY: types
 types: .venv/.dev ## Types: mypy and pyright, both strict
-	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/mypy & mypy=$$!; $(BIN)/pyright --pythonpath $(BIN)/python; wait $$mypy
 
 .PHONY: layers
 layers: .venv/.dev ## Imports: one direction, and no IO below serving
@@ -50,14 +52,14 @@ layers: .venv/.dev ## Imports: one direction, and no IO below serving
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest -n 2 -m 'not long' --ignore=tests/viewer --cov --cov-report=
+	$(BIN)/pytest $(SPREAD) -m 'not long' --ignore=tests/viewer --cov --cov-report=
 	$(BIN)/coverage report --include='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=100
 	$(BIN)/coverage report --omit='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=90
 
 # Without coverage, which would take five times as long. tests/viewer and tests/vllm have targets of their own.
 .PHONY: prove
 prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
-	$(BIN)/pytest -n 2 -m long $$(grep -rl 'mark\.long' --include='test_*.py' tests/[!v]*)
+	$(BIN)/pytest $(SPREAD) -m long $$(grep -rl 'mark\.long' --include='test_*.py' tests/[!v]*)
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
@@ -100,7 +102,7 @@ fuzz-families: .venv/.dev ## Random texts through the parsers of the families, S
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
-	.venv-floor/bin/pytest -n 2 $(SDK_TESTS)
+	.venv-floor/bin/pytest $(SPREAD) $(SDK_TESTS)
 
 # The page of the viewer: its source is in viewer/, its bundle in src/interlock/serving/view/page is kept in the repository, so that whoever
 # installs from it needs no Node.js. The Node.js that builds it comes into .venv from the package index.
