@@ -118,6 +118,9 @@ class Effects:
         self.counter.begin_reasoning()
         self._refute(self.item.write_reasoning)
 
+    def _again(self, _text: str) -> None:
+        """Do nothing: the parser reads the text again."""
+
     def _rest(self, text: str) -> None:
         self._blank = (self._blank + text).rpartition("\n")[2]
 
@@ -149,6 +152,9 @@ class Effects:
         self._call(keyed=False, literal=literal)
         self.item.write(literal.read(name.arguments, 0, final=True)[0])
 
+    def _argue(self, _text: str) -> None:
+        self.item.write(self.name_match.arguments)
+
     def _deepen(self, _text: str) -> None:
         self.nesting.depth += 1
 
@@ -172,9 +178,18 @@ class Effects:
     def _stray(self, text: str) -> None:
         self.item.call.stray(self._with_blank(text))
 
+    def _keep(self, text: str) -> None:
+        self.item.call.stray(text)
+
     def _spoil(self, _text: str) -> None:
         self.item.call.stray(self._with_blank(self.pending))
         self.pending, self.header = "", ""
+
+    def _end(self, _text: str) -> None:
+        self.item.end_call()
+
+    def _quit(self, _text: str) -> None:
+        self.item.quit_call()
 
     def _refute(self, write: Callable[[str], None]) -> None:
         """Write the marker as text, because it began no call, and read the rest again."""
@@ -198,7 +213,7 @@ class Effects:
         text, self._blank = self._blank + text, ""
         return text
 
-    CARRY_OUT: ClassVar[Mapping[Effect, Callable[[Effects, str], None]]] = {
+    CARRY_OUT: ClassVar[Mapping[Effect, Callable[..., None]]] = {
         Effect.WRITE: _write,
         Effect.ADD: _add,
         Effect.HOLD: _hold,
@@ -206,7 +221,7 @@ class Effects:
         Effect.FORGET: _forget,
         Effect.SPILL: _spill,
         Effect.RETHINK: _rethink,
-        Effect.AGAIN: lambda _effects, _text: None,
+        Effect.AGAIN: _again,
         Effect.REST: _rest,
         Effect.REASON: _reason,
         Effect.SPEAK: _speak,
@@ -215,16 +230,16 @@ class Effects:
         Effect.COMMIT: _commit,
         Effect.ENLIST: _enlist,
         Effect.EXPRESS: _express,
-        Effect.ARGUE: lambda effects, _text: effects.item.write(effects.name_match.arguments),
+        Effect.ARGUE: _argue,
         Effect.DEEPEN: _deepen,
         Effect.RISE: _rise,
         Effect.ADMIT: _admit,
         Effect.ENTER: _enter,
         Effect.SET: _set,
         Effect.STRAY: _stray,
-        Effect.KEEP: lambda effects, text: effects.item.call.stray(text),
+        Effect.KEEP: _keep,
         Effect.SPOIL: _spoil,
-        Effect.END: lambda effects, _text: effects.item.end_call(),
-        Effect.QUIT: lambda effects, _text: effects.item.quit_call(),
+        Effect.END: _end,
+        Effect.QUIT: _quit,
     }
     """What carries out each effect of an edge, given the text that fired it."""

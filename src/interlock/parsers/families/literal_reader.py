@@ -135,7 +135,8 @@ def _outside(dialect: Dialect, stops: frozenset[str], closing: str, *, nested: b
     parts |= {closing: _P.CLOSE if nested else _P.END}
     colons = dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
     in_key, in_value = _signs(parts | colons, stops, ends=r"\s"), _signs(parts, stops)
-    return dict.fromkeys(("member", "key", "keyed"), in_key) | dict.fromkeys(("value", "item", "word", "after"), in_value)
+    in_keys: Mapping[str, _Signs] = dict.fromkeys(("member", "key", "keyed"), in_key)
+    return {**in_keys, **dict.fromkeys(("value", "item", "word", "after"), in_value)}
 
 
 @lru_cache(maxsize=64)
@@ -488,7 +489,7 @@ class LiteralReader:
         types = schema.types
         return "array" in types or (not types and tag == f"{self._dialect.namespace}<item>")
 
-    _ACTIONS: ClassVar[Mapping[Step | tuple[Step, Part], _Act]] = {
+    _ACTIONS: ClassVar[Mapping[Step | tuple[Step, Part], Callable[..., None]]] = {
         Step.OPEN: _open,
         Step.CLOSE: _close,
         Step.HOLD: _hold,

@@ -99,12 +99,12 @@ class FamilyParser:
         if chunk.logprobs is None and text and (not special or special.keys().isdisjoint(ids)):
             if self._stops is not None and self._stops(text) is None:
                 return [text]
-            if self._literal is not None:
-                return self._read_on(self._literal, self._partial + text)
             if self._ends is not None and self._ends(text) is None:
                 return [escaped(text)]
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
+            if self._literal is not None:
+                return self._read_on(self._literal, self._partial + text)
         effects = self._effects
         if special:
             effects.specials.add(ids)
