@@ -96,8 +96,8 @@ def _signs(
         stops: The markers that end the literal.
         run: Which part a run is.
         ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
-        escape: The pattern of an escape.
-        tag: The pattern of a tag.
+        escape: The pattern of an escape; its first letter is quoted with a backslash.
+        tag: The pattern of a tag, likewise.
     """
     texts = sorted({*parts, *stops}, key=len, reverse=True)
     undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
