@@ -6,7 +6,9 @@ import pytest
 from corpus.broken import BROKEN, doubled, dropped, edited, moved, numbered
 from corpus.legal import FAILED, LEGAL, code_interpreter_call, function_call, item, message, stream, text_part
 
+from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.dialects import to_open_responses
+from interlock.events.json import as_json
 from interlock.fsm.acceptor import Acceptor, Finding
 from interlock.fsm.acceptor.automaton import Automaton
 from interlock.fsm.acceptor.digests import Logprobs, Text, digest
@@ -334,3 +336,32 @@ def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
     unknown = {"type": "response.code_interpreter_call.dreaming"}
     bodies = with_unknown("code", unknown, "response.code_interpreter_call.interpreting")
     assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged")}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "fault"),
+    [
+        (doubled("mcp-call", 3), ("R10", 4, "comes again; only an approved call may repeat it, once")),
+        (
+            edited("mcp-list-tools", 5, "item.status", "failed"),
+            ("R10", 5, "the item ends with the status 'failed', but its events say in_progress"),
+        ),
+    ],
+)
+def test_what_an_item_may_not_say_of_its_progress_is_found(bodies, fault):
+    assert fault in summaries(bodies)
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "value", "fault"),
+    [
+        (4, "command_index", 1, ("R8", 4, "command_index is 1 instead of 0")),
+        (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands are not the 1 that were done")),
+    ],
+)
+def test_a_command_with_another_place_or_text_is_found(place, field, value, fault):
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    assert findings(bodies) == []
+    bodies[place][field] = {**bodies[place][field], **value} if isinstance(value, dict) else value
+    assert fault in summaries(bodies)
