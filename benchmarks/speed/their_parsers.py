@@ -29,13 +29,15 @@ _ROLES: Final = ("<assistant>",)
 """A token that one of vLLM's parsers looks for in the vocabulary."""
 _PIECES: Final = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>")
 """Marks that are parts of our markers."""
+_SPLIT: Final = ("Ġ</", "</", "think")
+"""Tokens of the end of reasoning, which another one looks for; no text is encoded with them."""
 _LETTERS: Final = 4
 """In a token of plain text."""
 
 
 @cache
 def _tokenizer() -> Any:  # noqa: ANN401 - transformers has no types
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    letters = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *_SPLIT]
     bare = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={letter: at for at, letter in enumerate(letters)}, merges=[]))
     bare.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = tokenizers.decoders.ByteLevel()
