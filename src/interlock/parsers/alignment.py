@@ -14,8 +14,6 @@ from attrs import define, field
 
 from interlock.parsers.harmony_vocabulary import Entry
 
-__all__ = ["Alignment", "TokenizedText"]
-
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
 """A text and the log probabilities of all its tokens, or none if they are unknown."""
 

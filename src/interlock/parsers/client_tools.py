@@ -15,8 +15,6 @@ from attrs import frozen
 from interlock.events.items import ItemKind, opened
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
 
-__all__ = ["CLIENT_TOOLS", "ClientTool", "read_call"]
-
 Fields: TypeAlias = Mapping[str, object]
 
 

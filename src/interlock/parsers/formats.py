@@ -11,8 +11,6 @@ from interlock.parsers.chunk import Parser
 from interlock.parsers.plain_text import PlainParser
 from interlock.parsers.routing import Routing
 
-__all__ = ["Format", "FormatName", "Tagged", "parser_for"]
-
 FormatName: TypeAlias = Literal["chat", "harmony", "responses", "tagged", "text", "vllm"]
 """The names of the formats: deltas of Chat Completions, token ids of harmony, events of a Responses service, text with a family's
 markers, plain text.

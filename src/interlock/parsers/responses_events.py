@@ -48,8 +48,6 @@ from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import StreamWriter, Writer, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, as_mapping, as_sequence, as_text, is_json
 
-__all__ = ["ResponsesParser", "finish_reason"]
-
 Fields: TypeAlias = Mapping[str, object]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["BACKGROUND", "BackgroundEffect", "BackgroundTrigger"]
-
 
 class BackgroundTrigger(StrEnum):
     """The triggers of the owner."""

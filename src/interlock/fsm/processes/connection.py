@@ -12,8 +12,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["CONNECTION", "ConnectionEffect", "ConnectionTrigger"]
-
 
 class ConnectionTrigger(StrEnum):
     """The triggers of a connection."""

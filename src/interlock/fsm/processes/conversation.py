@@ -13,8 +13,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["CONVERSATION", "ConversationEffect", "ConversationTrigger"]
-
 
 class ConversationTrigger(StrEnum):
     """The triggers of a conversation."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["LANE", "LaneEffect", "LaneTrigger"]
-
 
 class LaneTrigger(StrEnum):
     """The triggers of a lane."""

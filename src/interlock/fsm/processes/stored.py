@@ -14,8 +14,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["STORED", "StoredEffect", "StoredTrigger"]
-
 
 class StoredTrigger(StrEnum):
     """The triggers of a stored response."""

@@ -14,8 +14,6 @@ from typing import Final
 
 from interlock.fsm.table import Edge, Table
 
-__all__ = ["TURNS", "TurnEffect", "TurnTrigger"]
-
 
 class TurnTrigger(StrEnum):
     """The triggers of the loop."""

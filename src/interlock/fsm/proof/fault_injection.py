@@ -22,8 +22,6 @@ from interlock.fsm.lifecycle import NO_FIELDS, Fields
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.expectation import decoded
 
-__all__ = ["Path", "faults_of"]
-
 Path: TypeAlias = tuple[deltas.Delta, ...]
 
 

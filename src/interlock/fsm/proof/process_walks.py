@@ -29,8 +29,6 @@ from interlock.fsm.proof.expectation import decoded
 from interlock.fsm.proof.inputs import SETTINGS
 from interlock.fsm.table import State, Table
 
-__all__ = ["WALKS", "Walk", "walk"]
-
 T = TypeVar("T")
 E = TypeVar("E")
 

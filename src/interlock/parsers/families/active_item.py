@@ -15,8 +15,6 @@ from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Ty
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, REASONING, Routing
 
-__all__ = ["ActiveItem", "Call", "Settings"]
-
 
 @define
 class Settings:

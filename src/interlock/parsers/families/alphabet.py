@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["STRANGE", "Effect", "Trigger"]
-
 
 class Trigger(StrEnum):
     """The input of the framing: a marker by its role, other text, or the end of the turn."""

@@ -14,8 +14,6 @@ from attrs import frozen
 from interlock.fsm.table import State, Table
 from interlock.parsers.families.alphabet import Effect, Trigger
 
-__all__ = ["Framing"]
-
 
 class Place(Enum):
     """What is open: an item, the value of a key in a call, or nothing."""

@@ -18,8 +18,6 @@ from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 from interlock.parsers.families.patterns import ANY
 
-__all__ = ["DEFAULT_REASONING", "DISTINCT", "OTHER_NAMES", "REASONINGS", "SYNTAXES", "family", "has_family"]
-
 _T: Final = Trigger
 
 QWEN3_CODER: Final = Syntax(

@@ -20,8 +20,6 @@ from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.lexicon import LITERAL
 from interlock.parsers.families.literals import LITERALS, Part, Step
 
-__all__ = ["PLACES", "part_for", "picture_of", "picture_of_literals", "triggers_of"]
-
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
 _JSON: Final = frozenset({_T.QUOTE, _T.NEST, _T.UNNEST, _T.BREAK})

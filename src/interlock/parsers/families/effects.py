@@ -14,8 +14,6 @@ from interlock.parsers.families.family import Family
 from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.special_tokens import SpecialTokens, TokenCounter
 
-__all__ = ["Effects"]
-
 
 @define(eq=False)
 class Nesting:

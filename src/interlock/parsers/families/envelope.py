@@ -11,8 +11,6 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["MAX_LENGTH", "NameMatch", "after_name", "read_name"]
-
 MAX_LENGTH: Final = 4096
 """The maximum number of characters that are held back until the name in an envelope is complete."""
 

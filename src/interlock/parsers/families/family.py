@@ -17,8 +17,6 @@ from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.literals import PYTHON, Dialect
 from interlock.parsers.families.patterns import matcher
 
-__all__ = ["CALLING", "Family", "Markers", "Reasoning", "Start", "Style", "Syntax"]
-
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
 

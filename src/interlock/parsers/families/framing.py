@@ -20,9 +20,6 @@ from interlock.fsm.table import Edge
 from interlock.parsers.families.alphabet import Effect, Trigger
 from interlock.parsers.families.brackets import Framing
 
-__all__ = ["FRAMING"]
-
-
 _T, _E = Trigger, Effect
 _Row = Edge[Trigger, Effect]
 

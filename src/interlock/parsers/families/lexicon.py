@@ -24,9 +24,6 @@ from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.parameter_values import ESCAPED
 from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes, wild
 
-__all__ = ["LITERAL", "Lexicon", "Reading", "Shape", "lexica"]
-
-
 Shape: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
 

@@ -18,8 +18,6 @@ from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
 from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escaped, quoted
 from interlock.parsers.families.patterns import Search, alternatives
 
-__all__ = ["LiteralReader", "Stop"]
-
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
 """Why the reader stopped: it needs more text, a marker may begin here, the literal is complete, or it is invalid here."""
 

@@ -23,8 +23,6 @@ from attrs import field, frozen
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.parameter_values import ANY, STRING, Schema, converted, quoted
 
-__all__ = ["ELEMENTS", "FUNCTION_GEMMA", "GEMMA", "LITERALS", "PYTHON", "Dialect", "Part", "Step"]
-
 
 class Part(StrEnum):
     """A part of a literal."""

@@ -16,8 +16,6 @@ from interlock.events.json import clean
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence, as_text
 
-__all__ = ["ANY", "ESCAPED", "STRING", "Schema", "Schemas", "Types", "converted", "escaped", "quoted"]
-
 Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
 

@@ -32,8 +32,6 @@ from interlock.parsers.families.parameter_values import escaped
 from interlock.parsers.families.patterns import Search
 from interlock.parsers.families.special_tokens import TokenCounter
 
-__all__ = ["FamilyParser"]
-
 _LONGEST_NAME: Final = 256
 _AGAIN, _ADD = Effect.AGAIN, Effect.ADD  # Python 3.11 looks up the members of an enum slowly
 _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL

@@ -9,8 +9,6 @@ from typing import Final, Protocol
 
 from attrs import define, field
 
-__all__ = ["ANY", "Search", "alternatives", "example", "matcher", "proper_prefixes", "wild"]
-
 ANY: Final = "\0"
 """A wildcard in a marker: up to 32 word characters, spaces, hyphens or square brackets."""
 

@@ -13,8 +13,6 @@ from typing import Final, Literal, TypeAlias, cast
 import orjson
 from attrs import evolve, frozen
 
-__all__ = ["TEMPLATES", "Template", "WrittenItem", "encode"]
-
 Kind: TypeAlias = Literal["reasoning", "message", "call"]
 
 

@@ -16,8 +16,6 @@ from interlock.parsers.families.family import Family, Markers, Reasoning, Syntax
 from interlock.parsers.families.literals import GEMMA, Dialect
 from interlock.parsers.routing import as_mapping, as_sequence
 
-__all__ = ["compile_template"]
-
 _T: Final = Trigger
 _FIELDS: Final = frozenset({"thinking", "content", "tool_calls"})
 _MOST: Final = 32

@@ -10,8 +10,6 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Usage
 from interlock.parsers.chunk import ReasoningCounter
 
-__all__ = ["SpecialTokens", "TokenCounter"]
-
 
 @define(eq=False)
 class SpecialTokens:

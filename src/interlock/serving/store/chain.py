@@ -19,8 +19,6 @@ from interlock.events.json import clean, dumps, loads
 from interlock.serving.requests.input_items import Item
 from interlock.serving.store import StoredResponse
 
-__all__ = ["Chunk", "body_of", "chunks_of", "compress", "pack", "put_together", "unpack"]
-
 DIGEST: Final = 16  # bytes: enough to make a collision infeasible
 _BLANK: Final = b" "  # marks JSON that orjson cannot write, such as integers over 64 bits
 

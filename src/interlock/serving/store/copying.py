@@ -9,8 +9,6 @@ from attrs import frozen
 
 from interlock.serving.store import Log, ResponseStore, StoredResponse
 
-__all__ = ["Copied", "copy_store"]
-
 OWNER: Final = "copy"  # owns a copied response in progress until the lease lapses and a server ends the response
 PAGE: Final = 256  # events in one read
 

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from interlock.serving.store import ResponseStore, StoreUnusable
 
-__all__ = ["IN_MEMORY", "TTL", "open_store"]
-
 IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
 

@@ -49,8 +49,6 @@ from interlock.serving.store import (
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
 from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, as_text, key_prefix
 
-__all__ = ["SCRIPT", "VERSION", "RedisStore"]
-
 VERSION: Final = 2  # of the layout
 TAIL: Final = 8  # the last items of a conversation, which every write sends; the others are sent only if Redis lacks them
 PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile

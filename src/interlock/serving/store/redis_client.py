@@ -23,8 +23,6 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from interlock.events.json import clean
 from interlock.serving.store import Key, Notifications, StoreDown, WrongLayout
 
-__all__ = ["PREFIX", "TIMEOUT", "Disconnected", "Listener", "RedisClient", "as_text", "key_prefix"]
-
 logger = logging.getLogger(__name__)
 
 Call: TypeAlias = tuple[tuple[Any, ...], "asyncio.Future[Any]"]  # a command and its future reply

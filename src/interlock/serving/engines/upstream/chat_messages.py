@@ -12,8 +12,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members, text_of
 from interlock.serving.requests.normalize import normalize
 
-__all__ = ["chat_messages"]
-
 Message = dict[str, object]
 
 TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"})

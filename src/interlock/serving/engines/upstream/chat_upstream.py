@@ -21,8 +21,6 @@ from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.tool_offer import ToolOffer
 
-__all__ = ["ChatTranslator"]
-
 SAME: Final = frozenset(
     {
         *("temperature", "top_p", "presence_penalty", "frequency_penalty", "user", "service_tier", "safety_identifier"),
@@ -35,11 +33,15 @@ RESERVED: Final = ("n", "messages", "functions", "function_call")
 
 
 class FunctionDelta(Struct):
+    """A part of a call's name and arguments."""
+
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class CallDelta(Struct):
+    """A part of a call."""
+
     index: int | None = None
     id: str | None = None
     function: FunctionDelta | None = None
@@ -57,6 +59,8 @@ class ChatDelta(Struct):
 
 
 class ChatChoice(Choice):
+    """A choice of a chunk, or of a whole answer, which has a `message`."""
+
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
     logprobs: dict[str, Any] | None = None

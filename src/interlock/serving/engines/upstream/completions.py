@@ -18,8 +18,6 @@ from interlock.serving.engines.upstream.gateway import Translator
 from interlock.serving.engines.upstream.upstream_client import error_of, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
-__all__ = ["Choice", "CompletionsChunk", "CompletionsTranslator", "function_of"]
-
 logger = logging.getLogger(__name__)
 
 REASONS: Final[Mapping[str, FinishReason]] = {

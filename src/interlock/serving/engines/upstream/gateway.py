@@ -29,8 +29,6 @@ from interlock.serving.requests.tool_offer import HostedTools, declare, hosted_f
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["Call", "Gateway", "Translator", "Upstream", "UpstreamApi", "count_of", "estimate"]
-
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 
 LEAST: Final = 16

@@ -18,8 +18,6 @@ from interlock.parsers import Tagged
 from interlock.serving.engines.upstream.gateway import Upstream, UpstreamApi
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
 
-__all__ = ["ConfigError", "GatewayConfig", "UpstreamSettings", "family_format", "read_config", "read_upstream"]
-
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 """Matches the text of a msgspec error, and the path of the wrong value."""
 

@@ -29,8 +29,6 @@ from interlock.serving.requests.json_values import members, text_of
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.runtime import Yielder
 
-__all__ = ["STOPS", "harmony_prompt", "harmony_replies", "required_call"]
-
 Segment = tuple[str, bool]
 """A text, and whether it is framing."""
 

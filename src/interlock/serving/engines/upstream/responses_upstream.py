@@ -20,8 +20,6 @@ from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.tool_offer import offer
 
-__all__ = ["ResponsesTranslator"]
-
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
 """The parameters that a request for the number of tokens leaves out."""
 

@@ -23,8 +23,6 @@ from interlock.events.json import dumps
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.json_values import is_object, members
 
-__all__ = ["EventStream", "SseReader", "Timeouts", "UpstreamClient", "error_of", "upstream_error"]
-
 logger = logging.getLogger(__name__)
 
 MAX_EVENT: Final = 16 * 2**20

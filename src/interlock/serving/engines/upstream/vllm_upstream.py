@@ -34,8 +34,6 @@ from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, hosted_kinds
 
-__all__ = ["VllmTranslator"]
-
 logger = logging.getLogger(__name__)
 
 SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
@@ -53,12 +51,16 @@ CONTEXT: Final = 131_072
 
 
 class CompletionLogprobs(Struct):
+    """The log probabilities of the tokens in a choice."""
+
     tokens: list[str] = []
     token_logprobs: list[float | None] = []
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class CompletionChoice(Choice):
+    """A choice of a chunk."""
+
     text: str = ""
     token_ids: list[int] | None = None
     logprobs: CompletionLogprobs | None = None

@@ -10,8 +10,6 @@ from attrs import frozen
 
 from interlock.serving.store import StoreDown, WrongLayout
 
-__all__ = ["VERSION", "Connection", "Contention", "Failure", "Values"]
-
 Values: TypeAlias = Sequence[object]
 
 LAYOUTS: Final[Mapping[int, str]] = {

@@ -30,8 +30,6 @@ from interlock.serving.store.sql.database import Connection, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
 from interlock.serving.store.sql.sql_store import Role, SharedSqlStore
 
-__all__ = ["PostgresStore"]
-
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
 TIMEOUT: Final = 5.0  # seconds without an answer after which the server is down

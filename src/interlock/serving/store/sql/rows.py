@@ -32,8 +32,6 @@ from interlock.serving.store import (
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, pack, put_together, unpack
 from interlock.serving.store.sql.database import Connection, Contention
 
-__all__ = ["UNFINISHED", "Conversations", "Items", "ResponseRow", "Responses", "Seq", "Transaction", "lock"]
-
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
 

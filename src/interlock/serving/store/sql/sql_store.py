@@ -39,8 +39,6 @@ from interlock.serving.store import (
 from interlock.serving.store.sql.database import VERSION, Connection, Contention, Failure
 from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
-__all__ = ["DatabaseThread", "Role", "SharedSqlStore", "SqlStore"]
-
 R = TypeVar("R")
 Role: TypeAlias = Literal["reader", "writer", "listener"]
 

@@ -25,8 +25,6 @@ from interlock.serving.store.sql.database import VERSION, Connection, Failure, V
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
 from interlock.serving.store.sql.sql_store import Role, SharedSqlStore, SqlStore
 
-__all__ = ["MemoryStore", "SqliteStore", "loses_commits"]
-
 R = TypeVar("R")
 
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
