@@ -52,10 +52,10 @@ def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_forever_is
     twice = change_row(BACKGROUND, "writing", BackgroundTrigger.GROW, effects=[BackgroundEffect.WRITE])
     assert walk(twice).faults == ("writing/grow: a second write begins before the first is answered",)
     soon = change_row(BACKGROUND, "holding", BackgroundTrigger.DUE, effects=[BackgroundEffect.FINISH])
-    assert walk(soon).faults == ("holding/due: the response is ended before its run is over",)
+    assert walk(soon).faults == ("holding/due: the response ends before its run is over",)
     waiting = change_row(BACKGROUND, "closing", BackgroundTrigger.RETRY, effects=[])
     assert walk(waiting).faults == (
-        "closing/retry: a write is pending that the table does not wait for, or the reverse",
+        "closing/retry: a write is pending and the table does not wait for it, or the reverse",
         "closing/retry: the run is over and nothing finishes the response",
     )
     silent = change_row(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
@@ -99,7 +99,7 @@ def test_faults_of_a_conversation_are_found():
         "leased/change: a response is added and its lease is not freed",
     )
     assert faults("leased", trigger.HOLD, "leased", effect.TAKE) == ("leased/hold: a second response takes the lease",)
-    assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: a lease is freed that nobody has",)
+    assert faults("free", trigger.RELEASE, "free", effect.FREE) == ("free/release: a lease is freed and nobody holds it",)
     without = [edge for edge in CONVERSATION.edges if edge.trigger is not trigger.LAPSE]
     assert walk(evolve(CONVERSATION, edges=without)).faults == (
         "free/hold: the lease cannot lapse, or cannot be released",

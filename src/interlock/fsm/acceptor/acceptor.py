@@ -2,8 +2,8 @@
 
 For each event, the acceptor reports the rules that the event breaks, the state of the item or the response, and the events that
 would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
-It stores digests and a window of each open text, so its memory does not grow with the texts, except with shell commands and
-their output.
+It stores digests and a window of each open text, so its memory does not grow with the texts of messages and reasoning. It keeps
+the texts of calls (arguments, code, commands) and the output of shell commands.
 
 `judging` checks framing (rule R5 of docs/rules.md) and the end marker. One stream alone cannot show that R16, R17, R19 or R20 is
 broken.

@@ -29,8 +29,8 @@ class Observed:
     """A legal edge that real services take where the driver does not.
 
     Args:
-        source: The state that it leaves. It may be missing from the table.
-        dest: The state that it enters, likewise.
+        source: The state that it leaves: a state of the table, or the `dest` of an earlier observed edge.
+        dest: The state that it enters, which may be missing from the table.
         events: Its events, in order.
         why: Why the edge is legal; generated pages show it.
     """

@@ -1,6 +1,7 @@
 """Reads, quotes and hashes untrusted JSON values, and compares deltas with the full text (R9 and R15 of docs/rules.md).
 
-A digest stands for a value that is compared later, because the value may be long. A text takes constant memory.
+A digest stands for a value that is compared later, because the value may be long. For the same reason, a text folds its chunks
+into a hash; it stores a full text only once an event has it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rules of a stream, the consequences of breaking them, the departures that break no client, and faults and findings.
 
 A fault without a deviation is an error. The deviations include departures of OpenAI's service from its own documentation. The
-tests in `tests/clients` play a stream with each deviation that clients can meet to every client. docs/rules.md and
-`interlock check --explain` print these sentences.
+tests in `tests/clients` play a stream with each deviation that clients can meet to every client. docs/rules.md contains these
+sentences, and `interlock check --explain` prints them.
 """
 
 from __future__ import annotations
@@ -496,15 +496,15 @@ class Finding:
         rule: `R1` to `R18`.
         severity: How serious it is.
         event: The number of the event, from 0; the number of all events for a fault at the end of the stream.
-        sequence_number: The event's own number, if it has one.
+        sequence_number: The event's own number, if it has one; None if the fault is in the framing.
         item: The id of the item, if the finding is about one.
         kind: The kind of the item, if it is known.
-        state: The state of the item, or else of the response, before the event.
-        received: The wire name of the event; empty at the end of the stream.
+        state: The state of the item, or else of the response, before the event; empty if the fault is in the framing.
+        received: The name of the event in the stream; empty if it has none, or the fault is in the stream as a whole.
         expected: The wire names of the events that would have been legal, if the fault is the event itself.
         message: What is wrong.
         deviation: The name of the deviation; empty for an error.
-        line: The line where the event begins, from 1; None if no bytes were read.
+        line: The line where the event begins, from 1; None if the fault is in the stream as a whole, or no bytes were read.
     """
 
     rule: str

@@ -25,7 +25,7 @@ FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 """The statuses of an item that has ended."""
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
-"""The kinds of item that services end without any event but `added` (True) or without the `.done` of their text (False)."""
+"""The kinds of item that may be done right after `added` (True), or after deltas without the `.done` of their text (False)."""
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
@@ -91,6 +91,7 @@ class TrackedItem:
     first_status: str = field(default="", init=False)
     """The status in `added`; empty for `in_progress`."""
     only_done_events: bool = field(default=True, init=False)
+    """Whether the names of all its events after `added` end with `.done`."""
     has_approval: bool = field(default=False, init=False)
     in_progress_events: int = field(default=0, init=False)
     commands: list[str] = field(factory=list[str], init=False)
@@ -160,6 +161,8 @@ class TrackedItem:
 
     def move(self, event: str) -> Fault | None:
         """Move to the state after an event, named by its wire name, even if the event is illegal here.
+
+        An event after the end, and a second `added`, change nothing.
 
         Returns:
             The fault in the order of events; None if the event is legal.

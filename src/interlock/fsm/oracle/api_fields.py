@@ -3,7 +3,7 @@
 A row has a type and its fields as `name:type`. `?` marks an optional field, `+` a field that is optional until the item is done,
 and `|` separates types. `<name>` is an object of `OBJECTS`, `*` precedes the type of a list's entries, a type with a final `_` is
 an id with that prefix, and any other word that is not a JSON type or `any` is a literal string. Rows of events and items omit
-`type` and `agent`; rows of events also omit `stream_id` and `sequence_number`, which R2 requires.
+`type` and `agent`; rows of events also omit `stream_id`, and `sequence_number`, which R2 checks.
 """
 
 from __future__ import annotations

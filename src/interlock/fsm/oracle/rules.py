@@ -484,7 +484,7 @@ _USAGE: Final = _shapes(USAGE)["usage"]
 
 
 def r14_malformed(events: Sequence[Json]) -> list[Violation]:
-    """R14: find unknown types, missing fields and wrong values. The other rules can only check events without them."""
+    """R14: find unknown types, missing fields and wrong values; the rules in `SOUND_SHAPE` assume that there are none."""
     return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
 
 

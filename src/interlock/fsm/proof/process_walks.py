@@ -181,7 +181,7 @@ def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
 
 @frozen
 class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
-    """The owner of a background response: it has one pending write at a time, and ends and releases its waiters after its run."""
+    """The owner of a background response: only one write is pending at a time, and its waiters are released last."""
 
     writing: bool = False
     run_over: bool = False
@@ -210,9 +210,9 @@ class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
         if self.writing and trigger not in self._ANSWERS and not self._WRITES.isdisjoint(effects):
             yield "a second write begins before the first is answered"
         if BackgroundEffect.FINISH in effects and not after.run_over:
-            yield "the response is ended before its run is over"
+            yield "the response ends before its run is over"
         if after.writing is not (BackgroundTrigger.WRITTEN in after.state.rows):
-            yield "a write is pending that the table does not wait for, or the reverse"
+            yield "a write is pending and the table does not wait for it, or the reverse"
         if after.run_over and not after.writing and after.state.rows:
             yield "the run is over and nothing finishes the response"
         if after.released is bool(after.state.rows):
@@ -265,7 +265,7 @@ class _Conversation(_Place[ConversationTrigger, ConversationEffect]):
         if self.leased and ConversationEffect.TAKE in effects and trigger is not ConversationTrigger.RENEW:
             yield "a second response takes the lease"
         if not self.leased and ConversationEffect.FREE in effects:
-            yield "a lease is freed that nobody has"
+            yield "a lease is freed and nobody holds it"
         if after.leased and not {ConversationTrigger.LAPSE, ConversationTrigger.RELEASE} <= after.state.rows.keys():
             yield "the lease cannot lapse, or cannot be released"
 

@@ -49,7 +49,10 @@ class Nesting:
         return self.whole if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets of a text that is split at quotes; if one may complete the JSON, return False and count none."""
+        """Count the brackets of a text that is split at quotes; if one may complete the JSON, return False and count none.
+
+        `quoted` tells whether the text begins inside a string.
+        """
         shape = "".join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
         if closing >= self.depth:

@@ -1,6 +1,7 @@
 """Reads a literal and writes it as JSON, with the table of `interlock.parsers.families.literals`.
 
-The table is compiled for each notation and bracket. So most signs take one lookup, and the text between two signs one search.
+The table is compiled for each notation and kind of bracket, so most signs take one lookup, and the text between two signs takes
+one search.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _ESCAPE: Final = (
 """An escape, or the beginning of one at the end of the text."""
 _PARTIAL_ESCAPE: Final = re.compile(rf"\\(?:{_PARTIAL})")
 _ESCAPES: Final = frozenset("\n\r\\'\"abfnrtv01234567xuUN")
+"""The characters after the backslash that begin a Python escape."""
 _TAG: Final = r"[^<>\s/][^<>\n]{0,255}"
 
 
@@ -59,10 +61,13 @@ class _Signs:
 
     Args:
         parts: Which part each sign of the notation is, except for escapes and tags.
-        letters: The same for signs of one letter; None for the letters that may begin a longer sign, a quote or a marker.
-        match: Matches what such a letter begins, in one of the groups `beginning`, which is the beginning of a sign or marker
-            at the end of the text, and perhaps a sign or marker itself, `sign`, which is any other sign or marker, `escape` and
-            `tag`, which may be incomplete too, and `blank`. A letter in no group is text.
+        letters: Which part each sign of one letter is, and each space and line feed outside of strings; None for the letters that
+            begin something longer or undecided: another sign, a quote, a marker, an escape, a tag or other white space.
+        match: Matches what such a letter begins, in one of these groups; a letter in none of them is text.
+            `beginning`: the beginning of a sign or marker at the end of the text, perhaps a whole one.
+            `sign`: any other sign or marker.
+            `escape`, `tag`: each may be incomplete at the end of the text.
+            `blank`: white space.
         ends: Finds the end of a run of text.
         stops: The markers that end the literal.
         run: Which part a run of text is; None where its schema decides that.
