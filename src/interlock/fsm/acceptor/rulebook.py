@@ -227,7 +227,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
         Deviation(
             "resumed",
             "R1",
-            "the stream begins in the middle, with a number other than 0",
+            "the stream begins in the middle, with the number 2 or a higher one",
             "a resumed stream begins in the middle; `--from N` declares this",
             "services that resume a stream",
         ),
