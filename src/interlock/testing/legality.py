@@ -1,6 +1,6 @@
-"""Legal streams: asserts with the rules of `interlock check` that a stream is legal, and generates streams.
+"""Asserts that a stream is legal by the rules of `interlock check`, and generates legal streams.
 
-To generate one, the driver, which writes real streams, gets random deltas of a model, its tools and a server.
+The driver, which also writes real streams, generates one from random deltas of a model, its tools and a server.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def assert_legal(
         strict: Also fail on deviations, which every tested client accepts, and on what is not judged: unknown events and items.
 
     Raises:
-        AssertionError: The stream is not legal; the message lists what is wrong.
+        AssertionError: The stream is not legal; the message lists the findings.
     """
     chunks = [stream] if isinstance(stream, bytes) else list(stream)
     if chunks and all(isinstance(chunk, bytes) for chunk in chunks):

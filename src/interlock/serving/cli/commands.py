@@ -104,8 +104,8 @@ def run() -> None:
 def replay(file: Path, *, chunk: int | None, stream: bool, dialect: DialectName) -> None:
     """Write the stream of a recording.
 
-    FILE is a recording of an engine's output, or - for standard input. The output goes through parser, driver and encoder, as
-    an engine's output does in the server.
+    FILE is a recording of an engine's output, or - for standard input. It goes through the same parser, driver and writer as
+    the output of an engine in the server.
     """
     import orjson
 

@@ -123,14 +123,14 @@ upstream_options = _all(
         "--upstream-timeout",
         default="600,120",
         metavar="FIRST,BETWEEN",
-        help="The longest waits in seconds for the first chunk of that server, and for each further one.",
+        help="The most seconds to wait for the first chunk of that server, and for each further one.",
     ),
     environment_option(
         "--upstream-retries",
         type=click.IntRange(0, 10),
         default=2,
         metavar="N",
-        help="The most retries, before the first chunk only.",
+        help="The most retries; there are none after the first chunk.",
     ),
     environment_option(
         "--config",
@@ -158,7 +158,7 @@ class UpstreamOptions(TypedDict):
 def upstreams_of(
     options: UpstreamOptions, *, models: Iterable[str] = (), family: str | None = None, pass_key: bool = False
 ) -> list[Upstream]:
-    """Return the upstream at the URL, or those of the file if there is no URL; a model `NAME=MODEL` is an alias."""
+    """Return the upstream at the URL, or those of the file if there is no URL; a model `ALIAS=NAME` is an alias."""
     url, config = options["upstream"], options["config"]
     if url is None and config is None:
         return []

@@ -79,7 +79,8 @@ def _without_collector() -> Generator[None]:
     "--model",
     multiple=True,
     metavar="NAME",
-    help="The name of the model; repeat it for clients that insist on another: --model tiny --model gpt-4o.",
+    help="The name of the model; repeat it for clients that accept only certain names: --model tiny --model gpt-4o. "
+    "For a gateway also ALIAS=NAME.",
 )
 @click.option("--rate", type=Number(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
 @click.option("--script", type=FILE, metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
@@ -89,18 +90,19 @@ def _without_collector() -> Generator[None]:
     help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
 )
 @upstream_options
-@environment_option("--pass-key", is_flag=True, help="Send each client's own key to that server.")
+@environment_option("--pass-key", is_flag=True, help="Send each client's own key to the server behind the gateway.")
 @environment_option(
     "--store",
     metavar="URL",
-    help="The store for responses: memory:, sqlite:PATH (shared on one host), redis:// or postgresql://HOST (by hosts).",
+    help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST or "
+    "postgresql://HOST (shared by several hosts).",
 )
 @click.option(
     "--max-stored",
     type=click.IntRange(min=1),
     default=256,
     metavar="MIB",
-    help="The size of the default store in memory; it evicts the least recently used.",
+    help="The largest size of the default store in memory, which evicts the least recently used responses.",
 )
 @click.option(
     "--max-streams",
@@ -163,7 +165,7 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
 ) -> None:
     """Serve the Responses API, with an engine or as a gateway."""
     if engine == "vllm":
-        fail("the program `interlock` starts vLLM: interlock serve --engine vllm MODEL")
+        fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
     from interlock.serving.requests.api_keys import Keys

@@ -1,8 +1,9 @@
 """The embedded engine: a deterministic stand-in model that runs anywhere, for writing and testing clients.
 
-The model composes its messages from the words of the request, the same for the same turn. It calls the tools whose names or
-descriptions share words with the user's message, so that tests can predict the calls. The engine writes the messages as a real
-model would: in harmony, or in the format of a model family.
+The model composes its messages from the words of the request, the same for the same turn. It calls the hosted tools that the
+user's message asks for; of the other tools, it calls two that the message names, or else the one whose name and description share
+the most words with it. So tests can predict the calls. The engine writes the messages as a real model would: in harmony, or in
+the format of a model family.
 """
 
 from __future__ import annotations

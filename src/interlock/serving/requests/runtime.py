@@ -22,6 +22,7 @@ from interlock.fsm.errors import InterlockError
 T = TypeVar("T")
 
 ENDS: Final = (KeyboardInterrupt, SystemExit)
+"""The exceptions that ask the process to end."""
 
 STRETCH: Final = 0.005
 """Seconds of work between two yields to the event loop."""

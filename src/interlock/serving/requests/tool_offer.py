@@ -1,10 +1,10 @@
 """Translates a request's tools for models that only know functions.
 
 A namespace becomes the functions `<namespace>__<name>`. A custom tool becomes a function with one string. A tool that the client
-runs (shell, patches, tool search) becomes the function in `interlock.parsers.client_tools`. The tools of
-an MCP server become the functions `<label>__<name>` once the conversation lists them. A *hosted tool*, which an operator can
-configure to run on an MCP server, becomes what `HostedTools` has for it. All other tools are left out.
-`interlock.parsers.routing` maps calls of these names back to their tools.
+runs (shell, patches, tool search) becomes the function in `interlock.parsers.client_tools`. The tools of an MCP server become the
+functions `<label>__<name>` once the conversation lists them. A *hosted tool*, which an operator can configure to run on an MCP
+server, becomes what `HostedTools` has for it. A tool of an unknown type becomes a function if it has a name and parameters. All
+other tools are left out. `interlock.parsers.routing` maps calls of these names back to their tools.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
 TOOL_ITEMS: Final = frozenset({"tool_search_output", "additional_tools"})
 """The types of input items that add tools."""
 DISPENSABLE: Final = frozenset({"tool_search", "namespace", "programmatic_tool_calling", "mcp"})
-"""Tools that are left out without a warning: they only load or call tools that are offered anyway, or have no tools."""
+"""Tools that are left out without a warning: they only load or call other tools, which are offered anyway, or have none."""
 
 KNOWN_TYPES: Final = frozenset(tool.__struct_config__.tag for tool in get_args(AnyTool))
 """The types of tools in OpenAI's API."""
@@ -133,7 +133,7 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
 
 
 def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
-    """Return the tools of a request and its conversation, for the parser of calls."""
+    """Return the tools of a request and those that its conversation adds; tools of unknown types become functions."""
     added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
     return tuple(_as_known_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
 

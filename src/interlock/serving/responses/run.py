@@ -59,7 +59,6 @@ SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
 GRACE: Final = 5
 """Seconds at shutdown for responses to end, and for clients to read the last events."""
 
-
 CLIENT_CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "mcp_approval_request", *(tool.kind for tool in CLIENT_TOOLS.values())}
 )
@@ -105,7 +104,8 @@ class RequestContext:
 Steps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
 """The work of a run in one state of the loop.
 
-It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire.
+It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire, unless its
+deltas have ended the response.
 """
 
 
@@ -122,7 +122,9 @@ class Run(Generic[T]):
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
     _steps: Steps | None = field(default=None, init=False)
     _interruption: Fault | Cancel | None = field(default=None, init=False)
+    """The argument of the first call of `interrupt`."""
     _break_off_with: Fault | Cancel = field(default=ABANDONED, init=False)
+    """The delta with which the effect `BREAK_OFF` ends the response."""
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
@@ -208,7 +210,7 @@ class Run(Generic[T]):
 
     async def _open(self) -> Steps:
         lease = self.context.lease
-        if lease is not None and not self.request.background:  # `BackgroundResponse` renews its lease
+        if lease is not None and not self.request.background:  # else `BackgroundResponse` keeps the lease alive
             await self._resources.enter_async_context(lease.keep_alive(self.interrupt))
         yield [Enqueue(), Start()] if self.request.background else [Start()]
         yield TurnTrigger.COMPACT if await self._needs_compaction() else TurnTrigger.PREPARE
@@ -242,7 +244,7 @@ class Run(Generic[T]):
         yield TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
 
     async def _prepare(self) -> Steps:
-        """List the tools of MCP servers, and call the tools that the client has approved."""
+        """List the tools of MCP servers, and add the calls that the client has approved, which run next."""
         self._tools = await self._resources.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
         async with aclosing(self._tools.prepare(self._output)) as preparation:
             async for step in preparation:
@@ -531,7 +533,7 @@ Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
 
 @define(eq=False)
 class ActiveRuns:
-    """The active runs of one server; `limit` is their maximum, or None."""
+    """The active runs of one server, or its open WebSockets; `limit` is their maximum, or None."""
 
     limit: int | None = None
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)

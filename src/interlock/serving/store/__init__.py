@@ -38,7 +38,7 @@ __getattr__ = exporter(
     __name__, {"MemoryStore", "open_store"}, ["interlock.serving.store.opening", "interlock.serving.store.sql.sqlite"]
 )
 
-Key: TypeAlias = tuple[str, str]  # the tenant and the id of a response
+Key: TypeAlias = tuple[str, str]  # the tenant, and the id of a response or conversation
 
 _T, _CT = StoredTrigger, ConversationTrigger
 
@@ -57,7 +57,7 @@ class StoreError(InterlockError):
 
 
 class StoreDown(StoreError):
-    """The store cannot be used now: it is unreachable, full or read-only. It may or may not have committed the last write."""
+    """The store cannot be used now; for example, it is unreachable or full. It may or may not have committed the last write."""
 
 
 class WrongLayout(StoreDown):
@@ -97,7 +97,7 @@ class Conflict(StoreError):
 class StoredResponse:
     """A response and the items that precede it."""
 
-    response: Mapping[str, object] = field(repr=False)  # after its end, that of the terminal event
+    response: Mapping[str, object] = field(repr=False)  # the response object; after the end, as in the terminal event
     items: tuple[Item, ...] = field(repr=False)  # the history and the input of the request; each has an id
 
     @property
@@ -227,7 +227,7 @@ class Subscription:
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def wait(self, seconds: float) -> None:
-        """Wait at most a number of seconds until the response has changed since the last wait.
+        """Wait until the response changes, for at most `seconds`; return at once if it has changed since the last wait.
 
         A notification can get lost, for example while the store is down, so read again after every wait.
         """
@@ -296,7 +296,7 @@ class ResponseStore(ABC):
         """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
 
         Raises:
-            Conflict: The conversation has changed or is gone, or a background response with the same id is running.
+            Conflict: The conversation has changed or is gone, or a background response with the same id has not ended.
             StoreFull: The response alone exceeds the limit of the store.
         """
         await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
@@ -356,7 +356,10 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return up to `limit` events from the number `first` on (none after `put`), or None for an unknown response."""
+        """Return up to `limit` events from the number `first` on, or None for an unknown response.
+
+        There are no events if the response was stored with `put`, or if `first` is before the oldest stored event.
+        """
 
     def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
         """Subscribe to changes of a response. Subscribe before the first read, so that you miss no change."""
@@ -367,7 +370,7 @@ class ResponseStore(ABC):
         """Return the tenant and id of up to `limit` responses whose lease has lapsed, the longest lapsed first."""
 
     async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
-        """Store a new conversation with its first items."""
+        """Store a new conversation with its first items. It replaces a conversation with the same id."""
         edit = ConversationEdit(_CT.CREATE, conversation=conversation, items=items)
         await self._write_conversation(tenant, conversation.id, edit)
 
@@ -396,9 +399,12 @@ class ResponseStore(ABC):
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
     async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Lease a conversation to the response `owner`, or renew the lease; return its version, or None if there is none.
+        """Lease a conversation to the response `owner`, or renew the lease; return the version of the conversation, if any.
 
         The lease ends with an `Addition`, with `release`, or after `LEASE` seconds.
+
+        Raises:
+            Conflict: Another response has the lease.
         """
         conversation = await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner))
         return None if conversation is None else conversation.version
@@ -409,7 +415,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def sweep(self) -> SweepResult:
-        """Free the space of expired responses and logs. Readers already cannot see them."""
+        """Delete expired responses, which readers already cannot see, and expired logs."""
 
     @abstractmethod
     def responses(self) -> AsyncIterator[Key]:
@@ -445,7 +451,10 @@ class ResponseStore(ABC):
 
 
 def refuse(edit: Edit, state: str) -> None:
-    """Raise the error for an edit that has no edge in `state`; return if the edit has no lease and stores no response."""
+    """Raise the error for an edit that the store refuses in `state`; return if the edit has no lease and stores no response.
+
+    The store refuses an edit if the state has no edge for it, or if its lease is over.
+    """
     if edit.epoch is not None:
         raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
     if edit.stored is not None:

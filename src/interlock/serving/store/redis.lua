@@ -2,12 +2,15 @@
 --
 -- `redis.py` puts PREFIX, VERSION, and the tables STORED and CONVERSATION in front of this text. A table has, for each state and
 -- trigger, the next state and the effects.
--- KEYS[1] is the beginning of all keys of a tenant; its hash tag puts them into one slot of a cluster.
--- ARGV[1] is a map in MessagePack, as is every record below, which is a string in Redis:
+-- KEYS[1] is the beginning of all keys of a tenant. The layout and the list of tenants have keys of their own.
+-- ARGV[1] is a map in MessagePack. These records are arrays in MessagePack, each in a string:
 --   r:ID  a response; its body without output is b:ID, its events are the list e:ID
---   s:LINK  the end of a chain, as one write has added it: the segment before, how many refer to this one, digests and ids of items
---   i:ID  the items with an id: the digest of each, how many refer to it, its body
--- c:ID is a conversation, and m:ID the list of its members, digests and ids in one string each.
+--   s:LINK  a segment: the links that one write has added to a chain, by the last of them. It has the last link of the segment
+--           before, the number of references to the segment, and the digests and ids of its items
+--   i:ID  the items with an id: the digest of each, the number of references to it, its body
+-- The hash c:ID is a conversation, and the list m:ID its members, each the digest and the id of an item in one string.
+-- The sorted sets `leases`, `written` and `logged` are indexes of the responses, the set `conversations` has the ids of all
+-- conversations, `count` is the number of items, and w:ID is the channel for notifications of a response.
 local base = KEYS[1]
 local args = cmsgpack.unpack(ARGV[1])
 
@@ -52,7 +55,7 @@ if layout and layout ~= VERSION and not FOR_MIGRATION[args.operation] then
     return redis.error_reply('LAYOUT ' .. (tonumber(layout) or 0) .. ' ' .. VERSION)
 end
 
--- Writes what `FLUSHALL` or an eviction may have removed: the layout, and the tenant in the list of all.
+-- Writes the layout and the name of the tenant. Both are missing at first, and after `FLUSHALL` or an eviction.
 local function register()
     if not layout then redis.call('SET', LAYOUT, VERSION) end
     redis.call('SADD', TENANTS, args.tenant)
@@ -104,7 +107,8 @@ local function set_index(suffix, name, score)
     if score then redis.call('ZADD', base .. suffix, integer(score), name) else redis.call('ZREM', base .. suffix, name) end
 end
 
--- Writes an unfinished response into the index of leases. One that was written in `lost` stays lost, whatever the clock says.
+-- Writes an unfinished response into the index of leases, or removes one that has ended. One that was written in `lost` stays
+-- lost, whatever the clock says.
 local function index_lease(name, row)
     local edges = STORED[row.state]
     set_index(':leases', name, edges.append and (edges.adopt and 0 or row.till))
@@ -299,8 +303,8 @@ function operations.get()
     return {body, row.outputs, items}
 end
 
--- Returns events of a response (none before the first stored one), the position of its log, and its owner. A lost response is
--- written into the indexes, from which it may have been evicted, so that somebody ends it.
+-- Returns events of a response (none if `first` is before the oldest stored one), the position of its log, its state and its
+-- owner. A lost response is written into the indexes, which may have been evicted, so that a server ends it.
 function operations.read()
     local row = response(args.id)
     local state = state_of(row)
@@ -386,7 +390,7 @@ function operations.conversation()
     return {row.created_at, row.metadata, row.version}
 end
 
--- Fires an edge of a response. Every refusal comes before the first effect.
+-- Fires an edge of a response. Every refusal comes before the first effect of the edge.
 function operations.write()
     local name = args.id
     local row = response(name)

@@ -5,8 +5,8 @@ all but those of the last second. Redis must not evict keys (`maxmemory-policy n
 
 Writes are calls of a Lua script (`redis.lua`), each of which is one commit. If the connection is lost, for example when Redis
 restarts, a call fails, and Redis may or may not have carried it out. The client repeats calls that are safe to repeat.
-`RedisStore._write` repeats others, and recognizes from the reply whether the first attempt was committed. Adopting or deleting a
-response, and changing or deleting a conversation, then fail with `Disconnected`.
+`RedisStore._write` repeats most other writes of responses, and recognizes from the reply whether the first attempt was committed.
+Adopting or deleting a response, and changing the items of a conversation or deleting it, fail with `Disconnected`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener,
 
 VERSION: Final = 2  # of the layout
 TAIL: Final = 8  # the last items of a conversation, which every write sends; the others are sent only if Redis lacks them
-PAGE: Final = 100  # responses in one call of the script, which blocks Redis meanwhile
+PAGE: Final = 100  # the most responses in one call of the script, which blocks Redis meanwhile, and the most concurrent calls
 
 
 def _lua(name: str, table: Table[Any, Any]) -> str:
@@ -243,7 +243,7 @@ class RedisStore(ResponseStore):
         }
         if new is not None:
             arguments |= {"created_at": new.created_at, "version": new.version}
-        # Repeating one of these would have another effect.
+        # A repeated change would change the items twice, and a repeated deletion would find no conversation.
         repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
         reply = await self._run("conversation", tenant, arguments, repeatable=repeatable)
         if reply == b"held":
@@ -329,5 +329,5 @@ def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
 
 
 def _milliseconds(seconds: float | None) -> int:
-    """Return a duration as the script takes it: -1 stands for no limit."""
+    """Return a duration or a time as the script takes it: -1 stands for no limit."""
     return -1 if seconds is None else round(seconds * 1000)

@@ -242,7 +242,7 @@ class Listener:
 
 
 def key_prefix(tenant: str) -> str:
-    """Return the prefix of a tenant's keys: a digest of its name, in the braces of a hash tag for clusters."""
+    """Return the prefix of a tenant's keys: a digest of its name, in the braces of a hash tag."""
     return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
 
 

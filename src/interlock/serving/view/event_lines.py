@@ -6,16 +6,16 @@ A line is an array whose first entry names it:
 
 | line | further entries |
 |---|---|
-| `head` | an object: the mode, the diagrams of the machines, the rules, what each event writes into its item, and the streams |
+| `head` | an object: the mode, the machines' diagrams, the rules and deviations, what each event writes, and the streams |
 | `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
 | `step` | the number of a step, and an object: the machine, the edges that may have fired, and the states |
 | `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
 | `f` | stream, event, and an object: a finding. Events are counted from 0; a finding at the end has the number of events |
 | `fix` | stream, and a list that alternates events and the numbers of their steps, which later events determined |
-| `origin` | stream, event, and an object: the tokens, deltas and framing steps that a recording has before the event |
+| `origin` | stream, event, and an object: the tokens or texts, deltas and framing steps that a recording has before the event |
 | `end` | stream, and an object: the verdict |
 
-`comparison` makes the lines `pairs` and `cover`, and `web` the line `list`.
+`page` makes the line `head`, `comparison` the lines `pairs` and `cover`, and `web` the line `list`.
 
 Redaction hides the texts of a stream behind marks, and shows only listed fields, so that unknown fields cannot leak.
 """
@@ -66,13 +66,15 @@ class Steps:
 
 @define(eq=False)
 class _Lane:
-    """The state of an item, or of the response."""
+    """An item, or the response, as far as the stream has been read."""
 
     number: int
     moves: list[tuple[int, Step, int]] = field(factory=list["tuple[int, Step, int]"])
     """The events that moved its machine, each with its step and the step's number; repetitions of a step are left out."""
     named: bool = False
+    """Whether no further line `lane` follows, because the event that added the item has made one; the response has none."""
     latest: tuple[Step, int] | None = None
+    """The last step, and its number."""
 
 
 @define(eq=False)

@@ -128,7 +128,7 @@ class Connection(ABC):
         self.begin(write=True)
 
     def prepare(self, *, create: bool) -> None:
-        """Create the tables if the database is empty and `create` is true. Raises `StoreDown` without the current layout."""
+        """Create the tables if the database is empty and `create` is true; raise `StoreDown` if it lacks the current layout."""
         version = self.layout()
         if version is None:
             if not create:
@@ -138,7 +138,7 @@ class Connection(ABC):
             raise WrongLayout(version, VERSION)
 
     def migrate(self) -> int:
-        """Migrate an older layout in one transaction, and return its version. Raises `WrongLayout` for a newer one."""
+        """Migrate an older layout in one transaction, and return its version; raise `WrongLayout` for a newer one."""
         self.begin_migration()
         try:
             version = self.layout() or 0

@@ -159,7 +159,7 @@ class SharedSqlStore(SqlStore):
     create: bool = field(default=True, kw_only=True)  # whether to create the store if it does not exist
     timeout: float | None = field(default=None, init=False)
     """Seconds of silence after which the database is down; None if the database has its own limits."""
-    listener: ClassVar[Role]  # the thread that receives the changes of other processes
+    listener: ClassVar[Role]  # the thread that notices the changes of other processes
     _threads: dict[Role, DatabaseThread] = field(factory=dict[Role, "DatabaseThread"], init=False)
 
     async def migrate(self) -> int:
@@ -342,6 +342,7 @@ class DatabaseThread:
         return jobs, entry
 
     def _run_batch(self, jobs: Sequence[Job], attempts: int = ATTEMPTS) -> None:
+        """Run jobs in one transaction. If it fails, try again, or run each job alone, or pass the error to the callers."""
         jobs = [job for job in jobs if not job.abandoned]
         self._begun = time.monotonic()
         try:
