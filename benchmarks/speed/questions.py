@@ -24,6 +24,8 @@ USUAL: Final = 30
 
 STEEP: Final = 10
 """How many times dearer the parsers become that are drawn."""
+SHOWN: Final = 6
+"""The most of them in the drawing."""
 
 
 @frozen
@@ -178,8 +180,9 @@ def _file(rows: Rows) -> Answer | None:
         ours[place] = max(ours.get(place, 0.0), _median(row, "interlock"))
     last = max(ours)
     steep = {name: line for name, line in theirs.items() if line[last] > STEEP * line[min(line)]}
+    steepest = dict(sorted(steep.items(), key=lambda item: -item[1][last])[:SHOWN])
     title = "µs for each piece of four letters of a call's arguments"
-    picture = lines(title, "letters before it", {"Interlock, the dearest": ours, **steep})
+    picture = lines(title, "letters before it", {"Interlock, the dearest": ours, **steepest})
     dearest = max(line[last] for line in theirs.values())
     sentence = (
         f"After {last:,} letters of arguments, four more letters cost at most {short(ours[last])} µs with Interlock's parsers, "
@@ -195,7 +198,7 @@ def _file(rows: Rows) -> Answer | None:
         sentence += f" While one stream writes such a file, {late}."
     sentence += _whole(rows, "a file, .*")
     return Answer(
-        picture, "Microseconds for each piece of a call's arguments, by their length, for each family's parser", sentence
+        picture, "Microseconds for each piece of a call's arguments, by their length, for vLLM's slowest parsers", sentence
     )
 
 
