@@ -56,6 +56,14 @@ def test_info_counts_the_contents_of_a_store(url) -> None:
     ]
 
 
+def test_migrate_creates_the_store_in_an_empty_database(url) -> None:
+    Path(url.partition(":")[2]).touch()
+    assert [call("migrate", "--store", url) for _ in range(2)] == [
+        (0, "created with layout 2\n"),
+        (0, "layout 2 is up to date\n"),
+    ]
+
+
 def test_a_store_that_does_not_exist_is_not_created(url) -> None:
     path = url.partition(":")[2]
     for command in (["info"], ["sweep"], ["migrate"], ["export", "resp_1"]):

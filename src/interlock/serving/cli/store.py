@@ -62,7 +62,10 @@ def migrate(url: str) -> None:
         return await store.migrate(), (await store.info()).version
 
     before, after = _run(url, update)
-    click.echo(f"layout {after} is up to date" if before == after else f"migrated from layout {before} to {after}")
+    if before == after:
+        click.echo(f"layout {after} is up to date")
+    else:
+        click.echo(f"migrated from layout {before} to {after}" if before else f"created with layout {after}")
 
 
 @store.command(epilog=examples("interlock store copy sqlite:responses.db postgresql://127.0.0.1/interlock"))
