@@ -212,6 +212,27 @@ def test_json_has_everything_that_the_graph_has(graph) -> None:
     assert tuple(document["triggers"].items()) == graph.triggers
 
 
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_a_configuration_for_xstate_has_every_edge_in_every_state(graph) -> None:
+    machine = json.loads(RENDERERS["xstate"](graph))
+    edges = {
+        (source, trigger, dest, label.events)
+        for edge in graph.edges
+        for source, dest in graph.ends(edge)
+        for label in edge.labels
+        for trigger in label.triggers
+    }
+    found = {
+        (state, trigger, row["target"], tuple(row["actions"]))
+        for state, node in machine["states"].items()
+        for trigger, row in node.get("on", {}).items()
+    }
+    assert (machine["id"], machine["initial"], found) == (graph.name, graph.nodes[0].name, edges)
+    assert [name for name, node in machine["states"].items() if node == {"type": "final"}] == [
+        node.name for node in graph.nodes if node.role in {Role.FINAL, Role.DROPPED}
+    ]
+
+
 @every_graph
 def test_dot_draws_every_edge_with_its_style(graph) -> None:
     drawn = RENDERERS["dot"](graph)

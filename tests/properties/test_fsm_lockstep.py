@@ -1,23 +1,23 @@
 """A compiled table and a `transitions.Machine` walk side by side, and agree at every step.
 
-The machine is built here, from the edges and from nothing that was compiled: it is a second opinion on what the edges mean, by
-an implementation that others wrote and tested.
+The machine is made from the edges, not from the compiled rows: it is a second opinion on what the edges mean, by an
+implementation that others wrote and tested.
 """
 
 import copy
-from functools import partial
 from io import BytesIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from transitions import Machine, MachineError
+from transitions import MachineError
 
 from interlock.events import response_object as events
 from interlock.events.items import opened
 from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
+from interlock.fsm.interop import as_transitions
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.proof.inputs import FIELDS
@@ -35,23 +35,8 @@ class Model:
     """What the machine moves."""
 
     def __init__(self, table):
-        self.state = table.initial
         self.effects = []
-        self.machine = Machine(
-            self,
-            states=[*dict.fromkeys(name for edge in table.edges for name in (edge.source, edge.dest))],
-            initial=table.initial,
-            transitions=[
-                {
-                    "trigger": str(edge.trigger),
-                    "source": edge.source,
-                    "dest": edge.dest,
-                    "after": [partial(self.effects.append, str(effect)) for effect in edge.effects],
-                }
-                for edge in table.edges
-            ],
-            auto_transitions=False,
-        )
+        self.machine = as_transitions(table, lambda effect: self.effects.append(str(effect)), self)
 
     def fire(self, trigger):
         """Fire a trigger; return whether there was an edge for it."""

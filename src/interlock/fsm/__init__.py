@@ -17,6 +17,7 @@ The package does no IO, reads no clock and uses no random numbers.
     oracle       a second validator, written from the rules alone
     proof        the exploration behind `interlock verify`
     diagram      diagrams of the tables
+    interop      tables for the package `transitions`
 
 The package exports what an embedder needs, and imports it on first use: importing the oracle must not import the code that it
 checks. `interlock.fsm.acceptor` exports its validator.
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from interlock.fsm.driver import ReadyCall, ResponseDriver
     from interlock.fsm.errors import DeclarationError, IllegalTransition, InterlockError
     from interlock.fsm.ids import Clock, Ids, SequentialIds
+    from interlock.fsm.interop import as_transitions
 
 __all__ = [
     "Annotate",
@@ -88,6 +90,7 @@ __all__ = [
     "Summary",
     "Text",
     "Usage",
+    "as_transitions",
 ]
 
-__getattr__ = exporter(__name__, __all__, [f"{__name__}.{home}" for home in ("deltas", "driver", "errors", "ids")])
+__getattr__ = exporter(__name__, __all__, [f"{__name__}.{home}" for home in ("deltas", "driver", "errors", "ids", "interop")])

@@ -1,13 +1,13 @@
 """Draws lifecycles and other tables.
 
 `draw` turns a `Table` (see `interlock.fsm.table`) into a `Graph`. A renderer turns the graph into Mermaid, DOT, JSON, an SVG
-picture, or a table for a terminal.
+picture, a configuration for XState, or a table for a terminal.
 
     graph     the graph of a table
     plan      the order of states and lines, without coordinates
     layout    the coordinates of a plan
     svg       the renderer of SVG
-    text      the renderers of Mermaid, DOT, JSON and tables
+    text      the other renderers
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from interlock.fsm.diagram.graph import Graph, Role, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
-from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table
+from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table, to_xstate
 
 __all__ = ["RENDERERS", "Graph", "Role", "draw", "graph_of", "key_of", "to_mermaid", "to_svg"]
 
@@ -26,6 +26,7 @@ RENDERERS: Final[Mapping[str, Callable[[Graph], str]]] = {
     "dot": to_dot,
     "svg": to_svg,
     "json": to_json,
+    "xstate": to_xstate,
     "table": to_table,
 }
 """The renderer of each format, by name. Renderers are deterministic, and their text ends with a line feed."""

@@ -1,4 +1,4 @@
-"""Renders a graph as text: Mermaid, DOT, JSON, or a table for a terminal.
+"""Renders a graph as text: Mermaid, DOT, JSON, a configuration for XState, or a table for a terminal.
 
 Mermaid output is a flowchart, because only flowcharts can style single lines; a region is a subgraph. Mermaid draws some labels
 over each other, so the label of an arrow is a node, and the label of a loop is added to its state's text. Mermaid has no lines
@@ -137,6 +137,21 @@ def to_json(graph: Graph) -> str:
         "key": dict(graph.key),
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def to_xstate(graph: Graph) -> str:
+    """Return a graph as the configuration of an XState machine (version 5), which the editor of Stately imports.
+
+    Effects are the names of actions. A region is no state there, so each of its states has the edges of the region.
+    """
+    rows: dict[str, dict[str, object]] = {node.name: {} for node in graph.nodes}
+    for edge in graph.edges:
+        for source, dest in graph.ends(edge):
+            for label in edge.labels:
+                rows[source].update({trigger: {"target": dest, "actions": label.events} for trigger in label.triggers})
+    final = {Role.FINAL, Role.DROPPED}
+    states = {node.name: {"type": "final"} if node.role in final else {"on": rows[node.name]} for node in graph.nodes}
+    return json.dumps({"id": graph.name, "initial": graph.nodes[0].name, "states": states}, indent=2) + "\n"
 
 
 def to_table(graph: Graph) -> str:

@@ -98,11 +98,11 @@ def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: boo
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["mermaid", "dot", "svg", "json", "table"]),
+    type=click.Choice(["mermaid", "dot", "svg", "json", "xstate", "table"]),
     default="mermaid",
     help="The format of the diagram.",
 )
-def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", "table"]) -> None:
+def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", "xstate", "table"]) -> None:
     """Draw a lifecycle, as a diagram or as a table.
 
     KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
