@@ -66,7 +66,7 @@ def test_a_custom_tool_gets_its_input_out_of_json():
 def test_a_browser_call_is_opened_with_its_action():
     ids = tokens('<|channel|>analysis to=browser.search<|message|>{"query":"Rome"}<|call|>')
     action = {"type": "search", "query": "Rome"}
-    assert parse(ids)[:2] == [Open("web_search_call", {"action": action}), Close()]
+    assert parse(ids)[:2] == [Open("web_search_call", {"action": action}, '{"query":"Rome"}'), Close()]
 
 
 def test_a_parser_parses_one_turn_after_another():

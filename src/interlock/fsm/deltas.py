@@ -71,6 +71,7 @@ class Open:
         fields: The fields known when it opens, by the API's names, such as `name`, `call_id`, `namespace`, `server_label`,
             `phase`, `container_id` or `action`. The driver makes a missing `call_id`, and adds the prefix `call_` if it is
             missing (rule R7). The mapping is not copied: do not change it.
+        text: The arguments of a hosted call whose events do not show them, such as a web search, for its tool.
 
     Raises:
         ValueError: The kind is unknown, a field has a wrong type, or a required field is missing.
@@ -78,6 +79,7 @@ class Open:
 
     kind: ItemKind
     fields: Mapping[str, object] = field(factory=dict[str, object])
+    text: str = field(default="", repr=False)
     body: Item = field(init=False, eq=False, repr=False)
     """The item, without the ids that the driver makes."""
 

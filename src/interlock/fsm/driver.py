@@ -258,7 +258,9 @@ class ResponseDriver(Generic[T]):
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # the lifecycle sets it, unless the item is added and done at once
-        item: ItemState[Any] = ItemState(start, id=item_id, body=body, output_index=len(self._response.output), late=self._late)
+        item: ItemState[Any] = ItemState(
+            start, id=item_id, body=body, output_index=len(self._response.output), late=self._late, last_text=opening.text
+        )
         self._fire_item(item, "open")
         rows = item.state.rows
         if rows:

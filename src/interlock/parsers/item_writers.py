@@ -107,9 +107,10 @@ class BrowserCallWriter(BufferedWriter):
 
     def close(self) -> list[Delta]:
         """Open the item with its action, and close it, or reject it if the arguments are invalid."""
-        action = read_action(self.route.function, "".join(self._arguments))
+        arguments = "".join(self._arguments)
+        action = read_action(self.route.function, arguments)
         end = Close() if action.fault is None else Reject(action.fault)
-        return [Open(self.route.kind, {**self._fields, "action": action.fields}), end]
+        return [Open(self.route.kind, {**self._fields, "action": action.fields}, arguments), end]
 
     def leave(self) -> list[Delta]:
         """Open the item with the action so far."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from live.agents import ask, calling, mcp, servers, several
-from live.mcp_servers import Workshop, plain, running
+from live.mcp_servers import RESULT, Workshop, answer, plain, result, running
 
 from interlock.serving.tools import hosting
 
@@ -187,6 +187,31 @@ def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function,
     outcome = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=hosted)
     assert outcome.of("web_search_call")[0]["action"] == action
     assert outcome.engine.turns[1].items[-1]["output"] == result
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "sent"),
+    [
+        ("search", {"query": "trains", "topn": 3, "source": "news"}, None),
+        ("open", {"cursor": 2, "loc": 40, "num_lines": 20}, None),
+        ("open", {"cursor": 2, "id": 7, "view_source": True, "source": "web"}, None),
+        ("open", {"id": "https://d.example", "loc": 5}, None),
+        ("open", {}, None),
+        ("find", {"pattern": "x", "cursor": 4}, None),
+        ("open", {"url": "https://d.example", "cursor": 1}, {"id": "https://d.example", "cursor": 1}),
+    ],
+)
+def test_all_arguments_of_the_browser_reach_its_tool(function, arguments, sent) -> None:
+    called = []
+
+    async def note(request, send):
+        called.append(request["params"])
+        await answer(send, 200, result(request, RESULT))
+
+    with running(plain(note)) as base:
+        by = servers(web_search=f"{base}/mcp")
+        ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=by)
+    assert [(params["name"], params["arguments"]) for params in called] == [(function, sent or arguments)]
 
 
 NONSENSE = calling("browser.search", '{"words": 1}')

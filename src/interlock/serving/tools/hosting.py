@@ -44,8 +44,8 @@ INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 
 HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 
-CURSOR: Final = re.compile(r"cursor:(-?\d{1,6})(?:#(\d{1,6}))?")
-"""The URL that a parser writes for a page number and, optionally, the number of a link on that page."""
+BROWSER: Final[Mapping[object, str]] = {"search": "search", "open_page": "open", "find_in_page": "find"}
+"""The tools of a browser by the types of actions."""
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -448,16 +448,12 @@ def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
         case "code_interpreter_call":
             return "python", {"code": call.text}
         case "web_search_call":
-            action = members(call.fields["action"])
+            arguments = dict(_arguments(call.text))
+            if "url" in arguments:  # a name that models use, but not the prompt
+                arguments["id"] = arguments.pop("url")
+            return BROWSER[members(call.fields["action"]).get("type")], arguments
         case _:
             return str(call.fields["name"]), _arguments(call.text)
-    match action.get("type"):
-        case "open_page":
-            return "open", _page(str(action.get("url")))
-        case "find_in_page":
-            return "find", {"pattern": action.get("pattern"), **_page(str(action.get("url")))}
-        case _:
-            return "search", {"query": action.get("query")}
 
 
 def _arguments(text: str) -> Mapping[str, object]:
@@ -468,15 +464,6 @@ def _arguments(text: str) -> Mapping[str, object]:
     if not isinstance(arguments, dict):
         raise ToolError("The arguments are not a JSON object.")
     return cast("dict[str, object]", arguments)
-
-
-def _page(url: str) -> dict[str, object]:
-    """Return the arguments for a page: its number, perhaps with the number of a link on it, or its URL."""
-    match = CURSOR.fullmatch(url)
-    if match is None:
-        return {"id": url}
-    cursor, link = match.groups()
-    return {"cursor": int(cursor)} if link is None else {"cursor": int(cursor), "id": int(link)}
 
 
 def result_text(result: CallToolResult) -> str:
