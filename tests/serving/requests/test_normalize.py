@@ -82,6 +82,14 @@ CASES = [
         [call("python", '{"code":"1"}', "call_ci_1"), answer("1", "call_ci_1")],
     ),
     (
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": []},
+        [call("python", '{"code":"1"}', "call_ci_1"), answer("", "call_ci_1")],
+    ),
+    (
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": None},
+        [call("python", '{"code":"1"}', "call_ci_1"), answer("[The output is not in the conversation.]", "call_ci_1")],
+    ),
+    (
         {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}", "output": "10:24"},
         [call("rail__next", "{}", "call_mcp_1"), answer("10:24", "call_mcp_1")],
     ),

@@ -5,6 +5,8 @@ import asyncio
 import fake_vllm as fake
 import pytest
 from fake_vllm import Serving, outputs
+from live.agents import servers
+from live.mcp_servers import answer, plain, result, running
 from live.plugged import ANSWER, BODY, client_of
 
 from interlock.serving.http import plugin
@@ -65,6 +67,35 @@ def test_what_a_response_answered_is_listed_with_what_came_before():
     assert texts == [("user", "Hi"), ("assistant", "Hello there."), ("user", "And now?")]
     assert listed["first_id"] == listed["data"][0]["id"]
     assert refused == [(400, "limit"), 404]
+
+
+CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
+RUN = "<|channel|>analysis to=python code<|message|>print(42)<|call|>"
+
+
+@pytest.mark.parametrize(
+    ("include", "outputs_shown"), [([], None), (["code_interpreter_call.outputs"], [{"type": "logs", "logs": "42"}])]
+)
+def test_the_output_of_code_is_stored_for_the_model_and_not_shown(monkeypatch, include, outputs_shown):
+    async def printing(request, send):
+        await answer(send, 200, result(request, {"content": [{"type": "text", "text": "42"}]}))
+
+    async def steps(client, serving):
+        conversation = (await client.post("/v1/conversations", json={})).json()["id"]
+        body = {**BODY, "tools": [CODE], "include": include, "conversation": conversation}
+        created = (await client.post(PATH, json=body)).json()["output"][0]
+        stored = (await client.get(f"{PATH}/resp_1")).json()["output"][0]
+        await client.post(PATH, json={**BODY, "request_id": "resp_2", "previous_response_id": "resp_1"})
+        listed = (await client.get(f"{PATH}/resp_2/input_items", params={"order": "asc"})).json()["data"][1]
+        in_conversation = (await client.get(f"/v1/conversations/{conversation}/items/{created['id']}")).json()
+        return [created, stored, listed, in_conversation], serving.requests[-1].input[2]
+
+    with running(plain(printing)) as url:
+        monkeypatch.setattr(plugin, "_tools", lambda _: servers(code_interpreter=f"{url}/mcp"))
+        views, read = asking(steps, RUN, ANSWER)
+    assert [view["outputs"] for view in views] == [outputs_shown] * 4
+    assert {"output"} & {name for view in views for name in view} == set()
+    assert (read["type"], read["output"]) == ("function_call_output", "42")
 
 
 def test_the_tokens_of_a_prompt_are_counted_and_nothing_is_generated_or_kept():

@@ -97,7 +97,8 @@ class ResponseRoutes:
         return stored
 
     def _response(self, request: Request, stored: StoredResponse) -> Response:
-        return JsonResponse(self.dialect_of(request).convert(stored.response))
+        response = {**stored.response, "output": [_shown(item) for item in stored.output]}
+        return JsonResponse(self.dialect_of(request).convert(response))
 
 
 @frozen(eq=False)
@@ -229,10 +230,16 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
     )
 
 
+def _shown(item: Item) -> Item:
+    """Return an item without the output of code that is stored for the model."""
+    is_code = item["type"] == "code_interpreter_call"
+    return {name: value for name, value in item.items() if name != "output"} if is_code else item
+
+
 def _listed(item: Item) -> Item:
     """Return an item as the API lists it: a message gets a status, and a part in place of a string."""
     if item["type"] != "message":
-        return item
+        return _shown(item)
     content = item.get("content")
     if not isinstance(content, str):
         return {"status": "completed", **item}

@@ -16,6 +16,9 @@ from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members, text_of
 
+UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
+"""What the model reads if a client sends a call of the code interpreter back without its `outputs`."""
+
 
 def normalize(items: Iterable[Item], *, images: bool = True) -> tuple[Item, ...]:
     """Return a conversation as messages, reasoning, function calls and their outputs.
@@ -102,7 +105,8 @@ def _screenshot(item: Item) -> Iterable[Item]:
 
 def _code(item: Item) -> Iterable[Item]:
     logs = "\n".join(str(members(each).get("logs", "")) for each in elements(item.get("outputs")))
-    yield from _server_call(item, "python", {"code": item.get("code")}, item.get("output", logs))
+    output = item.get("output", UNKNOWN_OUTPUT if item.get("outputs") is None else logs)
+    yield from _server_call(item, "python", {"code": item.get("code")}, output)
 
 
 def _mcp(item: Item) -> Iterable[Item]:

@@ -135,7 +135,7 @@ class Run(Generic[T]):
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation as a store needs it: each item has an id."""
     _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
-    _tools: Tools = field(init=False)
+    _tools: Tools = field(factory=NullTools, init=False)
     _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """The tools and the conversation lease, released at the end of the run."""
     _turn_count: int = field(default=0, init=False)
@@ -155,8 +155,11 @@ class Run(Generic[T]):
 
     @property
     def stored(self) -> StoredResponse:
-        """The response as it is now, for a store."""
-        return StoredResponse(self.driver.response, self._stored_items)
+        """The response as it is now, for a store. Code whose `outputs` the client does not get has them as `output`, for the model."""
+        items = self._output()
+        results = zip(items, self._tools.with_outputs(items), strict=True)
+        kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
+        return StoredResponse({**self.driver.response, "output": kept}, self._stored_items)
 
     async def admit(self) -> None:
         """Wait until a host engine has accepted the first turn, unless listing tools or writing a summary comes first.
