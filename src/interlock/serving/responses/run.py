@@ -155,7 +155,7 @@ class Run(Generic[T]):
 
     @property
     def stored(self) -> StoredResponse:
-        """The response as it is now, for a store. Code whose `outputs` the client does not get has them as `output`, for the model."""
+        """The response as it is now, for a store. Code without `outputs` for the client has an `output` for the model."""
         items = self._output()
         results = zip(items, self._tools.with_outputs(items), strict=True)
         kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
