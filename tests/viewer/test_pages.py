@@ -1,4 +1,4 @@
-"""The other pages in a browser: two streams, coverage, a stream that goes on, a server's last streams; and hostile ones."""
+"""The other pages in a browser: two streams, a stream that goes on, a server's last streams; and hostile ones."""
 
 import base64
 import json
@@ -101,36 +101,6 @@ def test_two_streams_stand_side_by_side_with_their_differences(open_page, write_
         violations(open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390))
         == []
     )
-
-
-def test_coverage_paints_the_machines_and_lists_the_streams_of_an_edge(open_page, view) -> None:
-    page = open_page(view("--coverage", CORPUS / "legal"))
-    expect(page.locator(".summary")).to_contain_text("streams")
-    page.get_by_role("button", name=re.compile("^mcp_call")).click()
-    assert page.locator(".over.possible").count() > 0
-    page.get_by_role("button", name=re.compile("^message")).click()
-    expect(page.locator(".over.never").first).to_be_attached()
-    page.get_by_role("button", name=re.compile("^mcp_call")).click()
-    page.locator(".label.path", has_text="run").first.click()
-    link = page.locator(".files a").first
-    assert link.inner_text() == "calls-overlap.sse"
-    assert violations(page) == []
-    with page.context.expect_page() as opening:
-        link.click()
-    expect(opening.value.locator(".pill").first).to_have_text("legal")
-    expect(opening.value.locator(".where")).to_contain_text("event 0 of")
-
-
-def test_coverage_is_a_page_in_one_piece_too(open_page, tmp_path) -> None:
-    file = tmp_path / "coverage.html"
-    command = [sys.executable, "-m", "interlock", "view", "--coverage", ROOT / "recordings", "--html", file]
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
-    page = open_page(file.as_uri(), dark=True)
-    expect(page.locator(".tools .pill")).to_contain_text("edges")
-    assert page.get_by_role("button", name="Keys").count() == 0  # the page has none
-    page.locator(".label.path").first.press("Enter")
-    expect(page.locator(".files li").first).to_be_visible()
-    assert page.locator(".files a").count() == 0
 
 
 def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server, tmp_path) -> None:

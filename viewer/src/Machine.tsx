@@ -1,6 +1,5 @@
 // The picture of a machine: its current state, the edge that just fired, the path so far. Python computes the coordinates.
 
-import { Fragment } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Edge, Picture, Step } from "./lines";
 import { short } from "./format";
@@ -21,15 +20,8 @@ export function firedKeys(step: Step | undefined): Set<string> {
   return keys;
 }
 
-export interface Counts {
-  /** How often an edge certainly fired, and how often it may have fired. */
-  of(edge: Edge, trigger: string): [number, number];
-  selected: Edge | null;
-  select(edge: Edge): void;
-}
-
 /** The drawing order: later edges cover earlier ones. */
-const depth = (look: string): number => (look.includes("fired") ? 3 : look.startsWith("path") ? 2 : look === "never" ? 0 : 1);
+const depth = (look: string): number => (look === "fired" ? 3 : look.startsWith("path") ? 2 : 1);
 
 interface Props {
   picture: Picture;
@@ -37,22 +29,16 @@ interface Props {
   step?: Step | undefined;
   path?: Set<string>;
   visited?: Set<string>;
-  counts?: Counts;
   /** Whether all edges of the step fired in turn, instead of one of them. */
   several?: boolean;
   prefix: string;
 }
 
-export function Machine({ picture, step, path, visited, counts, several, prefix }: Props) {
+export function Machine({ picture, step, path, visited, several, prefix }: Props) {
   const fired = useMemo(() => firedKeys(step), [step]);
   const name = (...parts: string[]): string => [prefix, picture.name, ...parts].join("-").replace(/[^\w-]/g, "_");
   const looks = (edge: Edge): string => {
     const keys = keysOf(edge);
-    if (counts) {
-      const all = edge.triggers.map((trigger) => counts.of(edge, trigger.name));
-      const look = all.some(([times]) => times) ? "path" : all.some(([, possible]) => possible) ? "possible" : "never";
-      return `${look}${counts.selected === edge ? " fired" : ""}`;
-    }
     if (keys.some((one) => fired.has(one))) return step && step.fired.length > 1 && !several ? "maybe" : "fired";
     return keys.some((one) => path?.has(one)) ? "path" : "";
   };
@@ -60,14 +46,14 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
   const state = (of: string): string => (step?.states.includes(of) ? (step.states.length > 1 ? " possible" : " lit") : step?.possible.includes(of) ? " possible" : visited?.has(of) ? " visited" : "");
   return (
     <svg
-      class={`machine${counts ? " counted" : ""}`}
+      class="machine"
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
       style={{ maxWidth: `${Math.round(picture.width * 1.15)}px` }}
-      role={counts ? "group" : "img"}
+      role="img"
       aria-label={`The machine of ${picture.name}${step?.states.length ? `, in ${step.states.join(" or ")}` : ""}`}
     >
       <defs>
-        {["normal", "cut", "fail", "rail", "fired", "path", "never"].map((one) => (
+        {["normal", "cut", "fail", "rail", "fired", "path"].map((one) => (
           <marker key={one} id={name("head", one)} class={`head ${one}`} refX="8.5" refY="4" markerWidth="9" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
             <path d="M0 0L9 4L0 8z" />
           </marker>
@@ -101,7 +87,7 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
             id={name("edge", edge.source, edge.dest, edge.style)}
             class={`over ${look}`}
             d={edge.path}
-            marker-end={`url(#${name("head", look.includes("fired") || look === "maybe" ? "fired" : look === "possible" ? "path" : look)})`}
+            marker-end={`url(#${name("head", look === "maybe" ? "fired" : look)})`}
           />
         ))}
       {picture.states.map(({ name: of, look, box: [x, y, width, height], tool }) => (
@@ -116,34 +102,13 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
       ))}
       {drawn.map(({ edge, look }) => {
         const whole = [`${edge.source} → ${edge.dest}`].concat(edge.triggers.map((trigger) => `${trigger.name}: ${trigger.events.map(short).join(", ") || "no event"}`)).join("\n");
-        const pick = counts && {
-          role: "button" as const,
-          tabindex: 0,
-          onClick: () => counts.select(edge),
-          onKeyDown: (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), counts.select(edge)),
-        };
         let owners: string[] = [];
         return (
-          <g key={keysOf(edge).join()} class={`label ${edge.style} ${look}`} {...pick}>
+          <g key={keysOf(edge).join()} class={`label ${edge.style} ${look}`}>
             <title>{whole}</title>
-            {counts && <Ground edge={edge} />}
             {edge.text.map(([left, top, end, what, text]) => {
               if (what === "trigger") owners = text.split(/,\s*/).filter(Boolean);
               const is = (keys: Set<string> | undefined): boolean => owners.some((one) => keysOn(edge, one).some((each) => keys?.has(each)));
-              if (counts && what === "trigger") {
-                const times = owners.map((one) => counts.of(edge, one));
-                const aside = end === "start" ? left + text.length * 7.4 + 8 : left - text.length * 7.4 - 8;
-                return (
-                  <Fragment key={`${top}`}>
-                    <text class="trigger" x={left} y={top} text-anchor={end}>
-                      {text}
-                    </text>
-                    <text class={`tally${times.some(([one, possible]) => one || possible) ? "" : " never"}`} x={aside} y={top} text-anchor={end}>
-                      {times.map(([one, possible]) => (one ? `×${one}` : possible ? `possibly ×${possible}` : "never")).join(" · ")}
-                    </text>
-                  </Fragment>
-                );
-              }
               return (
                 <text key={`${top}`} class={`${what}${is(fired) ? " now" : is(path) ? " was" : ""}`} x={left} y={top} text-anchor={end}>
                   {text}
@@ -155,14 +120,6 @@ export function Machine({ picture, step, path, visited, counts, several, prefix 
       })}
     </svg>
   );
-}
-
-/** The clickable area of a label. */
-function Ground({ edge }: { edge: Edge }) {
-  const [left, top, anchor] = edge.text[0] ?? [0, 0, "start"];
-  const width = Math.max(...edge.text.map(([, , , what, text]) => text.length * (what === "trigger" ? 7.4 : 6.2))) + 40;
-  const bottom = edge.text[edge.text.length - 1]?.[1] ?? top;
-  return <rect class="ground" x={anchor === "end" ? left - width : left} y={top - 12} width={width} height={bottom - top + 18} />;
 }
 
 /** A sentence about what an event did. */

@@ -48,7 +48,7 @@ export interface Request {
 
 export interface Head {
   version: number;
-  mode: "stream" | "compare" | "coverage" | "list";
+  mode: "stream" | "compare" | "list";
   streams: { name: string; request?: Request }[];
   redacted: boolean;
   machines: Record<string, Picture>;
@@ -117,15 +117,7 @@ export type Line =
   | ["origin", number, number, Origin]
   | ["end", number, Ending]
   | ["pairs", Pairs]
-  | ["cover", Coverage]
   | ["list", StreamEntry[]];
-
-export interface Coverage {
-  files: { name: string; events: number; findings: number }[];
-  edges: { machine: string; source: string; trigger: string; dest: string; count: number; possible: number; files: number[] }[];
-  /** Whether the page of each stream can be opened. */
-  linked: boolean;
-}
 
 export interface StreamEntry {
   number: number;

@@ -3,7 +3,6 @@
 import { render } from "preact";
 import { Header } from "./Bars";
 import { Compare } from "./Compare";
-import { CoverageView } from "./Coverage";
 import { read } from "./lines";
 import { List } from "./List";
 import { Page } from "./stream";
@@ -23,8 +22,7 @@ function draw(): void {
   timer = 0;
   lastDraw = performance.now();
   version++;
-  if (page.mode === "coverage") render(<CoverageView key={page.cover ? 1 : 0} page={page} />, root);
-  else if (page.mode === "list") render(<List page={page} />, root);
+  if (page.mode === "list") render(<List page={page} />, root);
   else if (page.streams.length === 2) render(<Compare page={page} version={version} />, root);
   else if (page.streams.length) render(<StreamView page={page} version={version} />, root);
 }

@@ -1,6 +1,6 @@
 // One stream: columns of its events, its lanes, its findings. No rule and no event is hard-coded here.
 
-import type { Coverage, Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
+import type { Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
 
 /** A list of numbers that grows in place. */
 export class Numbers {
@@ -195,10 +195,9 @@ export class Page {
   rules: Record<string, [string, string, string]> = {};
   deviations: Record<string, [string, string]> = {};
   writes: Record<string, Write> = {};
-  mode: "stream" | "compare" | "coverage" | "list" = "stream";
+  mode: "stream" | "compare" | "list" = "stream";
   redacted = false;
   pairs: Pairs = { rows: [], volatile: [] };
-  cover: Coverage | null = null;
   entries: StreamEntry[] = [];
 
   take(line: Line): void {
@@ -238,9 +237,6 @@ export class Page {
       }
       case "pairs":
         this.pairs = line[1];
-        break;
-      case "cover":
-        this.cover = line[1];
         break;
       case "list":
         this.entries = line[1];

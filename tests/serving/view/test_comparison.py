@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.serving.view import comparison
-from interlock.serving.view.comparison import Coverage, Side, pairs
-from interlock.serving.view.event_lines import Steps, Trace
+from interlock.serving.view.comparison import Side, pairs
+from interlock.serving.view.event_lines import Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
@@ -98,26 +97,3 @@ def test_every_event_is_in_one_row(path) -> None:
         ranges = sorted(row[column] for row in aligned if row[column])
         assert [end for _, end in ranges[:-1]] == [start for start, _ in ranges[1:]]
         assert ranges[0][0] == 0
-
-
-def test_the_edges_of_streams_are_totals_with_the_streams_that_fire_them() -> None:
-    steps, coverage = Steps(), Coverage()
-    for name in ("legal/mcp-call.sse", "legal/mcp-call-cut.sse", "broken/R8-text-not-done.sse", "legal/mcp-call-failed.sse"):
-        trace = Trace(0, steps)
-        coverage.add(name, [[*trace.feed(stream(name))], [*trace.end()]])
-    kind, totals = coverage.line(linked=True)
-    assert (kind, totals["linked"], [file["findings"] for file in totals["files"]]) == ("cover", True, [0, 0, 1, 0])
-    counts = {
-        (one["machine"], one["source"], one["trigger"], one["dest"]): (one["count"], one["files"]) for one in totals["edges"]
-    }
-    assert counts["response", "absent", "start", "in_progress"] == (4, [0, 1, 2, 3])
-    assert counts["mcp_call", "absent", "open", "in_progress"][1] == [0, 1, 3]
-    possible = {
-        (one["source"], one["trigger"], one["dest"]): one["possible"] for one in totals["edges"] if one["machine"] == "mcp_call"
-    }
-    assert possible["ready", "run", "calling"] == possible["ready", "fail", "failed"] == possible["ready", "cut", "failed"] == 1
-    assert counts["mcp_call", "ready", "run", "calling"] == (1, [0, 3])
-    assert counts["mcp_call", "calling", "succeed", "completed"][1] == [0]
-    declared = {(RESPONSE.name, edge.source, edge.trigger, edge.dest) for edge in RESPONSE.edges}
-    declared |= {(kind, edge.source, edge.trigger, edge.dest) for kind, one in LIFECYCLES.items() for edge in one.edges}
-    assert set(counts) <= declared

@@ -87,7 +87,7 @@ def test_a_pipe_can_be_viewed(tmp_path) -> None:
     ("arguments", "message"),
     [
         (["/nowhere/x.sse"], "interlock: /nowhere/x.sse: No such file or directory"),
-        (["a", "b", "c"], "interlock: give one stream to show, two streams to compare, or --coverage FOLDER alone"),
+        (["a", "b", "c"], "interlock: give one stream to show, or two to compare"),
     ],
 )
 def test_an_invalid_source_is_refused(arguments, message) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -21,7 +20,6 @@ from interlock.serving.cli.sources import (
     UrlOptions,
     UrlRequest,
     display_name,
-    expand_folders,
     fail,
     is_recording,
     is_url,
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("sources", nargs=-1, metavar="[FILE|-|URL]...")
-@click.option("--coverage", type=FILE, metavar="FOLDER", help="Count how often the streams in this folder fire each edge.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the page to this file, instead of serving it.")
 @url_options
 @dialect_option("The dialect of the streams.")
@@ -57,7 +54,6 @@ if TYPE_CHECKING:
 def view(
     sources: tuple[str, ...],
     *,
-    coverage: Path | None,
     html: Path | None,
     dialect: DialectName,
     redact: bool,
@@ -70,21 +66,13 @@ def view(
     Give a stream or a recording (a file, - for standard input, or a URL), or two to compare them. The page shows the items over
     time, the events, the state machines and the errors.
     """
-    if coverage is None and len(sources) in {1, 2}:
-        request = UrlRequest.from_options(url)
-        with ExitStack() as stack:
-            streams = [_open(stack, name, request) for name in sources]
-            batches = page_batches(streams, dialect, redact=redact)
-            _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
-    elif coverage is not None and not sources:
-        files = [name for name in expand_folders([str(coverage)]) if Path(name).is_file()]
-        if not files:
-            fail(f"{coverage}: no streams or recordings in this folder")
-        title = f"coverage of {coverage.name or coverage.resolve().name}"
-        pages = [partial(_file_batches, name, dialect, redact=redact) for name in files]
-        _show(title, _coverage_batches(coverage, files, dialect, linked=html is None), html, port, browser=browser, pages=pages)
-    else:
-        fail("give one stream to show, two streams to compare, or --coverage FOLDER alone")
+    if len(sources) not in {1, 2}:
+        fail("give one stream to show, or two to compare")
+    request = UrlRequest.from_options(url)
+    with ExitStack() as stack:
+        streams = [_open(stack, name, request) for name in sources]
+        batches = page_batches(streams, dialect, redact=redact)
+        _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
 
 
 @frozen
@@ -169,37 +157,8 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
         yield [pairs(*sides)]
 
 
-def _coverage_batches(folder: Path, files: Sequence[str], dialect: DialectName, *, linked: bool) -> Batches:
-    """Yield the lines of the coverage page, which skips unreadable files."""
-    from interlock.serving.engines.recordings import RecordingError
-    from interlock.serving.view.comparison import Coverage
-    from interlock.serving.view.event_lines import Steps, Trace
-    from interlock.serving.view.page import head
-
-    yield [head("coverage", [])]
-    steps, coverage = Steps(), Coverage()
-    for name in files:
-        with suppress(SourceError, RecordingError), open_source(name) as source:
-            stream = StreamSource.read(name, source)
-            coverage.add(str(Path(name).relative_to(folder)), stream.batches(Trace(0, steps, dialect), dialect))
-    yield [coverage.line(linked=linked)]
-
-
-def _file_batches(name: str, dialect: DialectName, *, redact: bool) -> Batches:
-    with open_source(name) as source:
-        yield from page_batches([StreamSource.read(name, source)], dialect, redact=redact)
-
-
-def _show(
-    title: str,
-    batches: Batches,
-    html: Path | None,
-    port: int,
-    *,
-    browser: bool,
-    pages: Sequence[Callable[[], Batches]] = (),
-) -> None:
-    """Write a page to a file, or serve it until Ctrl-C, with the pages that it links to."""
+def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser: bool) -> None:
+    """Write a page to a file, or serve it until Ctrl-C."""
     if html is not None:
         from interlock.serving.view.page import standalone
 
@@ -214,7 +173,7 @@ def _show(
     from interlock.serving.responses.run import ActiveRuns
     from interlock.serving.view.web import site
 
-    path, app = site(title, batches, pages)
+    path, app = site(title, batches)
     app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
     listening = listen("127.0.0.1", port)
     address = f"{server.url_of(listening)}{path}"

@@ -35,7 +35,7 @@ VERSION: Final = 1
 
 NDJSON: Final = "application/x-ndjson"
 
-Mode: TypeAlias = Literal["stream", "compare", "coverage", "list"]
+Mode: TypeAlias = Literal["stream", "compare", "list"]
 """What the page shows: one stream, two side by side, how often edges fired, or the recent streams of a server."""
 
 HEADERS: Final[Mapping[str, str]] = {

@@ -83,30 +83,18 @@ async def _follow(items: Sequence[T], is_ended: Callable[[], bool]) -> AsyncGene
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def site(title: str, batches: Batches, pages: Sequence[Callable[[], Batches]] = ()) -> tuple[str, Starlette]:
-    """Return the path of a page, and the application that serves it and the numbered `pages` that it links to."""
+def site(title: str, batches: Batches) -> tuple[str, Starlette]:
+    """Return the path of a page, and the application that serves it."""
     path = f"/{secrets.token_urlsafe(16)}/"  # random, so that no other page in the browser can read the streams
     feed = _Feed(batches)
 
-    async def page(request: Request) -> Response:
-        if request.path_params.get("number", -1) >= len(pages):
-            return Response(status_code=404)
+    async def page(_: Request) -> Response:
         return HTMLResponse(served(title), headers=HEADERS)
 
-    async def lines(request: Request) -> Response:
-        number: int | None = request.path_params.get("number")
-        if number is not None and number >= len(pages):
-            return Response(status_code=404)
-        source = feed if number is None else _Feed(pages[number]())
-        return StreamingResponse(source.read(), media_type=NDJSON, headers=HEADERS)
+    async def lines(_: Request) -> Response:
+        return StreamingResponse(feed.read(), media_type=NDJSON, headers=HEADERS)
 
-    routes = [
-        Route(path, page),
-        Route(f"{path}lines", lines),
-        Route(f"{path}{{number:int}}/", page),
-        Route(f"{path}{{number:int}}/lines", lines),
-    ]
-    return path, Starlette(routes=routes)
+    return path, Starlette(routes=[Route(path, page), Route(f"{path}lines", lines)])
 
 
 @define(eq=False)
