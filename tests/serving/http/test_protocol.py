@@ -58,6 +58,23 @@ def test_messages_are_inflated_separately_without_context_takeover(url) -> None:
             assert client.end_of_turn()["type"] == "response.completed"
 
 
+@pytest.mark.parametrize(
+    ("offer", "answer"),
+    [
+        ("", ""),
+        ("; client_max_window_bits", "; client_max_window_bits=12"),
+        ("; server_max_window_bits=14", "; server_max_window_bits=12"),
+        ("; server_no_context_takeover", "; server_no_context_takeover"),
+    ],
+)
+def test_the_handshake_names_only_parameters_that_the_client_has_offered(url, offer, answer) -> None:
+    with raw_socket(url, DEFLATE.replace("\r", f"{offer}\r")) as client:
+        (extension,) = (line for line in client.head.splitlines() if line.lower().startswith("sec-websocket-extensions"))
+        assert extension.partition(": ")[2] == f"permessage-deflate{answer}"
+        client.send(Opcode.TEXT, deflated(request_bytes(input="word " * 30_000)), rsv1=True)
+        assert client.end_of_turn()["type"] == "response.completed"
+
+
 @pytest.fixture(scope="module")
 def small():
     """The URL of a server that takes small messages."""

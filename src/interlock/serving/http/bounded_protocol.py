@@ -19,9 +19,10 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.config import WS_PROTOCOLS
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.extensions import Extension
-from websockets.extensions.permessage_deflate import PerMessageDeflate
+from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
+from websockets.typing import ExtensionParameter
 
 from interlock.serving.http.request_body import SLICE as DECODED_SLICE
 from interlock.serving.http.request_body import Decoder
@@ -42,6 +43,25 @@ def install() -> None:
     """Make this uvicorn's default protocol, which vLLM's server uses, if the installed uvicorn supports it."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
+
+
+class DeflateFactory(ServerPerMessageDeflateFactory):
+    """Negotiates permessage-deflate with small windows, to save memory.
+
+    It names `server_max_window_bits` only if the client has offered it. Every client can read a smaller window, but some refuse a
+    handshake that names the parameter.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5})
+
+    def process_request_params(
+        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
+    ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
+        """Return the parameters of the answer, and the extension."""
+        answered, extension = super().process_request_params(params, accepted_extensions)
+        offered = {name for name, _ in params}
+        return [each for each in answered if each[0] in offered or each[0] != "server_max_window_bits"], extension
 
 
 class CompressedFrame(Frame):
@@ -86,6 +106,8 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's arguments
         super().__init__(*args, **options)
+        if self.conn.available_extensions:
+            self.conn.available_extensions = [DeflateFactory()]
         self._unparsed = bytearray()
         self._deflate: Sequence[LazyDeflate] = ()
         self._first = Frame(Opcode.TEXT, b"")  # the first frame of the incomplete message
