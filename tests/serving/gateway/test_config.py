@@ -7,7 +7,10 @@ import shlex
 import signal
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -76,6 +79,10 @@ def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
         ("[[upstream]]\nmodels = []", "upstream[0]: Object missing required field `url`"),
         ('[[upstream]]\nurl = "http://a"\napi = "grpc"', "upstream[0].api: Invalid enum value 'grpc'"),
         ('[[upstream]]\nurl = "a.example"', "upstream[0].url: 'a.example' is not an HTTP URL"),
+        ('[[upstream]]\nurl = "http://a:65536"', "upstream[0].url: 'http://a:65536' is invalid: Port out of range 0-65535"),
+        ('[[upstream]]\nurl = "http://[::1"', "upstream[0].url: 'http://[::1' is invalid: Invalid IPv6 URL"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "schl\u00fcssel"', "upstream[0].key: a key has only printable ASCII characters"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "key\\n"', "upstream[0].key: a key has only printable ASCII characters"),
         ('[[upstream]]\nurl = "http://u:p@a"', "upstream[0].url: a URL of an upstream has no user, query or fragment"),
         ('[[upstream]]\nurl = "http://a"\nfamily = "x"', "upstream[0].family: unknown family 'x'; choose one of qwen3_coder"),
         ('[[upstream]]\nurl = "http://a"\nfirst_timeout = 0', "upstream[0].first_timeout: Expected `float` > 0"),
@@ -147,6 +154,7 @@ def test_the_options_make_one_upstream(command):
         (["--upstream", "a"], "--upstream: url: 'a' is not an HTTP URL"),
         (["--upstream", "http://a", "--upstream-timeout", "x"], "--upstream-timeout: could not convert"),
         (["--upstream", "http://a", "--upstream-timeout", "-1"], "--upstream: first_timeout: Expected `float` > 0"),
+        (["--upstream", "http://a", "--upstream-key", "key "], "--upstream: key: a key has only printable ASCII characters"),
         (["--config", "/no/such.toml"], "--config /no/such.toml: [Errno 2] No such file or directory"),
     ],
 )
@@ -265,6 +273,42 @@ def test_codex_gets_its_configuration_as_arguments(tmp_path):
     (base_url,) = (text.partition("=")[2] for text in arguments if "base_url" in text)
     assert arguments == [*codex_arguments(json.loads(base_url), "tiny"), "exec", "--json"]
     assert arguments[:4] == ["-c", 'model="tiny"', "-c", 'model_provider="interlock"']
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """A proxy that answers for every server, and records each URL with its key."""
+
+    requests: ClassVar[list[object]] = []
+
+    def do_GET(self):
+        self._send(b'{"data": [{"id": "m"}]}', "application/json")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self._send(b"".join(GOOD.body), "text/event-stream")
+
+    def _send(self, body, content_type):
+        self.requests.append((self.path, self.headers.get("authorization")))
+        self.send_response(200)
+        self.send_header("content-type", content_type)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.parametrize(("direct", "passed"), [("", "127.0.0.1"), ("a.example", "a.example,127.0.0.1")])
+def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch, direct, passed):
+    program = tmp_path / "codex"
+    monkeypatch.setattr(Proxy, "requests", [])
+    program.write_text(f"#!{sys.executable}\n{CLIENT}".replace("*sys.argv[1:]", 'os.environ["no_proxy"]'))
+    program.chmod(0o755)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{proxy.server_port}"
+        environment = {"http_proxy": address, "no_proxy": direct, "NO_PROXY": direct, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = running("http://a.test", "codex", **environment)
+        proxy.shutdown()
+    assert (done.stdout, done.returncode) == (f"Yes. {passed}\n", 7), done.stderr
+    assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "chat/completions")]
 
 
 def test_interlock_run_reports_a_missing_command_or_upstream():

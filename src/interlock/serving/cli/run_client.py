@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final, Unpack
+from urllib.parse import urlsplit
 
 import click
 
@@ -57,7 +58,7 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
         arguments = [*command[1:]]
         if PurePath(program).stem == "codex":
             arguments = [*codex_arguments(f"{url}/v1", model or _first_model(url, key)), *arguments]
-        environment = {**os.environ, "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key}
+        environment = {**os.environ, **_without_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key}
         status = _wait([program, *arguments], environment)
     sys.exit(status)
 
@@ -71,14 +72,21 @@ def codex_arguments(base_url: str, model: str) -> list[str]:
 
 
 def _first_model(url: str, key: str) -> str:
-    from urllib.request import Request, urlopen
+    from urllib.request import ProxyHandler, Request, build_opener
 
     request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
-    with urlopen(request) as answer:  # noqa: S310 - likewise
+    with build_opener(ProxyHandler({})).open(request) as answer:
         models = json.load(answer)["data"]
     if not models:
         fail("the upstream lists no models: name one with --model NAME")
     return str(models[0]["id"])
+
+
+def _without_proxy(url: str) -> dict[str, str]:
+    """Return the variables that keep requests to the gateway, which contain its key, from a proxy in the environment."""
+    host = str(urlsplit(url).hostname)
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or host
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), direct if direct in {host, "*"} else f"{direct},{host}")
 
 
 def _wait(arguments: Sequence[str], environment: dict[str, str]) -> int:

@@ -70,10 +70,10 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
         if self.key is not None and self.key_variable is not None:
             raise ConfigError("key_variable", "give a 'key' or a 'key_variable', not both")
         if self.key_variable is None:
-            return self.key or None
+            return _sendable(self.key or None, "key")
         if not os.environ.get(self.key_variable):
             raise ConfigError("key_variable", f"the environment has no variable {self.key_variable}")
-        return os.environ[self.key_variable]
+        return _sendable(os.environ[self.key_variable], "key_variable")
 
 
 class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -132,9 +132,20 @@ def family_format(name: str) -> Tagged:
     return Tagged(name, DEFAULT_REASONING[name])
 
 
+def _sendable(key: str | None, name: str) -> str | None:
+    """Return a key; raise `ConfigError` if a header cannot contain it. The message does not have the key."""
+    if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
+        raise ConfigError(name, "a key has only printable ASCII characters, and no white space at its ends")
+    return key
+
+
 def _base_url(url: str) -> str:
     """Return a URL without a trailing slash; its path defaults to `/v1`."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError("url", f"{url!r} is invalid: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("url", f"{url!r} is not an HTTP URL")
     if parts.query or parts.fragment or parts.username is not None:
