@@ -29,6 +29,17 @@ def test_a_key_is_the_same_tenant_in_whichever_encoding_it_comes() -> None:
     assert keys.tenant("Bearer s\xe9same") == keys.tenant(f"Bearer {sent}") != keys.tenant("Bearer other")
 
 
+def test_each_passed_key_is_a_tenant_of_its_own() -> None:
+    keys = Keys.of([], passed=True)
+    tenants = [keys.tenant(header) for header in ("Bearer one", "bearer  one ", "Bearer two", "Basic one", "Bearer ", "")]
+    assert tenants == ["c6f5e8c596d8e304", "c6f5e8c596d8e304", "031f42d81e585431", keys.tenant_of_key("Basic one"), "", ""]
+    assert len({*tenants}) == 4
+
+
+def test_passed_keys_are_one_tenant_if_they_share_or_if_the_server_has_a_key() -> None:
+    assert [Keys.of([], passed=True, shared=True), Keys.of(["k"], passed=True)] == [Keys(), Keys.of(["k"])]
+
+
 def test_keys_are_not_held_and_not_shown() -> None:
     assert "secret" not in repr(Keys.of(["secret", "another"]))
     assert b"secret" not in b"".join(digest for digest, _ in Keys.of(["secret"]).tenants)

@@ -2,7 +2,9 @@
 
 import httpx
 import pytest
+from live.chunk_shapes import chunk
 from live.engines import ANSWER, StagedEngine, steps
+from live.upstream import gateway, stream
 
 REQUEST = {"model": "staged", "input": "Hi"}
 ONE, TWO = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
@@ -31,3 +33,15 @@ def test_stored_responses_are_visible_to_other_keys_only_if_shared(serve, share,
         response = httpx.post(f"{url}/v1/responses", json=REQUEST, headers=ONE).json()
         assert statuses(url, response, TWO) == others
         assert httpx.get(f"{url}/v1/responses/{response['id']}", headers=ONE).status_code == own
+
+
+def test_a_key_that_a_gateway_passes_on_is_a_tenant() -> None:
+    with gateway(stream(chunk({"content": "Yes."}), chunk({}, "stop")), pass_key=True) as (url, upstream):
+        request = {**REQUEST, "model": "m"}
+        response = httpx.post(f"{url}/v1/responses", json=request, headers=ONE).json()
+        unnamed = httpx.post(f"{url}/v1/responses", json=request).json()
+        for headers, other in [(TWO, response), ({}, response), (ONE, unnamed)]:
+            assert [status for status in statuses(url, other, headers) if status != 400] == [404] * 5
+        assert httpx.get(f"{url}/v1/responses/{response['id']}", headers=ONE).status_code == 200
+        assert httpx.get(f"{url}/v1/responses/{unnamed['id']}").status_code == 200
+    assert [sent.headers.get("authorization") for sent in upstream.requests if sent.body] == ["Bearer one", None]

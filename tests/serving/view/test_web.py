@@ -82,6 +82,13 @@ def test_access_requires_the_key() -> None:
     assert RecentStreams(Keys()).tenant("") == ""
 
 
+def test_access_to_the_streams_of_a_passed_key_requires_the_key() -> None:
+    recent = RecentStreams(Keys.of([], passed=True))
+    basic = base64.b64encode(b"anyone:one").decode()
+    own = "c6f5e8c596d8e304"
+    assert [recent.tenant(header) for header in ("Bearer one", f"Basic {basic}", "Basic !", "")] == [own, own, None, None]
+
+
 def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them() -> None:
     app, _ = watched(cors_origins=["*"])
     answer = TestClient(app).get("/interlock/lines", headers={"origin": "https://elsewhere.example"})

@@ -168,15 +168,12 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
     from interlock.serving.http.app import create_app
-    from interlock.serving.requests.api_keys import Keys
     from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
     from interlock.serving.store import MemoryStore, open_store
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
 
     api_keys = api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
-    with option_errors(f"--api-key or {KEY_VARIABLE}"):
-        keys = Keys.of(api_keys, shared=share_between_keys)
     with option_errors():  # the error names the variable
         sealing_keys = SealingKeys.from_environment()
     with option_errors("--allow-mcp-host"):
@@ -195,21 +192,22 @@ def serve(  # noqa: PLR0913 - a command has an argument for each of its options
         running, tools = _engine(script, model, rate, servers, family)
     with option_errors("--store"):
         responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
-    application = create_app(
-        running,
-        api_key=api_keys,
-        share_between_keys=share_between_keys,
-        cors_origins=cors_origin,
-        dialect=DIALECTS[dialect],
-        store=responses,
-        tools=tools,
-        max_streams=max_streams,
-        sealing_keys=sealing_keys,
-    )
+    with option_errors(f"--api-key or {KEY_VARIABLE}"):
+        application = create_app(
+            running,
+            api_key=api_keys,
+            share_between_keys=share_between_keys,
+            cors_origins=cors_origin,
+            dialect=DIALECTS[dialect],
+            store=responses,
+            tools=tools,
+            max_streams=max_streams,
+            sealing_keys=sealing_keys,
+        )
     if view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-        application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys, redact=redact))
+        application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=redact))
     listening = listen(host, port)
     names = ", ".join(getattr(running, "models", ())) or "upstream models"
     ready = f"Serving {names} at {server.url_of(listening)}/v1"

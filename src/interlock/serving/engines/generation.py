@@ -108,6 +108,11 @@ class HostEngine(Protocol):
 class RemoteEngine(HostEngine, Protocol):
     """A host engine whose models are on other servers."""
 
+    @property
+    def passes_keys(self) -> bool:
+        """Whether a server receives the clients' own keys."""
+        ...
+
     async def require_ready(self) -> None:
         """Raise `ApiError` if no server answers."""
         ...

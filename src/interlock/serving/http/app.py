@@ -77,12 +77,12 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 ) -> Starlette:
     """Create the server as an ASGI application.
 
-    At shutdown, `interlock.serving.http.server` ends the `active_runs` and `open_sockets` in `app.state`.
+    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
 
     Args:
         engine: Generates the output.
         api_key: The key or keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
-        share_between_keys: Whether all keys share their stored data.
+        share_between_keys: Whether all keys share their stored data, including those that the engine passes on to other servers.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         max_body_bytes: The most bytes of a request's body.
         dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
@@ -101,8 +101,9 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     middleware = [Middleware(FaultBarrier)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
-    keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys)
-    if keys.tenants:
+    passed = isinstance(engine, RemoteEngine) and engine.passes_keys
+    keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys, passed=passed)
+    if keys.tenants or keys.passed:
         middleware.append(Middleware(KeyGate, keys=keys))
     app = Starlette(
         routes=api.routes(),
@@ -113,6 +114,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     app.router.redirect_slashes = False
     app.state.active_runs = service.active_runs
     app.state.open_sockets = api.open_sockets
+    app.state.keys = keys
     return app
 
 
@@ -129,7 +131,7 @@ class FaultBarrier:
 
 @frozen
 class KeyGate:
-    """ASGI middleware that requires a valid key and adds its tenant to the scope; `OPEN_PATHS` need no key."""
+    """ASGI middleware that requires a valid key, if there are any, and adds its tenant to the scope; `OPEN_PATHS` need no key."""
 
     app: ASGIApp
     keys: Keys

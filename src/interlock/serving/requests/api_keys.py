@@ -1,7 +1,8 @@
 """API keys and their tenants.
 
 All stored data belongs to a *tenant*, a short name derived from the API key, so that each key sees only its own data. With at
-most one key, or if the keys share their data, the only tenant has an empty name. `Keys` has digests, never the keys.
+most one key, or if the keys share their data, the only tenant has an empty name. A gateway without keys of its own that passes
+its clients' keys on has a tenant for each of those. `Keys` has digests, never the keys.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ class Keys:
     """The API keys of a server: the SHA-256 digest of each, in every encoding that clients use, with its tenant."""
 
     tenants: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
+    passed: bool = False
+    """Whether each key is accepted and has a tenant, because another server checks it."""
 
     @classmethod
-    def of(cls, keys: Iterable[str], *, shared: bool = False) -> Keys:
+    def of(cls, keys: Iterable[str], *, shared: bool = False, passed: bool = False) -> Keys:
         """Return the `Keys` for these keys; `shared` keys have one tenant. Without keys, every request is authorized.
+
+        `passed` is whether the engine passes its clients' keys on to other servers.
 
         Raises:
             ValueError: A key is empty or cannot be sent in a header.
@@ -46,8 +51,7 @@ class Keys:
         distinct = [*dict.fromkeys(keys)]
         for key in distinct:
             _check_key(key)
-        # A tenant's name is the same in every process.
-        names = {key: hashlib.sha256(b"interlock tenant\0" + key.encode()).hexdigest()[:16] for key in distinct}
+        names = {key: _tenant_name(key.encode()) for key in distinct}
         if len(distinct) <= 1 or shared:
             names = dict.fromkeys(distinct, "")
         # Headers are decoded as Latin-1, but clients encode keys in Latin-1 or UTF-8.
@@ -56,24 +60,35 @@ class Keys:
                 (hashlib.sha256(key.encode(encoding)).digest(), name)
                 for key, name in names.items()
                 for encoding in ("utf-8", "latin-1")
-            )
+            ),
+            passed and not distinct and not shared,
         )
 
     def tenant(self, authorization: str) -> str | None:
         """Return the tenant of a request from its `Authorization` header; None if a valid key is required but missing."""
         scheme, _, key = authorization.partition(" ")
+        if self.passed:
+            return self.tenant_of_key(key if scheme.lower() == "bearer" else authorization)
         if not self.tenants:
             return ""
         return self.tenant_of_key(key) if scheme.lower() == "bearer" else None
 
     def tenant_of_key(self, key: str) -> str | None:
         """Return the tenant of a key from a header; None if the key is invalid. Takes the same time for every key."""
-        key_digest = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
+        sent = key.strip().encode("latin-1", "replace")
+        if self.passed:
+            return _tenant_name(sent) if sent else ""
+        key_digest = hashlib.sha256(sent).digest()
         match = None
         for digest, tenant in self.tenants:
             if hmac.compare_digest(key_digest, digest):
                 match = tenant
         return match
+
+
+def _tenant_name(key: bytes) -> str:
+    """Return the name of a key's tenant, which is the same in every process."""
+    return hashlib.sha256(b"interlock tenant\0" + key).hexdigest()[:16]
 
 
 def tenant_of(connection: HTTPConnection) -> str:

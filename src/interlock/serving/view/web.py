@@ -185,7 +185,9 @@ class RecentStreams:
         if self.keys is None:
             return None
         scheme, _, credentials = authorization.partition(" ")
-        if scheme.lower() != "basic" or not self.keys.tenants:
+        if self.keys.passed and not authorization:
+            return None  # else a browser never asks for the key
+        if scheme.lower() != "basic" or not (self.keys.tenants or self.keys.passed):
             return self.keys.tenant(authorization)
         try:
             return self.keys.tenant_of_key(base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2])

@@ -223,6 +223,10 @@ class Gateway:
     def format(self) -> Format:
         return self.upstreams[0].family or "chat"
 
+    @property
+    def passes_keys(self) -> bool:
+        return any(upstream.client.pass_key for upstream in self.upstreams)
+
     async def names(self) -> Sequence[str]:
         await self._list()
         configured = (name for upstream in self.upstreams for name in (*upstream.models, *upstream.aliases))
