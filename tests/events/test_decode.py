@@ -158,3 +158,13 @@ def test_a_long_line_does_not_fill_memory():
     for _ in range(10_000):
         decoder.feed(b"x" * 1000)
     assert sum(len(piece) for piece in decoder._line) <= 1000
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_empty_lines_between_messages_are_skipped_in_one_step_and_counted(monkeypatch, end):
+    ended = []
+    monkeypatch.setattr(SseDecoder, "_end_line", lambda *_: ended.append(1) or [])
+    decoder = SseDecoder()
+    assert [*decoder.feed(b"event: a\ndata: 1\n\n" + end * 5), *decoder.feed(end * 5)] == [SseMessage("a", "1")]
+    (message,) = decoder.feed(b"event: b\ndata: 2\n\n")
+    assert (message, message.line, ended) == (SseMessage("b", "2"), 14, [])

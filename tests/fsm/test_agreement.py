@@ -5,6 +5,7 @@
 
 import os
 import random
+from itertools import product
 
 import pytest
 from corpus.broken import BROKEN
@@ -12,8 +13,11 @@ from corpus.legal import LEGAL
 from stream_mutations import mutated
 
 from interlock.events.dialects import from_open_responses
+from interlock.events.stream import EVENTS
 from interlock.fsm import oracle
+from interlock.fsm.acceptor import Acceptor
 from interlock.testing import findings
+from interlock.testing.faults import renumbered
 from interlock.testing.legality import stream
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
@@ -90,3 +94,41 @@ def test_a_stream_of_the_other_dialect_says_the_same():
     for seed in range(SEED, SEED + 20):
         bodies = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
         assert [body["type"] for body in bodies] == [body["type"] for body in stream(Seeded(seed))]
+
+
+def samples():
+    """An event of each name, and for each kind of item its `added` and `done`, all of the item at index 0."""
+    found = {}
+    for bodies in [*LEGAL.values(), *(stream(Seeded(seed)) for seed in range(300))]:
+        for body in bodies:
+            indices = dict.fromkeys({"output_index", "command_index"} & body.keys(), 0)
+            found.setdefault((body["type"], body.get("item", {}).get("type")), {**body, **indices})
+    return [*found.values()]
+
+
+def judged_alike(bodies):
+    """Assert that neither judge raises, that both refuse a stream or neither does, and that a resumed one raises nothing."""
+    bodies = renumbered(bodies)
+    by_acceptor, by_oracle = verdicts(bodies)
+    assert bool(by_acceptor) == bool(by_oracle), bodies
+    assert not by_acceptor or by_acceptor & by_oracle, bodies
+    acceptor = Acceptor(first_sequence_number=None)
+    for body in bodies[2:]:
+        acceptor.feed(body)
+    acceptor.end()
+
+
+def test_every_pair_of_events_of_one_index_is_judged_alike():
+    opening, ending = LEGAL["message"][:2], LEGAL["message"][-1]
+    events = samples()
+    assert {body["type"] for body in events} == {name for name in EVENTS if not name.startswith("response.audio")}
+    for one, other in product(events, repeat=2):
+        judged_alike([*opening, one, other, ending])
+
+
+@every_part
+def test_any_events_of_one_index_are_judged_alike(part):
+    events = samples()
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        judged_alike([*LEGAL["message"][:2], *(chance.choice(events) for _ in range(6)), LEGAL["message"][-1]])

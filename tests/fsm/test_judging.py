@@ -58,6 +58,10 @@ def test_lines_without_framing_are_read_however_they_are_split() -> None:
     assert (whole.events, whole.status, whole.rules) == (3, "completed", {"R5": 1})
     assert judge(lines[place : place + 1] for place in range(len(lines))) == whole
     assert judge([b"\n\n", lines, b"\n \n"]).events == 3
+    spread = judge([lines.replace(b"\n", b"\r\n\r\n\n\n") + b"\n\n"])
+    assert (spread.events, spread.status, spread.rules) == (3, "completed", {"R5": 1})
+    apart = JsonLines()
+    assert [one.line for one in (*apart.feed(b"{}\n\r\n\n{}"), *apart.feed(b"\r"), *apart.feed(b"\n\n{}\n"))] == [1, 4, 6]
 
 
 def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
+_EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 _PLAIN: Final = re.compile(rb"event: ([^\r\n]+)\ndata: ([^\r\n]*)\n\n")
 _PLAIN_LINES: Final = 3
 _BOM: Final = b"\xef\xbb\xbf"
@@ -114,19 +115,29 @@ class SseDecoder:
         start = 1 if self._last == b"\r" and data.startswith(b"\n") else 0
         self._last = data[-1:]
         messages: list[SseMessage] = []
-        while match := _LINE_END.search(data, start):
+        while True:
+            if not self._line_size and not self._block.fields and not self._block.size:
+                start = self._take_plain(data, start, messages)
+            match = _LINE_END.search(data, start)
+            if match is None:
+                break
             self._keep(data[start : match.start()])
             start = match.end()
-            ended = self._end_line(match[0])
-            if ended:
-                messages += ended
-                start = self._take_plain(data, start, messages)
+            messages += self._end_line(match[0])
         self._keep(data[start:])
         return messages
 
     def _take_plain(self, data: bytes, start: int, messages: list[SseMessage]) -> int:
-        """Parse complete messages of the most common form without splitting them into lines; return the position of the rest."""
-        while (match := _PLAIN.match(data, start)) and match.end() - start <= self.limit:
+        """Skip empty lines, and parse complete messages of the most common form without splitting them into lines.
+
+        Returns:
+            The position of the rest.
+        """
+        while True:
+            start = self._skip_empty_lines(data, start)
+            match = _PLAIN.match(data, start)
+            if match is None or match.end() - start > self.limit:
+                break
             try:
                 event, text = match[1].decode(), match[2].decode()
             except UnicodeDecodeError:
@@ -136,6 +147,15 @@ class SseDecoder:
             self._lines += _PLAIN_LINES
             self._block.line += _PLAIN_LINES
         return start
+
+    def _skip_empty_lines(self, data: bytes, start: int) -> int:
+        """Skip the empty lines in front of a message, and return the position after them."""
+        match = _EMPTY_LINES.match(data, start)
+        assert match is not None  # noqa: S101 - it matches nothing, too
+        if match[0]:
+            self._lines += len(_LINE_END.findall(match[0]))
+            self._block.line = self._lines + 1
+        return match.end()
 
     def end(self) -> list[SseMessage]:
         """End the stream, and return its unfinished last message, if any, which is not `complete`."""

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.fsm.acceptor import Acceptor
 from interlock.serving.cli.main import main
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
+LEGAL = Path(__file__).parents[2] / "corpus" / "legal"
 
 
 def run(monkeypatch, *arguments: str) -> None:
@@ -44,10 +46,20 @@ def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs
     assert (done.returncode, done.stderr) == (1, message)
 
 
-def test_a_missing_module_of_interlock_raises(monkeypatch) -> None:
+def test_a_missing_module_of_interlock_is_an_internal_error(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "interlock.serving.cli.commands", None)
-    with pytest.raises(ModuleNotFoundError, match=r"interlock\.serving\.cli\.commands"):
+    with pytest.raises(SystemExit) as ended:
         run(monkeypatch, "--help")
+    assert ended.value.code == 2
+    assert "ModuleNotFoundError: import of interlock.serving.cli.commands halted" in capsys.readouterr().err
+
+
+def test_an_internal_error_is_no_verdict(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(Acceptor, "feed", lambda *_: {}["lost"])
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, "check", str(LEGAL / "message.sse"))
+    assert ended.value.code == 2
+    assert "KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])

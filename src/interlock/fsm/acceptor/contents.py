@@ -37,6 +37,8 @@ Body: TypeAlias = Mapping[str, object]
 Judge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Fault]]
 
 _COMMANDS: Final = ("action", "commands")
+_COMMAND: Final = "command"
+"""The type of the `Part` that stands for a shell command."""
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
@@ -207,19 +209,18 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
     """Check the index and the text of a shell call's command."""
     begins = event.after is Place.PART and event.before is not Place.PART
     if begins:
-        state.commands.append("")
-        state.part = Part("command", len(state.commands) - 1, from_start=True)
+        state.part = Part(_COMMAND, len(state.commands), from_start=True)
         if body.get("command"):
             yield Fault("R9", "the command is added with text")
     part = state.part
-    if part is None:
+    if part is None or part.type != _COMMAND:
         return
     if state.from_start and body.get("command_index") != part.index:
         yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {part.index}")
     if "delta" in event.__struct_fields__:
         part.text.add(as_text(body.get("delta")))
     elif not begins:
-        state.commands[-1] = as_text(body.get("command"))
+        state.commands.append(as_text(body.get("command")))
         yield from _compared("command", state.commands[-1], part.text)
         state.part = None
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast, get_args
 
@@ -18,7 +19,7 @@ from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.digests import as_text, quoted
-from interlock.fsm.acceptor.rulebook import DEVIATIONS, Finding, Severity
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Finding, Severity
 from interlock.fsm.acceptor.steps import Step
 
 DONE: Final = "[DONE]"
@@ -26,6 +27,7 @@ DONE: Final = "[DONE]"
 LISTED: Final = 1000
 """The maximum number of distinct findings of each severity that a verdict lists; its counts include the rest."""
 
+_LINE_ENDS: Final = re.compile(rb"(?:\r?\n)+")
 _Key: TypeAlias = tuple[str, str | None, str]
 _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
@@ -141,7 +143,7 @@ class JsonLines(SseDecoder):
 
     def feed(self, data: bytes) -> list[SseMessage]:
         """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
-        return _lines(super().feed(data.replace(b"\n", b"\n\ndata: ")))
+        return _lines(super().feed(_LINE_ENDS.sub(lambda match: b"\n" * 2 * match[0].count(b"\n") + b"data: ", data)))
 
     def end(self) -> list[SseMessage]:
         """End the last line, and return its message unless it is blank."""
@@ -227,7 +229,7 @@ class Judge:
             status=self._status,
             marked=self._marked,
             reported=self._tally.sorted,
-            rules=dict(sorted(self._tally.rules.items(), key=lambda rule: int(rule[0][1:]))),
+            rules={rule: self._tally.rules[rule] for rule in RULES if rule in self._tally.rules},
             severities=self._tally.severities,
             responses=self._acceptor.responses,
             late=tuple(self._tally.latest),

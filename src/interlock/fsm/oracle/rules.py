@@ -271,8 +271,8 @@ def _commands(item: Item) -> Iterator[Violation]:
     if as_object(item.added.get("action")).get("commands"):
         yield Violation("R9", item.at, f"item {item.index} has commands before its first part")
     commands: list[str] = []
-    for place, body in item.events:
-        match body["type"].rpartition(".")[2] if "command_index" in body else "":
+    for place, body in item.about("shell_call_command"):
+        match body["type"].rpartition(".")[2]:
             case "added":
                 commands.append(body["command"])
                 if body["command"]:
@@ -283,7 +283,7 @@ def _commands(item: Item) -> Iterator[Violation]:
                 yield Violation("R9", place, "a command differs from its deltas")
             case _:
                 pass
-        if body.get("command_index", len(commands) - 1) != len(commands) - 1:
+        if body["command_index"] != len(commands) - 1:
             yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
     if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
         yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
@@ -295,9 +295,7 @@ def _printed(item: Item) -> Iterator[Violation]:
         return
     whole: list[object] = []
     printed, count = {"stdout": "", "stderr": ""}, 0
-    for place, body in item.events:
-        if "command_index" not in body:
-            continue
+    for place, body in item.about("shell_call_output_content"):
         if body["command_index"] != count:
             yield Violation("R8", place, f"command_index is {body['command_index']} instead of {count}")
         if "delta" in body:
@@ -314,7 +312,7 @@ def _printed(item: Item) -> Iterator[Violation]:
 
 def _whole_text(item: Item, field: str) -> Iterator[Violation]:
     """Compare the deltas of an item without parts with its text."""
-    text = "".join([body["delta"] for _, body in item.events if "delta" in body])
+    text = "".join(item.texts)
     if _of_item(item.added, field):
         yield Violation("R9", item.at, f"item {item.index} has {field} before its deltas")
     for place, body in item.events:
@@ -608,7 +606,7 @@ def r18_empties(stream: Stream) -> Iterator[Violation]:
     for item in stream.items:
         if item.kind not in {"message", "reasoning"} or item.done is None:
             continue
-        first = next((body["delta"] for _, body in item.events if "delta" in body), "")
+        first = next(iter(item.texts), "")
         parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
         if item.kind == "reasoning" and not parts:
             continue  # its content is encrypted or omitted

@@ -66,6 +66,15 @@ class Item:
     word: str
 
     @property
+    def texts(self) -> list[str]:
+        """The deltas that are text."""
+        return [body["delta"] for _, body in self.events if isinstance(body.get("delta"), str)]
+
+    def about(self, subject: str) -> list[tuple[int, Json]]:
+        """Return the events `response.SUBJECT.*`, each with its position in the stream."""
+        return [(place, body) for place, body in self.events if body["type"].startswith(f"response.{subject}.")]
+
+    @property
     def at(self) -> int:
         """The position of its first event."""
         return self.events[0][0]

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -39,6 +40,9 @@ def main() -> None:
         _give_up(error)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except Exception:  # noqa: BLE001 - status 1, which Python would exit with, is a verdict: `check` and `verify` found faults
+        traceback.print_exc()
+        sys.exit(2)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
