@@ -8,6 +8,7 @@ What is generated is a script of texts in harmony, or of deltas of vLLM's parser
 import asyncio
 import sys
 from types import ModuleType, SimpleNamespace
+from typing import Literal
 
 from attrs import define, evolve, field
 from fastapi import FastAPI
@@ -47,6 +48,14 @@ def outputs(text, reason="stop", size=1):
     return results
 
 
+class Mcp(BaseModel):
+    """A tool that is an MCP server."""
+
+    type: Literal["mcp"]
+    server_label: str
+    allowed_tools: list | dict | None = None
+
+
 class Request(BaseModel):
     """`ResponsesRequest`."""
 
@@ -65,7 +74,7 @@ class Request(BaseModel):
     max_tool_calls: int | None = None
     top_logprobs: int | None = 0
     enable_response_messages: bool = False
-    tools: list = []
+    tools: list[Mcp | dict] = []
     tool_choice: object = "auto"
     previous_response_id: str | None = None
     structured_outputs: dict | None = None

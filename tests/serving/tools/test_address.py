@@ -12,7 +12,7 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.create import read_request
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, ToolServers, hosted_tool, result_text
+from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, ToolServers, result_text
 
 
 @pytest.fixture
@@ -209,11 +209,11 @@ def test_the_first_of_two_servers_with_one_label_counts() -> None:
 
 
 def test_calls_of_other_kinds_are_refused() -> None:
-    assert hosted_tool(ReadyCall("mcp_1", "mcp_call", {}, "")) is None
+    tools = ResponseTools(ToolServers(), read_request({"model": "m", "input": "Hi"}), ())
     for kind in ("file_search_call", "image_generation_call"):
         assert kind in ITEMS
         with pytest.raises(ToolError, match=f"does not run calls of the kind '{kind}'"):
-            hosted_tool(ReadyCall("x_1", kind, {}, ""))
+            tools._endpoint(ReadyCall("x_1", kind, {}, ""), allowed=True)
 
 
 def test_content_without_text_becomes_a_placeholder() -> None:

@@ -278,7 +278,7 @@ FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "objec
 
 
 def test_a_tool_of_the_container_is_hosted_by_its_label_whatever_its_url(hosted) -> None:
-    declared = {"type": "mcp", "server_label": "container", "server_url": "http://unused"}
+    declared = mcp("http://unused", "container")
     by = servers(container=hosted.hosted["code_interpreter"])
     outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], by=by)
     assert [(item["type"], item.get("output")) for item in outcome.output][:1] == [("mcp_call", "a")]
@@ -336,6 +336,51 @@ def test_a_call_that_needs_approval_ends_the_response_with_a_request() -> None:
     assert {**approval, "id": "mcpr_1"} == APPROVAL
     assert approval["id"].startswith("mcpr_")
     assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 1)
+
+
+LABELLED = [
+    (calling("container.echo", '{"text": "a"}'), "container", "echo", {"text": "a"}, "a"),
+    (PYTHON, "code_interpreter", "python", {"code": "print(6 * 7)"}, "42\n"),
+    (calling("browser.find", '{"pattern": "x"}'), "web_search_preview", "find", {"pattern": "x"}, "x is on -1"),
+]
+
+
+@pytest.fixture
+def labelled(shop):
+    """Tool servers for every label, which are a workshop."""
+    with running(shop.server().streamable_http_app()) as base:
+        yield servers(**dict.fromkeys(("code_interpreter", "web_search", "container"), f"{base}/mcp"))
+
+
+@pytest.mark.parametrize("rule", [{}, ALWAYS, {"require_approval": {"never": {"tool_names": ["other"]}}}])
+@pytest.mark.parametrize(("call", "label", "name", "arguments", "result"), LABELLED)
+def test_a_tool_server_named_by_its_label_asks_for_approval(labelled, shop, rule, call, label, name, arguments, result) -> None:
+    declared = {"type": "mcp", "server_label": label, "server_url": "http://unused", **rule}
+    outcome = ask(call, tools=[declared], by=labelled)
+    (request,) = outcome.output
+    assert (request["type"], request["server_label"], request["name"]) == ("mcp_approval_request", label, name)
+    assert (json.loads(request["arguments"]), shop.began) == (arguments, [])
+    approved = {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
+    outcome = ask(tools=[declared], by=labelled, items=[{"role": "user", "content": "Hi"}, request, approved])
+    assert [(item["type"], item.get("output")) for item in outcome.output] == [("mcp_call", result), ("message", None)]
+
+
+@pytest.mark.parametrize(("call", "label", "name", "arguments", "result"), LABELLED)
+def test_a_tool_server_named_by_its_label_runs_only_allowed_tools(labelled, shop, call, label, name, arguments, result) -> None:
+    del arguments
+    declared = mcp("http://unused", label, allowed_tools=["other"])
+    outcome = ask(call, tools=[declared], by=labelled)
+    message = f"Error: The MCP server '{label}' has no tool '{name}' that may be called."
+    assert (outcome.output[0]["status"], outcome.engine.turns[1].items[-1]["output"]) == ("failed", message)
+    assert shop.began == []
+    for tools in ([mcp("http://unused", label)], [declared, {"type": label}]):
+        if tools[-1]["type"] != "container":
+            assert ask(call, tools=tools, by=labelled).engine.turns[1].items[-1]["output"] == result
+
+
+def test_an_invalid_call_of_a_tool_server_named_by_its_label_fails_without_approval(labelled) -> None:
+    outcome = ask(NONSENSE, tools=[mcp("http://unused", "web_search_preview", **ALWAYS)], by=labelled)
+    assert [(item["type"], item["status"]) for item in outcome.output[:1]] == [("web_search_call", "failed")]
 
 
 def approval_items(approve):

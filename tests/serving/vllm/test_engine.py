@@ -335,7 +335,8 @@ def test_parameters_that_vllm_knows_are_passed_unchanged():
 
 @pytest.mark.parametrize("harmony", [True, False])
 def test_tools_and_calls_are_functions(harmony):
-    serving = (Serving if harmony else Serving.parsed)(fake.HarmonyContext, outputs(ANSWER))
+    urls = {"browser": "http://127.0.0.1/sse"} if harmony else None
+    serving = (Serving if harmony else Serving.parsed)(fake.HarmonyContext, outputs(ANSWER), urls=urls)
     call = {"type": "custom_tool_call", "call_id": "call_1", "name": "write", "input": "a"}
     output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "ok"}
     choice = {"type": "function", "name": "weather", "namespace": "sky"}
@@ -348,6 +349,21 @@ def test_tools_and_calls_are_functions(harmony):
         {"type": "function_call", "call_id": "call_1", "name": "write", "arguments": '{"input":"a"}'},
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
     ]
+
+
+@pytest.mark.parametrize("harmony", [True, False])
+def test_tool_servers_that_a_request_names_by_their_labels_are_offered(harmony):
+    urls = dict.fromkeys(("python", "browser", "container"), "http://127.0.0.1/sse")
+    labels = ("code_interpreter", "web_search_preview", "container")
+    tools = [{"type": "mcp", "server_label": label, "allowed_tools": ["a"]} for label in labels]
+    serving = (Serving if harmony else Serving.parsed)(fake.HarmonyContext, outputs(ANSWER), urls=urls)
+    response_of(serving, tools=[*tools, WEATHER])
+    (offered,) = last_request(serving, "tools")
+    if harmony:  # vLLM describes them
+        assert [tool.model_dump() for tool in offered[:-1]] == [{**tool, "type": tool["server_label"]} for tool in tools]
+    else:  # no other model knows the tools of the container
+        assert [tool["name"] for tool in offered[:-1]] == ["python", "web_search"]
+    assert offered[-1] == WEATHER
 
 
 def test_tools_in_the_input_are_offered_and_their_calls_read():

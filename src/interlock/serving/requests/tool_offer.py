@@ -125,7 +125,7 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
     for tool in declare(tools, conversation):
         translations = [*_offered(tool, hosted), *_mcp_functions(tool, lists)]
         for each in translations:
-            offered.setdefault(each.tool.get("name", each.tool["type"]), each)
+            offered.setdefault(each.tool.get("name") or each.tool.get("server_label") or each.tool["type"], each)
         if not translations and tool.get("type") not in DISPENSABLE:
             left_out.append(str(tool.get("type")))
     allowed, new_choice = _choose(list(offered.values()), choice)
@@ -166,8 +166,9 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
             function = {"type": "function", "name": kind, "description": description, "parameters": parameters}
             yield OfferedTool(function, kind, frozenset({kind}))
         case "mcp":
-            if tool.get("server_label") in hosted.labels:
-                yield OfferedTool(tool, kind, frozenset({tool.get("server_label")}))
+            label = tool.get("server_label")
+            if label in hosted.labels or (label in LABELS and label in hosted.tools):
+                yield OfferedTool(tool if label in hosted.labels else hosted.tools[str(label)], kind, frozenset({label}))
         case _ if kind in hosted.tools:
             yield OfferedTool({**tool, **hosted.tools[kind]}, kind)
         case _:
@@ -251,8 +252,8 @@ def hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
 
 def hosted_kinds(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
     """Return which of the hosted tools a request declares."""
-    types = [str(tool.get("type")) for tool in tools]
-    return {kind for kind in hosted if any(each.startswith(kind) for each in types)}
+    names = [str(tool.get("server_label" if tool.get("type") == "mcp" else "type")) for tool in tools]
+    return {kind for kind in hosted if any(each.startswith(kind) for each in names)}
 
 
 def with_hosted(routing: Routing, hosted: Container[str]) -> Routing:

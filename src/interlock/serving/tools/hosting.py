@@ -19,7 +19,8 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import NOT_UNDERSTOOD, result_fields
-from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Run, Succeed, Text
+from interlock.events.json import dumps
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.create import CreateResponse
@@ -42,10 +43,20 @@ MAX_SERVERS: Final = 16
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
 
-HOSTED: Final[Mapping[str, HostedTool]] = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-
 BROWSER: Final[Mapping[object, str]] = {"search": "search", "open_page": "open", "find_in_page": "find"}
 """The tools of a browser by the types of actions."""
+
+
+def _browser_tool(fields: Mapping[str, object]) -> tuple[str, str]:
+    return "web_search_preview", BROWSER.get(members(fields.get("action")).get("type"), "search")
+
+
+TOOL_OF: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[str, str]]]] = {
+    "mcp_call": lambda fields: (str(fields["server_label"]), str(fields["name"])),
+    "code_interpreter_call": lambda _: ("code_interpreter", "python"),
+    "web_search_call": _browser_tool,
+}
+"""Functions that take the fields of a call, and return its MCP tool: the label of the server and the name. By kind of call."""
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -150,28 +161,30 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
 
 @define(eq=False)
 class Approvals:
-    """Replaces each MCP call that needs approval with an `mcp_approval_request`.
+    """Replaces each call that needs approval with an `mcp_approval_request`.
 
-    A call is pending until its arguments are complete, because the request shows them; a truncated call stays a call.
+    A call is pending until its arguments are complete, because the request shows them; a truncated or invalid call stays a call.
     """
 
     _needs_approval: Callable[[str, str], bool]
     _pending: Open | None = field(default=None, init=False)
-    _arguments: list[str] = field(factory=list[str], init=False)
+    _text: list[str] = field(factory=list[str], init=False)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
         result: list[Delta] = []
         for delta in deltas:
             match delta:
                 case str(text) | Text(text) if self._pending is not None:
-                    self._arguments.append(text)
-                case Open("mcp_call", fields) if self._needs_approval(str(fields["server_label"]), str(fields["name"])):
+                    self._text.append(text)
+                case Open(kind, fields) if kind in TOOL_OF and self._needs_approval(*TOOL_OF[kind](fields)):
                     result += self._request()
                     self._pending = delta
                 case Close():
                     result += self._request() if self._pending is not None else [delta]
                 case EndTurn(reason) if reason != "stop" and self._pending is not None:
-                    result += [self._pending, self._take_arguments(), delta]
+                    result += [self._pending, self._take_text(), delta]
+                case Reject() if self._pending is not None:
+                    result += [self._pending, self._take_text(), delta]
                 case _:
                     result += [*self._request(), delta]
         return result
@@ -179,13 +192,16 @@ class Approvals:
     def _request(self) -> list[Delta]:
         if self._pending is None:
             return []
-        fields = {name: self._pending.fields[name] for name in ("server_label", "name")}
-        return [Open("mcp_approval_request", {**fields, "arguments": self._take_arguments()})]
+        label, name = TOOL_OF[self._pending.kind](self._pending.fields)
+        is_code, shown = self._pending.kind == "code_interpreter_call", self._pending.text
+        text = self._take_text()
+        arguments = dumps({"code": text}).decode() if is_code else shown or text
+        return [Open("mcp_approval_request", {"server_label": label, "name": name, "arguments": arguments})]
 
-    def _take_arguments(self) -> str:
-        arguments = "".join(self._arguments)
-        self._pending, self._arguments = None, []
-        return arguments
+    def _take_text(self) -> str:
+        text = "".join(self._text)
+        self._pending, self._text = None, []
+        return text
 
 
 @frozen
@@ -295,7 +311,7 @@ class ResponseTools:
     def __attrs_post_init__(self) -> None:
         for tool in map(members, elements(self._request.raw.get("tools"))):
             label = str(tool.get("server_label"))
-            if tool.get("type") == "mcp" and LABELS.get(label) not in self._runner.hosted:
+            if tool.get("type") == "mcp" and not self._offers(LABELS.get(label)):
                 self._servers.setdefault(label, DeclaredServer(label, tool))
         self._approvals = Approvals(self._needs_approval)
         for item in self._items:
@@ -305,7 +321,7 @@ class ResponseTools:
 
     async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
         async with _tasks() as tasks:
-            unlisted = [server for server in self._servers.values() if server.label not in self._listed]
+            unlisted = [server for label, server in self._servers.items() if not (label in self._listed or self._hosts(label))]
             for index, server in enumerate(unlisted):
                 yield [Open("mcp_list_tools", {"server_label": server.label})]
                 listing = self._list(str(output()[-1]["id"]), server, allowed=index < MAX_SERVERS)
@@ -347,8 +363,23 @@ class ResponseTools:
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
-        server, tool = self._servers.get(label), self._listed.get(label, {}).get(name)
+        server, tool = self._servers.get(label), self._tool(label, name)
         return server is not None and tool is not None and server.needs_approval(tool)
+
+    def _offers(self, kind: HostedTool | None) -> bool:
+        """Return whether the request offers a hosted tool by its type, and so without rules for its calls."""
+        return kind is not None and any(str(tool.get("type")).startswith(kind) for tool in self._request.tools)
+
+    def _hosts(self, label: str) -> bool:
+        """Return whether a server of the operator runs the calls of an MCP server with this label."""
+        return LABELS.get(label) in self._runner.hosted
+
+    def _tool(self, label: str, name: str) -> ListedTool | None:
+        """Return a tool of an MCP server in the request, if it may be called. The servers of the operator are not listed."""
+        if not self._hosts(label):
+            return self._listed.get(label, {}).get(name)
+        server = self._servers.get(label)
+        return None if server is None else next(iter(server.allowed([ListedTool({"name": name})])), None)
 
     def _approved_requests(self) -> Iterator[Item]:
         requests = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
@@ -408,38 +439,28 @@ class ResponseTools:
     def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
         if not allowed:
             raise ToolError("The response has reached its limit of tool calls.")
-        hosted = hosted_tool(call)
-        if hosted is not None and not (hosted == CONTAINER and CONTAINER in self._servers):
-            if not any(
-                str(tool.get("type")).startswith(hosted) or LABELS.get(tool.get("server_label")) == hosted
-                for tool in self._request.tools
-            ):
-                raise ToolError(f"The request does not offer the tool '{hosted}'.")
-            if hosted not in self._runner.hosted:
-                raise ToolError(f"This server has no tool server for '{hosted}'.")
-            return Endpoint(self._runner.hosted[hosted])
-        label, name = str(call.fields["server_label"]), str(call.fields["name"])
-        server = self._servers.get(label)
+        if call.kind not in TOOL_OF:
+            raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
+        label, name = TOOL_OF[call.kind](call.fields)
+        hosted, server = LABELS.get(label), self._servers.get(label)
+        url = None if hosted is None else self._runner.hosted.get(hosted)
         if server is None:
-            raise ToolError(f"The request has no MCP server '{label}'.")
-        if label not in self._listed:
+            if call.kind == "mcp_call" and label != CONTAINER:
+                raise ToolError(f"The request has no MCP server '{label}'.")
+            if not self._offers(hosted):
+                raise ToolError(f"The request does not offer the tool '{hosted}'.")
+            if url is None:
+                raise ToolError(f"This server has no tool server for '{hosted}'.")
+            return Endpoint(url)
+        if url is None and label not in self._listed:
             raise ToolError(f"The MCP server '{label}' has not listed its tools.")
-        if name not in self._listed[label]:
+        if self._tool(label, name) is None:
             raise ToolError(f"The MCP server '{label}' has no tool '{name}' that may be called.")
-        return server.endpoint(self._runner.policy)
+        return server.endpoint(self._runner.policy) if url is None else Endpoint(url)
 
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._results[call.id] = f"Error: {message}"
         return Fail(call.id, message)
-
-
-def hosted_tool(call: ReadyCall) -> HostedTool | None:
-    """Return the hosted tool of a call, or None for a call of another MCP server."""
-    if call.kind == "mcp_call":
-        return "container" if call.fields.get("server_label") == CONTAINER else None
-    if call.kind not in HOSTED:
-        raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
-    return HOSTED[call.kind]
 
 
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
@@ -451,7 +472,7 @@ def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
             arguments = dict(_arguments(call.text))
             if "url" in arguments:  # a name that models use, but not the prompt
                 arguments["id"] = arguments.pop("url")
-            return BROWSER[members(call.fields["action"]).get("type")], arguments
+            return _browser_tool(call.fields)[1], arguments
         case _:
             return str(call.fields["name"]), _arguments(call.text)
 

@@ -110,6 +110,7 @@ class Request(Protocol):
     max_tool_calls: int | None
     top_logprobs: int | None
     tool_choice: object
+    tools: Sequence[Any]
 
 
 class Sampling(Protocol):
@@ -239,6 +240,16 @@ def valid_request(body: Mapping[str, object]) -> Request:
             request.input = [same or next(validated) for same in plain]
             return cast("Request", request)
     return validate(**body)
+
+
+def show_hosted(tools: Sequence[Any]) -> None:
+    """Make vLLM describe the tool servers that a request names as MCP servers, whose labels are types of tools in vLLM.
+
+    vLLM does so for the labels in `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`, and then refuses functions beside them.
+    """
+    for tool in tools:
+        if getattr(tool, "type", "") == "mcp":
+            tool.type = tool.server_label
 
 
 def _is_plain(item: object) -> bool:

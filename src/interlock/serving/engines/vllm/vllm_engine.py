@@ -205,7 +205,8 @@ class VllmEngine:
     def tools(self) -> HostedTools:
         """The hosted tools in the form that the model's prompt needs."""
         if self.serving.use_harmony:
-            return HostedTools(HARMONY_TOOLS, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
+            tools = {kind: tool for kind, tool in HARMONY_TOOLS.items() if kind.startswith((*self.hosted,))}
+            return HostedTools(tools, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
         return HostedTools(hosted_functions(self.hosted))
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
@@ -453,6 +454,7 @@ class VllmGeneration:
         serving = self._serving
         vllm_request = self._engine.valid(self._request.raw, self._body(turn))
         vllm_request.request_id = self.response_id
+        compat.show_hosted(vllm_request.tools)
         with _refusals():
             call = await compat.begin_call(serving, vllm_request, self._connection)
         if not isinstance(call, Call):
