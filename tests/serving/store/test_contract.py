@@ -402,6 +402,20 @@ def test_a_subscription_to_an_id_with_a_lone_surrogate_does_not_stop_the_others(
     run(opened, scenario)
 
 
+def test_items_with_the_longest_ids_that_requests_may_have_are_stored_found_and_removed(opened) -> None:
+    letters = "".join(chr(letter) for letter in range(0x4E00, 0x4E00 + 4095))  # which no index can compress
+    one, two = ({"id": f"{letters}{last}", "type": "message", "content": last} for last in "12")
+
+    async def scenario(store):
+        await store.put("", StoredResponse({"id": "resp_1", "output": [one]}, (QUESTION,)))
+        await store.create_conversation("", CONVERSATION, [one, two])
+        found = dict(await store.find("", [one["id"], two["id"], f"{letters}3"]))
+        await store.delete_item("", "conv_1", two["id"])
+        return found, await store.conversation_items("", "conv_1"), (await store.get("", "resp_1")).output
+
+    assert run(opened, scenario) == ({one["id"]: one, two["id"]: two}, (one,), [one])
+
+
 def test_ids_with_lone_surrogates_are_stored(opened) -> None:
     item = {"id": "msg_\ud83d", "type": "message", "role": "user", "content": "Why\ud83d?"}
     cleaned = {"id": "msg_\ufffd", "type": "message", "role": "user", "content": "Why\ufffd?"}

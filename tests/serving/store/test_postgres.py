@@ -142,7 +142,7 @@ def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgre
     assert run(open_store(postgres_url), scenario) == (b"one",)
 
 
-def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(own_server) -> None:
+def test_a_server_that_does_not_answer_is_down_and_is_not_sent_what_was_refused(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
         patience, store.timeout = store.timeout, 0.5
@@ -153,9 +153,70 @@ def test_a_server_that_does_not_answer_is_down_and_finishes_what_it_was_doing(ow
         store.timeout = patience
         own_server.signal(signal.SIGCONT)
         await store.put("", stored(3))
-        return [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3)]
+        return [await store.get("", f"resp_{number}") is not None for number in (2, 3)]
 
-    assert run(open_store(own_server.url), scenario) == [True, False, True]
+    assert run(open_store(own_server.url), scenario) == [False, True]
+
+
+async def until_it_works(ask):
+    """Call until the store is not down any more, and return the result."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await ask()
+            except StoreDown:
+                await asyncio.sleep(0.05)
+
+
+def test_a_server_that_hangs_is_left_for_its_replica_by_all_connections(monkeypatch, own_server) -> None:
+    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - psycopg is not on every machine
+
+    monkeypatch.setitem(postgres.SETTINGS, "connect_timeout", "2")
+
+    async def scenario(store):
+        lease = await store.enqueue("", stored(1), "a")
+        await store.read("", "resp_1", 0, 10)
+        with store.subscribe("", "resp_1") as watch:
+            await asyncio.wait_for(watch.wait(60), 30)
+            store.timeout = 0.5
+            written = own_server.query("SELECT pg_current_wal_lsn()")
+            while standby.query(f"SELECT pg_last_wal_replay_lsn() >= '{written[0][0]}'") != [(True,)]:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.05)
+            own_server.signal(signal.SIGSTOP)
+            standby.promote()
+            await until_it_works(lambda: store.append(lease, 0, [b"one"]))
+            log = await until_it_works(lambda: store.read("", "resp_1", 0, 10))
+            while standby.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'interlock'") != [(3,)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            own_server.signal(signal.SIGCONT)
+        return log.frames
+
+    with closing(PostgresServer(primary=own_server)) as standby:
+        url = f"postgresql://interlock@127.0.0.1:{own_server.port},127.0.0.1:{standby.port}/postgres"
+        assert run(open_store(url), scenario) == (b"one",)
+
+
+def test_all_that_wait_for_a_locked_table_are_refused_at_once_and_later_ones_succeed(monkeypatch, postgres_url) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - likewise
+
+    monkeypatch.setattr(postgres, "LOCK_WAIT", 1.0)
+    monkeypatch.setitem(postgres.OPTIONS, "lock_timeout", "1000")
+
+    async def scenario(store):
+        await store.put("", stored(0))
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute("LOCK TABLE interlock.response")
+            async with asyncio.timeout(15):  # one after another, they would wait for 40 seconds
+                results = await asyncio.gather(
+                    *(store.put("", stored(number)) for number in range(1, 40)), return_exceptions=True
+                )
+        await store.put("", stored(40))
+        refusals = {str(result).partition("/postgres ")[2] for result in results}
+        return refusals, [await store.get("", f"resp_{number}") is not None for number in (0, 1, 39, 40)]
+
+    assert run(open_store(postgres_url), scenario) == ({"is locked by another process."}, [True, False, False, True])
 
 
 def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_server) -> None:
@@ -167,7 +228,7 @@ def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_ser
             with pytest.raises(StoreDown, match=r"/postgres does not answer\."):
                 await store.put("", stored(1))
             await store.close()
-        assert len(writers()) == 2  # which wait for the server
+        assert writers()  # the second waits for a connection
         own_server.signal(signal.SIGCONT)
         store.timeout = 5
         await asyncio.gather(*(store.put("", stored(number)) for number in range(2, 30)))
@@ -441,6 +502,80 @@ def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
         return isinstance(results[0], psycopg.DataError), await store.get("", "resp_1") == stored(1)
 
     assert run(open_store(postgres_url), scenario) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_down", "lost", "passing"),
+    [
+        (None, True, True, False),  # psycopg has lost the connection
+        ("08006", True, True, False),  # connection failure
+        ("0A000", True, True, False),  # a cached plan after another process has migrated the layout
+        ("21000", False, False, False),  # cardinality violation
+        ("22001", False, False, False),  # string data right truncation
+        ("22P05", False, False, False),  # untranslatable character
+        ("23502", False, False, True),  # not null violation
+        ("23505", False, False, True),  # unique violation, which concurrent transactions cause too
+        ("25006", True, True, False),  # read-only transaction
+        ("25P03", True, True, False),  # idle in transaction session timeout
+        ("26000", True, True, False),  # invalid SQL statement name
+        ("28P01", True, True, False),  # invalid password
+        ("38000", False, False, False),  # external routine exception
+        ("3D000", True, True, False),  # invalid catalog name
+        ("3F000", True, True, False),  # invalid schema name
+        ("40001", True, False, True),  # serialization failure
+        ("40P01", True, False, True),  # deadlock detected
+        ("42501", True, True, False),  # insufficient privilege
+        ("42P01", True, True, False),  # undefined table
+        ("44000", False, False, False),  # with check option violation
+        ("53100", True, False, False),  # disk full
+        ("53200", True, False, False),  # out of memory
+        ("53300", True, False, False),  # too many connections
+        ("54000", False, False, False),  # program limit exceeded, as by an entry of an index
+        ("54001", False, False, False),  # statement too complex
+        ("55P03", True, False, False),  # lock not available
+        ("57014", True, False, False),  # query cancelled
+        ("57P01", True, True, False),  # admin shutdown
+        ("57P03", True, True, False),  # cannot connect now
+        ("58030", True, False, False),  # IO error
+        ("P0001", False, False, False),  # an exception that a trigger raises
+        ("XX001", True, False, False),  # data corrupted
+    ],
+)
+def test_each_class_of_errors_concerns_the_store_or_only_its_call(state, is_down, lost, passing) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    store = open_store("postgresql://db/interlock")
+    error = psycopg.OperationalError("Why") if state is None else psycopg.errors.lookup(state)("Why")
+    failure = store.failure(error)
+    if not is_down and not passing:
+        assert failure is None
+    else:
+        assert (isinstance(failure.error, StoreDown), failure.lost, failure.passing) == (is_down, lost, passing)
+        assert is_down or failure.error is error
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1 / 0",
+        "SELECT '\\x00'::bytea::text::integer",
+        "INSERT INTO item (tenant, id, digest, body) VALUES ('', '', NULL, '')",
+        "INSERT INTO item (tenant,id,digest,body) SELECT string_agg(md5(n::text), ''), '', '', '' FROM generate_series(1,900) n",
+    ],
+)
+def test_an_error_of_the_data_of_one_call_fails_no_other(postgres_url, statement) -> None:
+    import psycopg  # noqa: PLC0415 - not on every machine
+
+    async def scenario(store):
+        await store.put("", stored(0))
+        wrong = store._change(lambda tx: tx.connection.execute(statement))
+        results = await asyncio.gather(
+            store.put("", stored(1)), wrong, *(store.put("", stored(number)) for number in range(2, 9)), return_exceptions=True
+        )
+        present = [await store.get("", f"resp_{number}") is not None for number in range(9)]
+        return [type(result) for result in results if not isinstance(result, psycopg.Error)], set(present)
+
+    assert run(open_store(postgres_url), scenario) == ([type(None)] * 8, {True})
 
 
 def test_a_user_without_the_right_to_create_schemas_can_use_one_of_its_own(postgres_server, postgres_url) -> None:

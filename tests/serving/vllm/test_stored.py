@@ -98,6 +98,15 @@ def test_the_output_of_code_is_stored_for_the_model_and_not_shown(monkeypatch, i
     assert (read["type"], read["output"]) == ("function_call_output", "42")
 
 
+def test_an_id_that_is_too_long_for_the_index_of_a_store_is_refused():
+    async def steps(client, serving):
+        answer = await client.post(PATH, json={**BODY, "request_id": "r" * 257})
+        error = answer.json()["error"]
+        return answer.status_code, error["param"], error["code"], serving.started.is_set()
+
+    assert asking(steps) == (400, "request_id", "string_above_max_length", False)
+
+
 def test_the_tokens_of_a_prompt_are_counted_and_nothing_is_generated_or_kept():
     async def steps(client, serving):
         answer = await client.post(f"{PATH}/input_tokens", json=BODY)

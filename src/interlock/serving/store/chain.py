@@ -20,6 +20,7 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.store import StoredResponse
 
 DIGEST: Final = 16  # bytes: enough to make a collision infeasible
+LONGEST_ID: Final = 256  # characters of an id in an index, because databases limit the size of an entry
 _BLANK: Final = b" "  # marks JSON that orjson cannot write, such as integers over 64 bits
 
 _COMPRESSED: Final = b"H"  # the first byte of a compressed body: the zlib header for this window
@@ -45,7 +46,7 @@ class Chunk:
 
     link: bytes
     digest: bytes
-    id: str
+    id: str  # as in the indexes
     packed: bytes = field(repr=False)
 
 
@@ -71,8 +72,14 @@ def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
         packed = pack(item)
         digest = _digest(root, packed)
         link = _digest(link, digest)
-        chunks.append(Chunk(link, digest, clean(str(item["id"])), packed))
+        chunks.append(Chunk(link, digest, index_id(str(item["id"])), packed))
     return tuple(chunks)
+
+
+def index_id(item_id: str) -> str:
+    """Return the id under which the indexes of a store have an item: its own, or a digest of a long one."""
+    text = clean(item_id)
+    return text if len(text) <= LONGEST_ID else _digest(text.encode()).hex()
 
 
 def body_of(stored: StoredResponse) -> bytes:

@@ -46,7 +46,7 @@ from interlock.serving.store import (
     WrongLayout,
     refuse,
 )
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, pack, put_together, unpack
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, index_id, pack, put_together, unpack
 from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, as_text, key_prefix
 
 VERSION: Final = 2  # of the layout
@@ -99,7 +99,7 @@ class RedisStore(ResponseStore):
 
     async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
         ids = [clean(item_id) for item_id in item_ids]
-        bodies: list[bytes] = await self._run("find", tenant, {"ids": ids}) if ids else []
+        bodies: list[bytes] = await self._run("find", tenant, {"ids": [*map(index_id, ids)]}) if ids else []
         return {item_id: unpack(body) for item_id, body in zip(ids, bodies, strict=True) if body}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
@@ -238,7 +238,7 @@ class RedisStore(ResponseStore):
             "trigger": edit.trigger.value,
             "owner": edit.owner,
             "items": _members(chunks_of(tenant, edit.items)),
-            "item": edit.item_id or "",
+            "item": index_id(edit.item_id or ""),
             "metadata": as_text(pack(edit.metadata if new is None else new.metadata)),
         }
         if new is not None:

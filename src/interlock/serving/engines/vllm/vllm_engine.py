@@ -33,7 +33,7 @@ from interlock.serving.engines.harmony_tokens import token_entries, tool_message
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
 from interlock.serving.engines.vllm.readers import Reader, reader
-from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
 from interlock.serving.requests.input_items import Item, require_input
 from interlock.serving.requests.json_values import elements, members
@@ -65,6 +65,7 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 """Finish reasons by vLLM's names; every other name means `stop`."""
 
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
+MAX_ID: Final = 256  # characters of a response's id, which stores have in an index
 SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
 """The parameters that Interlock interprets itself and does not pass on as they are; some mean something else to vLLM."""
 
@@ -235,6 +236,9 @@ class VllmEngine:
         self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
     ) -> VllmGeneration:
         requested_id = request.raw.get("request_id")
+        if isinstance(requested_id, str) and len(requested_id) > MAX_ID:
+            message = f"Invalid 'request_id': string too long. Expected a string with maximum length {MAX_ID}."
+            raise invalid("request_id", message, "string_above_max_length")
         response_id = requested_id if isinstance(requested_id, str) and requested_id else random_id("resp")
         declared = {**request.raw, "tools": [*declare(request.tools, items)]}
         return VllmGeneration(self, request, tenant, _as_request(connection), response_id, declared)

@@ -100,9 +100,12 @@ class Connection(ABC):
         for each in values:
             self.execute(statement, each)
 
+    def abort(self) -> None:  # noqa: B027 - a local file always answers
+        """Fail what another thread waits for on this connection, if the database is on a network. Thread-safe."""
+
     @abstractmethod
-    def begin(self, *, write: bool) -> None:
-        """Begin a transaction."""
+    def begin(self, *, write: bool, waited: float = 0.0) -> None:
+        """Begin a transaction, whose caller has `waited` seconds; it waits the less for locks on a network."""
 
     def time(self) -> float | None:
         """Return the time of the database's clock, or None if it has no clock."""
@@ -159,7 +162,7 @@ class Connection(ABC):
 class Failure:
     """An error of a database."""
 
-    error: StoreDown  # what the callers receive
+    error: Exception  # what the callers receive
     lost: bool = False  # the connection must be opened again
     common: bool = False  # every other transaction would fail now too
     passing: bool = False  # other processes blocked the transaction, which may succeed when it is tried again

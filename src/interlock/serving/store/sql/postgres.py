@@ -7,7 +7,9 @@ is as durable as Postgres makes it (`synchronous_commit`, `synchronous_standby_n
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +22,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from attrs import define, field
-from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
@@ -33,7 +34,8 @@ from interlock.serving.store.sql.sql_store import Role, SharedSqlStore
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
 TIMEOUT: Final = 5.0  # seconds without an answer after which the server is down
-LOCK_WAIT: Final = 4  # seconds to wait for a transaction of another process
+LOCK_WAIT: Final = 4.0  # seconds to wait for a transaction of another process
+SHORTEST_WAIT: Final = 0.01  # seconds to wait for one when `LOCK_WAIT` is over, as while other jobs waited
 RECONNECT: Final = 0.5  # seconds until the listener tries again; meanwhile, subscribers poll
 LISTEN: Final = 0.2  # seconds that the listener waits for a notification before it looks whether it has to stop
 
@@ -49,7 +51,7 @@ SETTINGS: Final = {
 }
 OPTIONS: Final = {
     "search_path": SCHEMA,
-    "lock_timeout": f"{LOCK_WAIT}s",
+    "lock_timeout": f"{LOCK_WAIT * 1000:.0f}",
     "idle_in_transaction_session_timeout": "10s",  # a process that is stopped must not keep its locks
 }
 
@@ -59,11 +61,18 @@ RELATIONS: Final = f"""
     SELECT count(*), count(*) FILTER (WHERE relname = 'layout')
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = '{SCHEMA}'
 """  # noqa: S608 - a constant
-PASSING: Final = (psycopg.IntegrityError, errors.DeadlockDetected, errors.SerializationFailure)
-"""Errors that concurrent transactions cause, and that a retry resolves. A store alone never violates a constraint."""
-
-LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
-"""Errors that close the connection, except those in `PASSING`."""
+# The beginnings of SQLSTATE for kinds of errors:
+DOWN: Final = ("08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "F0", "XX")
+"""Errors of the server or the connection. All others concern the data of one call."""
+KEPT: Final = ("40", "53", "55", "57014", "58", "XX")
+"""Errors in `DOWN` that do not require a new connection, and may concern only one of several jobs."""
+PASSING: Final = ("23", "40")
+"""Errors that concurrent transactions cause, and that a retry resolves."""
+REASONS: Final = {
+    "25006": "cannot be written: it is read-only",  # perhaps another server has taken over
+    "53100": "cannot grow: its disk is full",
+    "55P03": "is locked by another process",
+}
 
 
 class _TextDumper(StrDumper):
@@ -100,8 +109,17 @@ class PostgresConnection(Connection):
         "clustered": "",
     }
 
+    _socket: socket.socket = field(init=False)
+    """A copy of the connection's, which another thread can shut down even while this one closes the connection."""
+    opened: float = field(factory=time.monotonic, init=False)
+
     def __attrs_post_init__(self) -> None:
         self._cursors = defaultdict(lambda: psycopg.RawCursor(self.connection))
+        self._socket = socket.socket(fileno=os.dup(self.connection.fileno()))
+
+    @property
+    def server(self) -> tuple[str, int]:
+        return self.connection.info.host, self.connection.info.port
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
         rows = self._cursors[statement].execute(_numbered(statement), values, binary=True).fetchall()
@@ -114,11 +132,14 @@ class PostgresConnection(Connection):
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
         self._cursors[statement].executemany(_numbered(statement), [*values])
 
-    def begin(self, *, write: bool) -> None:
+    def begin(self, *, write: bool, waited: float = 0.0) -> None:
         mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
         self.lock, self.share = (" FOR UPDATE", " FOR KEY SHARE") if write else ("", "")
         self._pipeline.enter_context(self.connection.pipeline())
         self.execute(f"BEGIN{mode}")
+        if waited > LOCK_WAIT / 4:
+            left = max(LOCK_WAIT - waited, SHORTEST_WAIT)
+            self.execute("SELECT set_config('lock_timeout', ?, true)", (f"{1000 * left:.0f}",))
         self._began, self._offset = time.monotonic(), None
         self.execute(CLOCK)
 
@@ -140,10 +161,15 @@ class PostgresConnection(Connection):
             # The server may not have prepared what psycopg has sent. A statement that psycopg does not know resets its cache.
             self.connection.execute(f"ROLLBACK -- {next(self._numbers)}".encode())
 
+    def abort(self) -> None:
+        with suppress(OSError):  # it is closed
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._pipeline.close()
         self.connection.close()
+        self._socket.close()
 
     def layout(self) -> int | None:
         relations, layouts = self.rows(RELATIONS)[0]
@@ -166,6 +192,8 @@ class PostgresStore(SharedSqlStore):
     timeout: float | None = field(default=TIMEOUT, init=False)
     listener: ClassVar[Role] = "listener"
     _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
+    _server: tuple[str, int] | None = field(default=None, init=False)  # the host and port that the writer has connected to
+    _moved: float = field(default=0.0, init=False)  # the time when the writer connected to another server than before
 
     @property
     def name(self) -> str:
@@ -181,9 +209,9 @@ class PostgresStore(SharedSqlStore):
         connection.adapters.register_dumper(str, _TextDumper)
         return PostgresConnection(connection)
 
-    def open(self, role: Role = "reader") -> Connection:
+    def open(self, role: Role | None = None) -> Connection:
         if role != "listener":
-            connection = super().open(role)
+            connection = cast("PostgresConnection", super().open(role))
         else:
             try:
                 connection = self.connect()
@@ -191,11 +219,20 @@ class PostgresStore(SharedSqlStore):
             except psycopg.Error:
                 time.sleep(RECONNECT)
                 raise
+        if role is not None:
+            connection.execute(f"SET statement_timeout = {2000 * TIMEOUT:.0f}")
         if role == "writer":
-            self._pid = cast("PostgresConnection", connection).connection.info.backend_pid
+            self._pid = connection.connection.info.backend_pid
+            if self._server not in {None, connection.server}:
+                self._moved = connection.opened
+            self._server = connection.server
         # Nobody was notified of changes before LISTEN, or of a commit after which the last connection was lost.
         self._notifications.notify(self._notifications.responses())
         return connection
+
+    def is_current(self, connection: Connection) -> bool:
+        """Return whether a connection is no older than a failover, after which the old server may still run."""
+        return cast("PostgresConnection", connection).opened >= self._moved
 
     def commit(self, tx: Transaction) -> None:
         if tx.changed:
@@ -204,21 +241,17 @@ class PostgresStore(SharedSqlStore):
         super().commit(tx)
 
     def failure(self, error: Exception) -> Failure | None:
-        match error:
-            case StoreDown():  # the layout is missing or wrong
-                return Failure(error, lost=True)
-            case errors.LockNotAvailable():
-                return Failure(StoreDown(f"{self.name} is locked by another process."))
-            case errors.ReadOnlySqlTransaction():  # perhaps another server has taken over
-                return Failure(StoreDown(f"{self.name} cannot be written: it is read-only."), lost=True)
-            case errors.DiskFull():
-                return Failure(StoreDown(f"{self.name} cannot grow: its disk is full."))
-            case psycopg.Error() if not isinstance(error, psycopg.DataError):  # a DataError concerns only one call
-                down = StoreDown(f"{self.name} cannot be used: {str(error).partition(chr(10))[0]}.")
-                passing = isinstance(error, PASSING)
-                return Failure(down, passing=passing, lost=not passing and isinstance(error, LOST))
-            case _:
-                return None
+        if isinstance(error, StoreDown):  # the layout is missing or wrong
+            return Failure(error, lost=True)
+        if not isinstance(error, psycopg.Error):
+            return None
+        lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+        state = error.sqlstate or ("08000" if lost else "")  # psycopg raises some errors itself
+        passing = state.startswith(PASSING)
+        if not state.startswith(DOWN):
+            return Failure(error, passing=True) if passing else None
+        reason = REASONS.get(state, f"cannot be used: {str(error).partition(chr(10))[0]}")
+        return Failure(StoreDown(f"{self.name} {reason}."), passing=passing, lost=not state.startswith(KEPT))
 
     def poll_interval(self) -> float:
         return 0.0  # `poll` itself waits

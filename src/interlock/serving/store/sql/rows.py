@@ -29,7 +29,7 @@ from interlock.serving.store import (
     StoredResponse,
     refuse,
 )
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, pack, put_together, unpack
+from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
 from interlock.serving.store.sql.database import Connection, Contention
 
 _T, _E = StoredTrigger, StoredEffect
@@ -94,7 +94,7 @@ class Items:
     def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
         """Return items by their ids. If two have the same id, the later one wins."""
         query = "SELECT body FROM item WHERE tenant = ? AND id = ? ORDER BY seq DESC LIMIT 1"
-        bodies = ((item_id, self.connection.value(query, (tenant, item_id))) for item_id in item_ids)
+        bodies = ((item_id, self.connection.value(query, (tenant, index_id(item_id)))) for item_id in item_ids)
         return {item_id: unpack(body) for item_id, body in bodies if body is not None}
 
     def add(self, tenant: str, chunks: Sequence[Chunk]) -> None:
@@ -518,4 +518,4 @@ class Conversations:
             SELECT place, member.item FROM member JOIN item ON item.seq = member.item
             WHERE conversation = ? AND id = ? ORDER BY place LIMIT 1
         """
-        return self.tx.connection.row(query, (conversation, item_id))
+        return self.tx.connection.row(query, (conversation, index_id(item_id)))

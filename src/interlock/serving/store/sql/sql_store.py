@@ -198,12 +198,12 @@ class SharedSqlStore(SqlStore):
                 return work(connection)
         except Exception as error:
             failure = self.failure(error)
-            if failure is None:
+            if failure is None or failure.error is error:
                 raise
             raise failure.error from error
 
-    def open(self, _role: Role = "reader") -> Connection:
-        """Open the connection of a thread; if `create` is true, create the tables in an empty database."""
+    def open(self, _role: Role | None = None) -> Connection:
+        """Open the connection of a thread, or for work alone; if `create` is true, create the tables in an empty database."""
         connection = self.connect()
         try:
             connection.prepare(create=self.create)
@@ -212,9 +212,9 @@ class SharedSqlStore(SqlStore):
             raise
         return connection
 
-    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False) -> Transaction:
-        """Begin a transaction for jobs that change the responses with these keys."""
-        connection.begin(write=write)
+    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False, waited: float = 0.0) -> Transaction:
+        """Begin a transaction for jobs that change the responses with these keys, and the first of which has `waited` seconds."""
+        connection.begin(write=write, waited=waited)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
         tx = self._transaction(connection)
         tx.locked |= locked
@@ -258,6 +258,12 @@ class Job:
     key: Key | None
     result: Future[Any] = field(factory=Future[Any], init=False)
     abandoned: bool = field(default=False, init=False)
+    _enqueued: float = field(factory=time.monotonic, init=False)
+
+    @property
+    def waited(self) -> float:
+        """The seconds since its caller began to wait."""
+        return time.monotonic() - self._enqueued
 
 
 @define(eq=False)
@@ -273,7 +279,7 @@ class DatabaseThread:
     connection: Connection | None = field(default=None, init=False)
     _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue[Any], init=False)
     _committing: bool = field(default=False, init=False)
-    _begun: float = field(default=0.0, init=False)  # the time of the last attempt to run a batch
+    _begun: float = field(default=0.0, init=False)  # the time when the last batch left the queue
     _thread: Thread = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -293,10 +299,14 @@ class DatabaseThread:
         self._queue.put(job)
         result: asyncio.Future[R] = asyncio.wrap_future(job.result)
         result.add_done_callback(lambda done: done.cancelled() or done.exception())  # in case the caller does not wait any more
-        while not (await asyncio.wait([result], timeout=self.store.timeout))[0]:
-            if self.store.timeout is not None and self._silence() > self.store.timeout:
+        while not result.done():
+            patience = inf if self.store.timeout is None else self.store.timeout - min(job.waited, self._silence())
+            if patience <= 0:
                 job.abandoned = True
+                if self.connection is not None:
+                    self.connection.abort()
                 raise StoreDown(f"{self.store.name} does not answer.")
+            await asyncio.wait([result], timeout=None if patience == inf else patience)
         return result.result()
 
     def poll_soon(self) -> None:
@@ -321,6 +331,7 @@ class DatabaseThread:
             due = inf if interval is None else polled + interval
             jobs, command = self._next_jobs(None if interval is None else max(due - time.monotonic(), 0.0))
             if jobs:
+                self._begun = time.monotonic()
                 self._run_batch(jobs)
             if command == "poll" or (command != "stop" and time.monotonic() >= due):
                 self._poll()
@@ -343,10 +354,9 @@ class DatabaseThread:
 
     def _run_batch(self, jobs: Sequence[Job], attempts: int = ATTEMPTS) -> None:
         """Run jobs in one transaction. If it fails, try again, or run each job alone, or pass the error to the callers."""
-        jobs = [job for job in jobs if not job.abandoned]
-        self._begun = time.monotonic()
         try:
-            outcomes = self._commit(self._open_connection(), jobs)
+            connection = self._open_connection()
+            outcomes = self._commit(connection, [job for job in jobs if not job.abandoned])
         except Exception as error:  # noqa: BLE001 - the callers receive every error
             failure = self._recover(error)
             was_lost = failure is not None and failure.lost and not self._committing
@@ -367,7 +377,10 @@ class DatabaseThread:
     def _commit(self, connection: Connection, jobs: Sequence[Job]) -> list[Callable[[], None]]:
         """Run jobs in one transaction, and return the setter of each outcome."""
         self._committing = False
-        tx = self.store.begin(connection, [job.key for job in jobs if job.key is not None], write=self.role == "writer")
+        keys = [job.key for job in jobs if job.key is not None]
+        tx = self.store.begin(
+            connection, keys, write=self.role == "writer", waited=max((job.waited for job in jobs), default=0.0)
+        )
         outcomes: list[Callable[[], None]] = []
         for job in jobs:
             try:

@@ -95,7 +95,7 @@ class SqliteConnection(Connection):
             return self.rows(statement, [clean(value) if isinstance(value, str) else value for value in values])
         return rows
 
-    def begin(self, *, write: bool) -> None:
+    def begin(self, *, write: bool, waited: float = 0.0) -> None:  # noqa: ARG002 - other processes hold a lock briefly
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def roll_back(self) -> None:
