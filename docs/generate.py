@@ -113,6 +113,9 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
         states = ", ".join(f"`{state}`" for state in region.states)
         stays = " A row that goes to it stays in the state." if any(edge.dest == region.name for edge in graph.edges) else ""
         yield f"`{region.name}` is a region: its rows hold in each of the states {states}.{stays}"
+    if name in WALKED and (owned := WALKED[name].owned):
+        triggers = ", ".join(f"`{trigger}`" for trigger in sorted(owned))
+        yield f"Only the owner fires these triggers; of anybody else, they are refused in every state: {triggers}."
     for what, meanings in (("trigger", graph.triggers), ("effect", graph.key)):
         if meanings:
             yield f"What the {what}s mean:"

@@ -196,8 +196,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "conversation": Subject(
         "A conversation is a list of items that a client created. A response that continues it holds a lease on it, so "
         "that the items do not change meanwhile. When the response ends, its input and output are added in the same "
-        "commit. When a lease has ended, the next operation on the conversation fires `lapse`.",
-        triggers=("create", "change", "hold", "renew", "join", "hold", "lapse", "delete"),
+        "commit. When a lease has ended, the next operation on the conversation fires `lapse`. A response that ends later "
+        "than that is still added, unless another response has taken the lease or a client has changed the items.",
+        triggers=("create", "change", "hold", "renew", "join", "hold", "lapse", "join", "hold", "lapse", "hold", "delete"),
     ),
     "lane": Subject(
         "In WebSocket mode, the requests with one `stream_id` form a lane, and run one after another.",

@@ -4,6 +4,7 @@ import doctest
 from enum import StrEnum
 
 import pytest
+from attrs import evolve
 
 from interlock.fsm import table
 from interlock.fsm.errors import DeclarationError, IllegalTransition
@@ -70,6 +71,12 @@ def test_a_trigger_without_an_edge_is_refused_and_changes_nothing():
     assert machine.state is LAMP.states["dark"]
 
 
+def test_only_the_owner_has_the_rows_of_owned_triggers():
+    state = evolve(TASK, owned={"end"}).states["running"]
+    assert [state.row_for(trigger, is_owner=True) for trigger in ("end", "start")] == [state.rows["end"], None]
+    assert [state.row_for(trigger, is_owner=False) for trigger in ("end", "wait")] == [None, state.rows["wait"]]
+
+
 def test_a_final_state_refuses_everything():
     with pytest.raises(IllegalTransition, match=r"^task: 'end' is illegal in state 'ended'; legal: nothing$") as caught:
         Machine(TASK.states["ended"]).fire("end")
@@ -93,6 +100,7 @@ WRONG = {
     "state 'r' cannot be reached": {"edges": [*GOOD, Edge("r", "stop", "c")]},
     "region 'r' needs two states or more": {"edges": [*GOOD, Edge("r", "stop", "c")], "regions": {"r": ["a"]}},
     "region 'r' lists 'd', which is not a state": {"edges": [*GOOD, Edge("r", "stop", "c")], "regions": {"r": ["a", "d"]}},
+    "owned lists stop, which no edge has": {"owned": {"stop"}},
     "region 'b' has the name of a state": {"regions": {"b": ["a", "c"]}},
     "region 'r' has the name of a state": {"edges": [*GOOD, Edge("a", "stop", "r"), Edge("r", "stop", "c")], "regions": R},
     "state 'b' has two edges for 'end'": {"edges": [*GOOD, Edge("r", "end", "c")], "regions": R},

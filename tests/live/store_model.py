@@ -1,7 +1,8 @@
-"""A model of a store: the table `stored`, and a clock that the test moves."""
+"""A model of a store: the tables `stored` and `conversation`, and a clock that the test moves."""
 
 from copy import copy
 
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store import LEASE
@@ -23,6 +24,8 @@ class ModelConversation:
     """A conversation in the model."""
 
     def __init__(self, items):
+        self.life = Machine.at_start(CONVERSATION)
+        self.life.fire(ConversationTrigger.CREATE)
         self.items, self.version, self.owner, self.until = [*items], 0, None, 0.0
 
 
@@ -51,15 +54,13 @@ class Model:
     def write(self, name, trigger, *, lease=None, owner=None, first=0, frames=(), stored=None, addition=None):
         """Fire an edge; return the row, the name of the error that a store must raise, or None if a store writes nothing."""
         row = self.row(name)
-        if lease is not None and (trigger not in row.life.state.rows or (row.owner, row.epoch) != lease):
-            return "LeaseLost"
-        if trigger not in row.life.state.rows:
-            return "Conflict" if stored is not None else None
-        _, effects = row.life.state.rows[trigger]
+        edge = row.life.state.row_for(trigger, is_owner=(row.owner, row.epoch) == lease)
+        if edge is None:
+            return "LeaseLost" if lease is not None else "Conflict" if stored is not None else None
+        _, effects = edge
         if StoredEffect.LOG in effects and first != len(row.frames):
             return "SequenceError"
-        conversation = None if addition is None else self.conversations.get(addition.conversation_id)
-        if addition is not None and (conversation is None or conversation.version != addition.version):
+        if addition is not None and not self.may_change(addition.conversation_id, ConversationTrigger.JOIN, addition.owner):
             return "Conflict"
         row.life.fire(trigger)
         self.rows[name] = row
@@ -84,11 +85,32 @@ class Model:
             case StoredEffect.REMOVE:
                 del self.rows[name]
             case StoredEffect.JOIN if addition is not None:
-                conversation = self.conversations[addition.conversation_id]
-                conversation.items += addition.items
-                conversation.version, conversation.owner = conversation.version + 1, None
+                self.conversations[addition.conversation_id].items += addition.items
+                self.change(addition.conversation_id, ConversationTrigger.JOIN, addition.owner)
             case _:
                 pass
 
-    def is_held(self, conversation, owner=None):
-        return conversation.owner not in {None, owner} and not self.over(conversation.until)
+    def conversation_edge(self, conversation, trigger, owner):
+        state = conversation.life.state
+        if ConversationTrigger.LAPSE in state.rows and self.over(conversation.until):
+            state, _ = state.rows[ConversationTrigger.LAPSE]  # not stored, because the clock may be set back
+        return state.row_for(trigger, is_owner=owner == conversation.owner)
+
+    def may_change(self, conversation_id, trigger, owner=None):
+        conversation = self.conversations.get(conversation_id)
+        return conversation is not None and self.conversation_edge(conversation, trigger, owner) is not None
+
+    def change(self, conversation_id, trigger, owner=None):
+        """Fire an edge of a conversation that `may_change`."""
+        conversation = self.conversations[conversation_id]
+        conversation.life.state, effects = self.conversation_edge(conversation, trigger, owner)
+        for effect in effects:
+            match effect:
+                case ConversationEffect.TAKE:
+                    conversation.owner, conversation.until = owner, self.now + LEASE
+                case ConversationEffect.WRITE:
+                    conversation.version += 1
+                case ConversationEffect.FREE:
+                    conversation.owner = None
+                case _:
+                    pass

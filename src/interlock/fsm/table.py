@@ -103,6 +103,7 @@ class State(Generic[T, E]):
     Args:
         table: The name of the table.
         name: The name of the state.
+        owned: The triggers that only an owner fires; see `Table`.
 
     Attributes:
         rows: The next state and the effects, by legal trigger.
@@ -110,6 +111,7 @@ class State(Generic[T, E]):
 
     table: str
     name: str
+    owned: AbstractSet[T] = frozenset()
     rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -132,6 +134,10 @@ class State(Generic[T, E]):
         except KeyError:
             raise IllegalTransition(self.table, self.name, str(trigger), tuple(map(str, self.rows))) from None
 
+    def row_for(self, trigger: T, *, is_owner: bool) -> tuple[State[T, E], tuple[E, ...]] | None:
+        """Return the next state and the effects of a trigger; None if the state has no edge for it, or only for an owner."""
+        return None if trigger in self.owned and not is_owner else self.rows.get(trigger)
+
     def __repr__(self) -> str:
         """Return the name and the triggers."""
         return f"<State {self.name}: {_listed(self.rows) or 'final'}>"
@@ -149,6 +155,8 @@ class Table(Generic[T, E]):
         total: The exact triggers of every non-final state, or a mapping from the name of each such state to its triggers. The
             default, no triggers, means no check.
         regions: The states of each region, by name.
+        owned: The triggers that only the owner of a lease fires, for a table of what several processes share. A trigger of
+            anybody else fires nothing; see `State.row_for`.
 
     Attributes:
         edges: All edges; those of a region are repeated for each of its states.
@@ -164,12 +172,15 @@ class Table(Generic[T, E]):
     final: AbstractSet[str] = frozenset()
     total: Iterable[T] | Mapping[str, Iterable[T]] = ()
     regions: Mapping[str, Sequence[str]] = _NO_REGIONS
+    owned: AbstractSet[T] = frozenset()
     states: Mapping[str, State[T, E]] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Compile the edges and check them."""
         object.__setattr__(self, "edges", tuple(self._expand()))
         self._check_regions()
+        if unknown := [trigger for trigger in self.owned if trigger not in self.triggers]:
+            raise self.refusal(f"owned lists {_listed(unknown)}, which no edge has")
         object.__setattr__(self, "states", self._compile())
         self._check_ends()
         self._check_total()
@@ -209,7 +220,7 @@ class Table(Generic[T, E]):
 
     def _compile(self) -> dict[str, State[T, E]]:
         names = dict.fromkeys(name for edge in self.edges for name in (edge.source, edge.dest))
-        states = {name: State[T, E](self.name, name) for name in names}
+        states = {name: State[T, E](self.name, name, self.owned) for name in names}
         for edge in self.edges:
             rows = states[edge.source].rows
             if edge.trigger in rows:

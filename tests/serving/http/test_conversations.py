@@ -194,11 +194,11 @@ class Shaky(MemoryStore):
 
     down = 0
 
-    async def hold(self, tenant, conversation_id, owner):
+    async def renew_hold(self, tenant, conversation_id, owner):
         if self.down:
             self.down -= 1
             raise StoreDown("it is gone")
-        return await super().hold(tenant, conversation_id, owner)
+        return await super().renew_hold(tenant, conversation_id, owner)
 
     async def release(self, tenant, conversation_id, owner):
         if self.down:
@@ -259,9 +259,9 @@ def test_a_lease_that_cannot_be_released_expires() -> None:
 
 def test_only_new_items_are_added_to_the_conversation() -> None:
     items = ({"id": "msg_1"}, {"id": "msg_2"})
-    part = ConversationLease(MemoryStore(), "", "conv_1", "resp_1", 3, items[:1])
+    part = ConversationLease(MemoryStore(), "", "conv_1", "resp_1", items[:1])
     response = {"id": "resp_1", "status": "completed", "output": [{"id": "msg_3"}]}
-    assert part.addition(StoredResponse(response, items)) == Addition("conv_1", 3, ({"id": "msg_2"}, {"id": "msg_3"}))
+    assert part.addition(StoredResponse(response, items)) == Addition("conv_1", "resp_1", ({"id": "msg_2"}, {"id": "msg_3"}))
     assert part.addition(StoredResponse({**response, "status": "failed"}, items)) is None
 
 

@@ -1,7 +1,9 @@
 """The contract of every store: one owner writes, readers see committed events, and the first end wins."""
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
+from itertools import permutations
 
 import pytest
 from live.store_kinds import KINDS
@@ -328,18 +330,19 @@ def test_a_conversation_that_does_not_exist_is_left_alone(opened) -> None:
             await store.delete_item("two", "conv_1", "msg_q"),
             await store.conversation_items("", "conv_1"),
             await store.hold("", "conv_1", "resp_1"),
+            await store.renew_hold("", "conv_1", "resp_1"),
             await store.delete_conversation("", "conv_1"),
             await store.conversation_items("two", "conv_1"),
         ]
 
-    assert run(opened, scenario) == [None, None, None, None, None, None, False, ()]
+    assert run(opened, scenario) == [None, None, None, None, None, False, False, False, ()]
 
 
 def test_of_two_additions_to_a_conversation_one_is_refused_before_and_one_at_the_end(opened) -> None:
     async def scenario(store):
         await store.create_conversation("", CONVERSATION)
-        version = await store.hold("", "conv_1", "resp_1")
-        assert await store.hold("", "conv_1", "resp_1") == version
+        await store.hold("", "conv_1", "resp_1")
+        assert await store.renew_hold("", "conv_1", "resp_1")
         for attempt in (
             store.hold("", "conv_1", "resp_2"),
             store.add_items("", "conv_1", [ANSWER]),
@@ -350,16 +353,107 @@ def test_of_two_additions_to_a_conversation_one_is_refused_before_and_one_at_the
                 continue
             with pytest.raises(Conflict):
                 await attempt
-        opened.now += LEASE
-        assert await store.hold("", "conv_1", "resp_2") == version
-        await store.put("", ENDED, Addition("conv_1", version, (QUESTION, ANSWER)))
+        await store.put("", ENDED, Addition("conv_1", "resp_1", (QUESTION, ANSWER)))
         late = StoredResponse({"id": "resp_2", "output": []}, (QUESTION,))
         with pytest.raises(Conflict):
-            await store.put("", late, Addition("conv_1", version, (QUESTION,)))
+            await store.put("", late, Addition("conv_1", "resp_2", (QUESTION,)))
         items, response = await store.conversation_items("", "conv_1"), await store.get("", "resp_2")
-        return version, items, response, await store.hold("", "conv_1", "resp_3")
+        return items, response, await store.hold("", "conv_1", "resp_3"), await store.conversation("", "conv_1")
 
-    assert run(opened, scenario) == (0, (QUESTION, ANSWER), None, 1)
+    after = Conversation(CONVERSATION.id, CONVERSATION.created_at, CONVERSATION.metadata, 1)
+    assert run(opened, scenario) == ((QUESTION, ANSWER), None, True, after)
+
+
+def stored(name):
+    """An ended response of its own items, and their addition to the conversation."""
+    items = tuple({"id": f"msg_{name}_{number}", "type": "message"} for number in range(2))
+    return StoredResponse({"id": f"resp_{name}", "output": [items[1]]}, items[:1]), Addition("conv_1", f"resp_{name}", items)
+
+
+def test_a_response_that_ends_after_another_has_taken_its_conversation_changes_nothing_there(opened) -> None:
+    async def scenario(store):
+        (late, late_addition), (new, new_addition) = stored("late"), stored("new")
+        await store.create_conversation("", CONVERSATION)
+        await store.hold("", "conv_1", "resp_late")
+        opened.now += LEASE
+        await store.hold("", "conv_1", "resp_new")
+        with pytest.raises(Conflict):
+            await store.renew_hold("", "conv_1", "resp_late")
+        with pytest.raises(Conflict):
+            await store.put("", late, late_addition)
+        await store.release("", "conv_1", "resp_late")
+        for attempt in (store.hold("", "conv_1", "resp_other"), store.add_items("", "conv_1", [ANSWER])):
+            with pytest.raises(Conflict):
+                await attempt
+        renewed = await store.renew_hold("", "conv_1", "resp_new")
+        await store.put("", new, new_addition)
+        return renewed, await store.conversation_items("", "conv_1"), await store.get("", "resp_late"), new_addition.items
+
+    renewed, items, late, expected = run(opened, scenario)
+    assert (renewed, items, late) == (True, expected, None)
+
+
+@pytest.mark.parametrize("happens", ["nothing", "renewed", "changed", "held and released", "created again"])
+def test_a_response_whose_lease_has_lapsed_adds_its_items_unless_somebody_came_between(opened, happens) -> None:
+    async def scenario(store):
+        late, addition = stored("late")
+        await store.create_conversation("", CONVERSATION)
+        await store.hold("", "conv_1", "resp_late")
+        opened.now += LEASE
+        match happens:
+            case "renewed":
+                await store.renew_hold("", "conv_1", "resp_late")
+                with pytest.raises(Conflict):
+                    await store.hold("", "conv_1", "resp_new")
+            case "changed":
+                await store.add_items("", "conv_1", [QUESTION])
+            case "held and released":
+                await store.hold("", "conv_1", "resp_new")
+                await store.release("", "conv_1", "resp_new")
+            case "created again":
+                await store.create_conversation("", CONVERSATION)
+        lost = pytest.raises(Conflict, match=r"^The conversation 'conv_1' was taken or changed meanwhile\.$")
+        with nullcontext() if happens in {"nothing", "renewed"} else lost:
+            await store.put("", late, addition)
+        return await store.conversation_items("", "conv_1"), await store.hold("", "conv_1", "resp_next"), addition.items
+
+    items, is_free, added = run(opened, scenario)
+    expected = {"nothing": added, "renewed": added, "changed": (QUESTION,)}
+    assert (items, is_free) == (expected.get(happens, ()), True)
+
+
+def test_of_a_late_end_a_new_response_and_a_client_that_race_each_acknowledged_change_is_kept(opened) -> None:
+    async def conflicts(attempt):
+        try:
+            await attempt
+        except Conflict:
+            return True
+        return False
+
+    async def scenario(store):
+        outcomes = []
+        (late, late_addition), (new, new_addition) = stored("late"), stored("new")
+        for order in permutations(range(3)):
+            await store.create_conversation("", CONVERSATION)
+            await store.hold("", "conv_1", "resp_late")
+            opened.now += LEASE
+            attempts = [
+                store.put("", late, late_addition),
+                store.hold("", "conv_1", "resp_new"),
+                store.add_items("", "conv_1", [QUESTION]),
+            ]
+            refused = await asyncio.gather(*(conflicts(attempts[number]) for number in order))
+            late_refused, new_refused, client_refused = (refused[order.index(number)] for number in range(3))
+            before = await store.conversation_items("", "conv_1")
+            if not new_refused:
+                assert await store.renew_hold("", "conv_1", "resp_new")
+                await store.put("", new, new_addition)
+            items = await store.conversation_items("", "conv_1")
+            kept = (() if late_refused else late_addition.items) + (() if client_refused else (QUESTION,))
+            outcomes.append((before == kept, items == before + (() if new_refused else new_addition.items), new_refused))
+        return outcomes
+
+    assert run(opened, scenario) == [(True, True, False)] * 6
 
 
 def test_a_released_conversation_can_be_held_by_another(opened) -> None:
@@ -372,19 +466,20 @@ def test_a_released_conversation_can_be_held_by_another(opened) -> None:
         await store.release("", "conv_1", "resp_1")
         return await store.hold("", "conv_1", "resp_2")
 
-    assert run(opened, scenario) == 0
+    assert run(opened, scenario)
 
 
 def test_the_items_that_a_response_adds_are_one_commit_with_its_end(opened) -> None:
     async def scenario(store):
         await store.create_conversation("", CONVERSATION)
+        await store.hold("", "conv_1", "resp_1")
         lease = await store.enqueue("", QUEUED, "a")
         with pytest.raises(Conflict):
-            await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_1", 7, (ANSWER,)))
+            await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_1", "resp_2", (ANSWER,)))
         with pytest.raises(Conflict):
-            await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_2", 0, (ANSWER,)))
+            await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_2", "resp_1", (ANSWER,)))
         before = await log_of(store), await store.conversation_items("", "conv_1")
-        await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_1", 0, (QUESTION, ANSWER)))
+        await store.finish(lease, 0, FRAMES, ENDED, Addition("conv_1", "resp_1", (QUESTION, ANSWER)))
         return before, (await log_of(store))[3], await store.conversation_items("", "conv_1")
 
     assert run(opened, scenario) == ((((), 0, 0, "queued", False, False), ()), "ended", (QUESTION, ANSWER))
@@ -432,8 +527,8 @@ def test_ids_with_lone_surrogates_are_stored(opened) -> None:
         await store.append(lease, 0, FRAMES[:1])
         await store.finish(lease, 1, FRAMES[1:], response("completed"))
         await store.create_conversation("", Conversation("conv_\ud83d", 0, {"topic": "\ud83d"}), [item])
-        version = await store.hold("", "conv_\ud83d", "resp_1")
-        await store.put("", ENDED, Addition("conv_\ud83d", version, (QUESTION,)))
+        await store.hold("", "conv_\ud83d", "resp_1")
+        await store.put("", ENDED, Addition("conv_\ud83d", "resp_1", (QUESTION,)))
         removed = await store.delete_item("", "conv_\ud83d", "msg_\ud83d")
         return (
             [*(await store.find("", ["msg_\ud83d", "msg_q"])).values()],

@@ -458,7 +458,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(postgres_url) -> None:
         for error, attempt in (
             (SequenceError, store.append(lease, 5, [b"one"])),
             (Conflict, store.put("", stored(1))),
-            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", 0, ()))),
+            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", "resp_1", ()))),
             (LeaseLost, store.renew(Lease("", "resp_1", "b", 1))),
         ):
             with pytest.raises(error) as refused:
@@ -469,7 +469,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(postgres_url) -> None:
     assert run(open_store(postgres_url), scenario) == [
         "The next event has the number 0, not 5.",
         "There is a response with that id already; it is queued.",
-        "The conversation 'conv_1' has changed meanwhile.",
+        "The conversation 'conv_1' was taken or changed meanwhile.",
         "The lease of 'b' is over: the response is queued.",
     ]
 

@@ -195,7 +195,8 @@ def test_no_keys_remain_of_deleted_and_expired_responses(redis_url) -> None:
     async def scenario(store):
         nonlocal shift
         await store.create_conversation("", conversation, [message(1)])
-        await store.put("", stored(1, message(1), output=[message(2)]), Addition("conv_1", 0, (message(1), message(2))))
+        await store.hold("", "conv_1", "resp_1")
+        await store.put("", stored(1, message(1), output=[message(2)]), Addition("conv_1", "resp_1", (message(1), message(2))))
         lease = await store.enqueue("", stored(2, message(1), message(2), message(3)), "a")
         await store.append(lease, 0, [b"one"])
         await store.put("", stored(3, message(1), output=[message(4)]))
@@ -333,8 +334,8 @@ def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
 
 def test_the_script_contains_the_tables(redis_url) -> None:
     assert redis_url
-    assert "lost = {append = {'running', {'log', 'extend', 'wake'}}, " in SCRIPT
-    assert "adopt = {'running', {'take', 'wake'}}" in SCRIPT
+    assert "lost = {append = {'running', {'log', 'extend', 'wake'}, true}, " in SCRIPT
+    assert "adopt = {'running', {'take', 'wake'}, false}" in SCRIPT
     assert "expired = {}" in SCRIPT
 
 
@@ -345,7 +346,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(redis_url) -> None:
         for error, attempt in (
             (SequenceError, store.append(lease, 5, [b"one"])),
             (Conflict, store.put("", stored(1))),
-            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", 0, ()))),
+            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", "resp_1", ()))),
         ):
             with pytest.raises(error) as refused:
                 await attempt
@@ -358,7 +359,7 @@ def test_refusals_raise_the_errors_of_the_other_stores(redis_url) -> None:
     assert run(RedisStore(redis_url), scenario) == [
         "The next event has the number 0, not 5.",
         "There is a response with that id already; it is queued.",
-        "The conversation 'conv_1' has changed meanwhile.",
+        "The conversation 'conv_1' was taken or changed meanwhile.",
         "The lease of 'a' is over: the response is absent.",
     ]
 
@@ -381,12 +382,16 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
         losing.extend([False, True] * 6)
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
-        await store.finish(lease, 1, [b"two"], stored(1), Addition("conv_1", 0, (message(1),)))
+        await store.hold("", "conv_1", "resp_1")
+        await store.renew_hold("", "conv_1", "resp_1")
+        await store.finish(lease, 1, [b"two"], stored(1), Addition("conv_1", "resp_1", (message(1),)))
+        await store.release("", "conv_1", "resp_1")
         await store.put("", stored(2))
-        await store.put("", stored(3), Addition("conv_1", 1, (message(2),)))
+        await store.hold("", "conv_1", "resp_3")
+        await store.put("", stored(3), Addition("conv_1", "resp_3", (message(2),)))
         losing.pop()
         with pytest.raises(Conflict):
-            await store.put("", stored(4), Addition("conv_1", 1, (message(3),)))
+            await store.put("", stored(4), Addition("conv_1", "resp_3", (message(3),)))
         losing.append(True)
         with pytest.raises(StoreDown):
             await store.delete("", "resp_2")

@@ -149,7 +149,8 @@ def test_a_key_of_a_wrong_type_stops_nothing_else(scene, name) -> None:
         other = await store.enqueue("", stored(2, message(1), message(2)), "b")
         await store.append(other, 0, [b"one"])
         await store.create_conversation("", Conversation("conv_2", 0, {}), [message(1)])
-        await store.finish(other, 1, [b"two"], stored(2, message(1)), Addition("conv_2", 0, (message(3),)))
+        await store.hold("", "conv_2", "resp_2")
+        await store.finish(other, 1, [b"two"], stored(2, message(1)), Addition("conv_2", "resp_2", (message(3),)))
         await store.put("", stored(3, message(1), message(2), output=[message(4)]))
         log = await store.read("", "resp_2", 0, 10)
         results = [await store.get("", f"resp_{number}") for number in (2, 3)]

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from live.store_kinds import KINDS
 from live.store_model import TTL, Model, ModelConversation
 
+from interlock.fsm.processes.conversation import ConversationTrigger
 from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import LEASE, Addition, Conversation, Lease, StoredResponse, StoreError
 
@@ -88,13 +89,12 @@ class StoreMachine(RuleBasedStateMachine):
         lease=LEASES,
         count=COUNTS,
         conversation_id=st.one_of(st.none(), CONVERSATION_IDS),
-        version=st.sampled_from([0, 0, 1]),
+        owner=OWNERS,
     )
-    def finish(self, name, lease, count, conversation_id, version):
+    def finish(self, name, lease, count, conversation_id, owner):
         stored = response(name, 0, count, 1)
         first = len(self.model.row(name).frames)
-        behind = 0 if conversation_id not in self.model.conversations else self.model.conversations[conversation_id].version
-        addition = None if conversation_id is None else Addition(conversation_id, behind + version, stored.conversation)
+        addition = None if conversation_id is None else Addition(conversation_id, owner, stored.conversation)
         arguments = {"first": first, "frames": [b"end"], "stored": stored, "addition": addition}
         expected = self.model.write(name, StoredTrigger.FINISH, lease=lease, **arguments)
         answer = self.ask(self.store.finish(Lease("", name, *lease), first, [b"end"], stored, addition))
@@ -158,11 +158,11 @@ class StoreMachine(RuleBasedStateMachine):
         answer = self.ask(self.store.add_items("", conversation_id, [item(number)]))
         if conversation is None:
             assert answer is None
-        elif self.model.is_held(conversation):
+        elif not self.model.may_change(conversation_id, ConversationTrigger.CHANGE):
             assert answer == "Conflict"
         else:
             conversation.items.append(item(number))
-            conversation.version += 1
+            self.model.change(conversation_id, ConversationTrigger.CHANGE)
             assert answer.version == conversation.version
 
     @rule(conversation_id=CONVERSATION_IDS, number=COUNTS)
@@ -171,30 +171,34 @@ class StoreMachine(RuleBasedStateMachine):
         answer = self.ask(self.store.delete_item("", conversation_id, f"msg_{number}"))
         if conversation is None or item(number) not in conversation.items:
             assert answer is None
-        elif self.model.is_held(conversation):
+        elif not self.model.may_change(conversation_id, ConversationTrigger.CHANGE):
             assert answer == "Conflict"
         else:
             conversation.items.remove(item(number))
-            conversation.version += 1
+            self.model.change(conversation_id, ConversationTrigger.CHANGE)
             assert answer.version == conversation.version
 
-    @rule(conversation_id=CONVERSATION_IDS, owner=OWNERS)
-    def hold(self, conversation_id, owner):
+    @rule(conversation_id=CONVERSATION_IDS, owner=OWNERS, renew=st.booleans())
+    def hold(self, conversation_id, owner, renew):
+        trigger, method = (
+            (ConversationTrigger.RENEW, self.store.renew_hold) if renew else (ConversationTrigger.HOLD, self.store.hold)
+        )
         conversation = self.model.conversations.get(conversation_id)
-        answer = self.ask(self.store.hold("", conversation_id, owner))
+        if conversation is not None and conversation.owner == owner and not renew:
+            return  # each response starts once
+        answer = self.ask(method("", conversation_id, owner))
         if conversation is None:
-            assert answer is None
-        elif self.model.is_held(conversation, owner):
+            assert answer is False
+        elif not self.model.may_change(conversation_id, trigger, owner):
             assert answer == "Conflict"
         else:
-            conversation.owner, conversation.until = owner, self.model.now + LEASE
-            assert answer == conversation.version
+            self.model.change(conversation_id, trigger, owner)
+            assert answer is True
 
     @rule(conversation_id=CONVERSATION_IDS, owner=OWNERS)
     def release(self, conversation_id, owner):
-        conversation = self.model.conversations.get(conversation_id)
-        if conversation is not None and conversation.owner == owner:
-            conversation.owner = None
+        if self.model.may_change(conversation_id, ConversationTrigger.RELEASE, owner):
+            self.model.change(conversation_id, ConversationTrigger.RELEASE, owner)
         assert self.ask(self.store.release("", conversation_id, owner)) is None
 
     @rule(conversation_id=CONVERSATION_IDS)

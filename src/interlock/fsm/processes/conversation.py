@@ -1,7 +1,9 @@
 """The life of a conversation, declared as a table: who may change its items, and when.
 
 A response in a conversation holds a lease on it, so only that response can change its items. A store writes nothing at the
-moment when the lease lapses: the next operation consults the store's clock, and fires `lapse` first.
+moment when the lease lapses: the next operation consults the store's clock, and fires `lapse` first. The response whose lease has
+lapsed stays the owner until another response takes the lease or a client changes the items. A response that is no longer the
+owner changes nothing.
 
 Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
@@ -26,13 +28,13 @@ class ConversationTrigger(StrEnum):
     HOLD = "hold"
     """A response in the conversation starts."""
     RENEW = "renew"
-    """The response renews its lease."""
+    """The owner renews its lease."""
     JOIN = "join"
-    """A response has ended; the commit that stores it adds its items."""
+    """The owner has ended; the commit that stores it adds its items."""
     RELEASE = "release"
-    """A response has ended and adds nothing."""
+    """The owner has ended and adds nothing."""
     LAPSE = "lapse"
-    """The lease is over and the response has not renewed it."""
+    """The lease is over and the owner has not renewed it."""
     DELETE = "delete"
     """A client deletes the conversation."""
 
@@ -43,13 +45,13 @@ class ConversationEffect(StrEnum):
     KEEP = "keep"
     """Store the conversation with its first items."""
     TAKE = "take"
-    """Give the response the lease, or renew it."""
+    """Make the response the owner, with a new lease."""
     WRITE = "write"
     """Change the items and increment the version."""
     DESCRIBE = "describe"
     """Store the metadata."""
     FREE = "free"
-    """End the lease."""
+    """End the lease; the conversation has no owner."""
     REMOVE = "remove"
     """Remove the conversation and every item that nothing else refers to."""
 
@@ -60,7 +62,8 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
     "conversation",
     initial="absent",
     final={"deleted"},
-    regions={"present": ["free", "leased"]},
+    regions={"present": ["free", "leased", "lapsed"]},
+    owned={_T.RENEW, _T.JOIN, _T.RELEASE},
     edges=[
         #    in         on           goes to    effects
         Edge("absent",  _T.CREATE,   "free",    [_E.KEEP]),
@@ -70,14 +73,18 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
 
         Edge("free",    _T.CHANGE,   "free",    [_E.WRITE]),
         Edge("free",    _T.HOLD,     "leased",  [_E.TAKE]),
-        # A response whose lease has lapsed can still add its items, if the version has not changed since.
-        Edge("free",    _T.JOIN,     "free",    [_E.WRITE]),
-        Edge("free",    _T.RELEASE,  "free"),
 
         Edge("leased",  _T.RENEW,    "leased",  [_E.TAKE]),
         Edge("leased",  _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
         Edge("leased",  _T.RELEASE,  "free",    [_E.FREE]),
-        Edge("leased",  _T.LAPSE,    "free",    [_E.FREE]),
+        Edge("leased",  _T.LAPSE,    "lapsed"),
+
+        # An owner that returns before anybody else comes continues, because nothing has changed.
+        Edge("lapsed",  _T.RENEW,    "leased",  [_E.TAKE]),
+        Edge("lapsed",  _T.JOIN,     "free",    [_E.WRITE, _E.FREE]),
+        Edge("lapsed",  _T.RELEASE,  "free",    [_E.FREE]),
+        Edge("lapsed",  _T.CHANGE,   "free",    [_E.WRITE, _E.FREE]),
+        Edge("lapsed",  _T.HOLD,     "leased",  [_E.TAKE]),
     ],
 )  # fmt: skip
-"""The life of a conversation. `leased` has no row for `change` or `hold`, so only the response with the lease adds items."""
+"""The life of a conversation. `leased` has no row for `change` or `hold`, so only the owner adds items."""

@@ -74,6 +74,7 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
     initial="absent",
     final={"expired"},
     regions={"open": ["queued", "running", "lost"]},
+    owned={_T.APPEND, _T.RENEW, _T.FINISH},
     edges=[
         #    in         on          goes to    effects
         Edge("absent",  _T.PUT,     "ended",   [_E.KEEP, _E.JOIN]),

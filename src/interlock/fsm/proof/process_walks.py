@@ -219,55 +219,131 @@ class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
             yield "waiters are released before the end, or not released at the end"
 
 
+_PROCESSES: Final = ("first", "second")
+"""The processes, or the responses in a conversation, that want to own the same thing; each can stall and return late."""
+
+
 @frozen
 class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
-    """A stored response: it has one owner and one end, and wakes its watchers."""
+    """A stored response and two processes: only the last that took the lease writes, and watchers are woken."""
 
-    leased: bool = False
+    owner: str = ""
+    """The process that took the lease last, until the response has ended or is removed."""
+    valid: bool = False
+    """Whether its lease has not lapsed."""
     released: bool = False
+    caller: str = field(default="", eq=False)
+    """The process that fired the last trigger."""
 
+    _OF_PROCESSES: ClassVar = frozenset(
+        {StoredTrigger.ENQUEUE, StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTrigger.FINISH, StoredTrigger.ADOPT}
+    )
     _WATCHED: ClassVar = frozenset({StoredEffect.LOG, StoredEffect.FLAG, StoredEffect.REMOVE, StoredEffect.RELEASE})
 
     def after(self, trigger: StoredTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        leased = (self.leased or StoredEffect.TAKE in effects) and StoredEffect.RELEASE not in effects
-        yield evolve(self, state=dest, leased=leased, released=self.released or StoredEffect.RELEASE in effects)
+        for caller in _PROCESSES if trigger in self._OF_PROCESSES else ("",):
+            edge = self.state.row_for(trigger, is_owner=bool(caller) and caller == self.owner)
+            if edge is not None:
+                dest, effects = edge
+                ends = not {StoredEffect.RELEASE, StoredEffect.REMOVE}.isdisjoint(effects)
+                owner = "" if ends else caller if StoredEffect.TAKE in effects else self.owner
+                renewed = not {StoredEffect.TAKE, StoredEffect.EXTEND}.isdisjoint(effects)
+                yield evolve(
+                    self,
+                    state=dest,
+                    owner=owner,
+                    valid=bool(owner) and (renewed or (self.valid and trigger is not StoredTrigger.LAPSE)),
+                    released=self.released or StoredEffect.RELEASE in effects,
+                    caller=caller,
+                )
 
-    def faults(self, trigger: StoredTrigger, _after: Self) -> Iterator[str]:
+    def faults(self, trigger: StoredTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
-        if not self.leased and {StoredEffect.LOG, StoredEffect.EXTEND}.intersection(effects):
+        if self.owner != after.caller and not {StoredEffect.LOG, StoredEffect.EXTEND, StoredEffect.RELEASE}.isdisjoint(effects):
             yield "an owner writes without a lease"
+        if self.valid and StoredEffect.TAKE in effects:
+            yield "a second owner takes the lease"
         if self.released and StoredEffect.LOG in effects:
             yield "events are appended after the end"
-        if self.leased and StoredEffect.KEEP in effects and StoredEffect.RELEASE not in effects:
+        if self.owner and StoredEffect.KEEP in effects and after.owner:
             yield "the response has ended and its lease has not"
-        if self.leased and StoredEffect.WAKE not in effects and self._WATCHED.intersection(effects):
+        if self.owner and StoredEffect.WAKE not in effects and self._WATCHED.intersection(effects):
             yield "no watcher is woken"
+        if after.owner and not {StoredTrigger.DELETE, StoredTrigger.CANCEL} <= after.state.rows.keys():
+            yield "the response cannot be cancelled, or cannot be deleted"
+        if after.owner and (StoredTrigger.LAPSE if after.valid else StoredTrigger.ADOPT) not in after.state.rows:
+            yield "a lost owner is never replaced"
 
 
 @frozen
 class _Conversation(_Place[ConversationTrigger, ConversationEffect]):
-    """A conversation: only the response with the lease changes its items, and every lease can end."""
+    """A conversation and two responses in it: only the owner changes its items, after those that it has read."""
 
-    leased: bool = False
+    owner: str = ""
+    """The response that took the lease last, until that is freed."""
+    valid: bool = False
+    """Whether its lease has not lapsed."""
+    read: str = ""
+    """The response that began last, if nothing has changed the items since."""
+    caller: str = field(default="", eq=False)
+    """The response that fired the last trigger; empty for a client."""
+
+    _OF_OWNER: ClassVar = frozenset({ConversationTrigger.RENEW, ConversationTrigger.JOIN, ConversationTrigger.RELEASE})
+    _OF_CLIENTS: ClassVar = frozenset({ConversationTrigger.DESCRIBE, ConversationTrigger.DELETE})
+    _PURPOSES: ClassVar = {
+        ConversationTrigger.CREATE: {ConversationEffect.KEEP},
+        ConversationTrigger.DESCRIBE: {ConversationEffect.DESCRIBE},
+        ConversationTrigger.CHANGE: {ConversationEffect.WRITE},
+        ConversationTrigger.HOLD: {ConversationEffect.TAKE},
+        ConversationTrigger.RENEW: {ConversationEffect.TAKE},
+        ConversationTrigger.JOIN: {ConversationEffect.WRITE},
+        ConversationTrigger.DELETE: {ConversationEffect.REMOVE},
+    }
+    """The effects of each trigger, besides the end of a lease."""
 
     def after(self, trigger: ConversationTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        freed = {ConversationEffect.FREE, ConversationEffect.REMOVE}.intersection(effects)
-        yield evolve(self, state=dest, leased=(self.leased or ConversationEffect.TAKE in effects) and not freed)
+        for caller in _PROCESSES if trigger in self._OF_OWNER | {ConversationTrigger.HOLD} else ("",):
+            edge = self.state.row_for(trigger, is_owner=bool(caller) and caller == self.owner)
+            if edge is not None:
+                dest, effects = edge
+                freed = not {ConversationEffect.FREE, ConversationEffect.REMOVE}.isdisjoint(effects)
+                taken = ConversationEffect.TAKE in effects
+                owner = "" if freed else caller if taken else self.owner
+                yield evolve(
+                    self,
+                    state=dest,
+                    owner=owner,
+                    valid=bool(owner) and (taken or (self.valid and trigger is not ConversationTrigger.LAPSE)),
+                    read=caller
+                    if trigger is ConversationTrigger.HOLD
+                    else ""
+                    if ConversationEffect.WRITE in effects
+                    else self.read,
+                    caller=caller,
+                )
 
     def faults(self, trigger: ConversationTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
-        if self.leased and ConversationEffect.WRITE in effects and trigger is not ConversationTrigger.JOIN:
+        if self.valid and ConversationEffect.WRITE in effects and after.caller != self.owner:
             yield "the items change during a lease"
-        if self.leased and ConversationEffect.WRITE in effects and ConversationEffect.FREE not in effects:
-            yield "a response is added and its lease is not freed"
-        if self.leased and ConversationEffect.TAKE in effects and trigger is not ConversationTrigger.RENEW:
+        if trigger is ConversationTrigger.JOIN and after.caller != self.read:
+            yield "a response is added after items that it has not read"
+        if self.owner and ConversationEffect.WRITE in effects and ConversationEffect.FREE not in effects:
+            yield "the items change and the lease is not freed"
+        if self.valid and ConversationEffect.TAKE in effects and after.caller != self.owner:
             yield "a second response takes the lease"
-        if not self.leased and ConversationEffect.FREE in effects:
+        if ConversationEffect.FREE in effects and not self.owner:
             yield "a lease is freed and nobody holds it"
-        if after.leased and not {ConversationTrigger.LAPSE, ConversationTrigger.RELEASE} <= after.state.rows.keys():
-            yield "the lease cannot lapse, or cannot be released"
+        if self.valid and ConversationEffect.FREE in effects and after.caller != self.owner:
+            yield "a response frees the lease of another"
+        if {*effects} - {ConversationEffect.FREE} != self._PURPOSES.get(trigger, set()):
+            yield "the effects are not those of the trigger"
+        if (trigger is ConversationTrigger.DELETE) is bool(after.state.rows):
+            yield "the conversation is over before it is deleted, or the reverse"
+        if after.state.rows:
+            needed = self._OF_CLIENTS | (self._OF_OWNER if after.owner else frozenset[ConversationTrigger]())
+            needed |= {ConversationTrigger.LAPSE} if after.valid else {ConversationTrigger.HOLD, ConversationTrigger.CHANGE}
+            yield from (f"no edge for {each}" for each in sorted(needed - after.state.rows.keys()))
 
 
 @frozen
@@ -398,8 +474,8 @@ def walk(table: Table[Any, Any]) -> Walk:
     while waiting:
         place = waiting.popleft()
         for trigger in filter(place.is_possible, place.state.rows):
-            fired.add((place.state.name, trigger))
             for after in place.after(trigger):
+                fired.add((place.state.name, trigger))
                 faults += [f"{place.path(trigger)}: {fault}" for fault in place.faults(trigger, after)]
                 if after not in seen:
                     seen.add(after)

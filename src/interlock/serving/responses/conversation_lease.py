@@ -23,14 +23,13 @@ LOST: Final = Fault("server_error", "The conversation was changed or deleted by 
 
 @frozen(eq=False)
 class ConversationLease:
-    """The lease of a response on a conversation, and the version and items that the response continues."""
+    """The lease of a response on a conversation, and the items that the response continues."""
 
     store: ResponseStore
     tenant: str
     conversation_id: str
     response_id: str
-    """The holder of the lease, and the id of the response unless its engine sets another."""
-    version: int
+    """The owner of the conversation, and the id of the response unless its engine sets another."""
     items: tuple[Item, ...] = field(repr=False)
 
     @classmethod
@@ -38,13 +37,13 @@ class ConversationLease:
         """Acquire the lease for a new response; raise a 404 for an unknown conversation, or a 409 for a locked one."""
         response_id = random_id("resp")
         try:
-            version = await store.hold(tenant, conversation_id, response_id)
+            exists = await store.hold(tenant, conversation_id, response_id)
         except Conflict:
             raise locked(conversation_id) from None
-        items = None if version is None else await store.conversation_items(tenant, conversation_id)
-        if version is None or items is None:
+        items = await store.conversation_items(tenant, conversation_id) if exists else None
+        if items is None:
             raise no_such_conversation(conversation_id)
-        return cls(store, tenant, conversation_id, response_id, version, items)
+        return cls(store, tenant, conversation_id, response_id, items)
 
     @asynccontextmanager
     async def keep_alive(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
@@ -64,19 +63,19 @@ class ConversationLease:
         """Return the input and output of a finished response, or None if it failed or was cancelled."""
         if stored.response["status"] not in {"completed", "incomplete"}:
             return None  # so that a retry does not add the input twice
-        return Addition(self.conversation_id, self.version, stored.conversation[len(self.items) :])
+        return Addition(self.conversation_id, self.response_id, stored.conversation[len(self.items) :])
 
     async def _renew(self, interrupt: Callable[[Fault], None]) -> None:
         while True:
             await asyncio.sleep(RENEW)
             try:
-                version = await self.store.hold(self.tenant, self.conversation_id, self.response_id)
+                owned = await self.store.renew_hold(self.tenant, self.conversation_id, self.response_id)
             except StoreDown as error:
                 logger.warning("%s: the lease of its conversation could not be renewed: %s", self.response_id, error)
-                continue  # the commit of the addition finds out whether the conversation has changed
+                continue  # the commit of the addition finds out whether the conversation has another owner
             except Conflict:
-                version = None
-            if version != self.version:
+                owned = False
+            if not owned:
                 interrupt(LOST)
                 return
 
@@ -84,7 +83,7 @@ class ConversationLease:
 async def commit_end(
     lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
 ) -> None:
-    """Store a finished response with `write`; if its conversation is unchanged, add it there in the same commit."""
+    """Store a finished response with `write`; if it still owns its conversation, add it there in the same commit."""
     try:
         await write(None if lease is None else lease.addition(stored))
     except Conflict as conflict:

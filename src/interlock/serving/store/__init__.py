@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from attrs import define, field, frozen
 
 from interlock.fsm.errors import InterlockError
-from interlock.fsm.processes.conversation import ConversationTrigger
-from interlock.fsm.processes.stored import StoredTrigger
+from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigger
+from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.late import exporter
 from interlock.serving.requests.input_items import Item
 
@@ -90,7 +90,7 @@ class SequenceError(StoreError):
 
 
 class Conflict(StoreError):
-    """The conversation has changed or is locked, or a response with the same id exists. Nothing was written."""
+    """Another request has taken or changed the conversation, or a response with the same id exists. Nothing was written."""
 
 
 @frozen
@@ -127,10 +127,10 @@ class Conversation:
 
 @frozen
 class Addition:
-    """The items that an ending response adds to a conversation, if that still has this version."""
+    """The items that an ending response adds to a conversation, if `owner` still owns that; see `ResponseStore.hold`."""
 
     conversation_id: str
-    version: int
+    owner: str
     items: tuple[Item, ...] = field(repr=False)
 
 
@@ -296,7 +296,7 @@ class ResponseStore(ABC):
         """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
 
         Raises:
-            Conflict: The conversation has changed or is gone, or a background response with the same id has not ended.
+            Conflict: The conversation has another owner or is gone, or a background response with the same id has not ended.
             StoreFull: The response alone exceeds the limit of the store.
         """
         await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
@@ -337,7 +337,7 @@ class ResponseStore(ABC):
         """End a response: append its last events, store its body, and add to a conversation, in one commit. The lease ends.
 
         Raises:
-            Conflict: The conversation has changed or is gone. The lease stays valid.
+            Conflict: The conversation has another owner or is gone. The lease stays valid.
         """
         await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
 
@@ -398,20 +398,29 @@ class ResponseStore(ABC):
         """Remove an item from a conversation; return the conversation, or None if either does not exist."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
-    async def hold(self, tenant: str, conversation_id: str, owner: str) -> int | None:
-        """Lease a conversation to the response `owner`, or renew the lease; return the version of the conversation, if any.
+    async def hold(self, tenant: str, conversation_id: str, owner: str) -> bool:
+        """Lease a conversation to a new response, its owner; return whether there is such a conversation.
 
-        The lease ends with an `Addition`, with `release`, or after `LEASE` seconds.
+        The lease ends with an `Addition`, with `release`, or after `LEASE` seconds. A response whose lease has lapsed stays the
+        owner until another response holds the conversation or a client changes its items.
 
         Raises:
             Conflict: Another response has the lease.
         """
-        conversation = await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner))
-        return None if conversation is None else conversation.version
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner)) is not None
+
+    async def renew_hold(self, tenant: str, conversation_id: str, owner: str) -> bool:
+        """Renew the lease on a conversation; return whether there is such a conversation.
+
+        Raises:
+            Conflict: The response does not own the conversation any more.
+        """
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RENEW, owner)) is not None
 
     async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
-        """End the lease on a conversation if `owner` has it."""
-        await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
+        """End the lease on a conversation if `owner` owns it."""
+        with suppress(Conflict):
+            await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
 
     @abstractmethod
     async def sweep(self) -> SweepResult:
@@ -455,7 +464,14 @@ def refuse(edit: Edit, state: str) -> None:
 
     The store refuses an edit if the state has no edge for it, or if its lease is over.
     """
-    if edit.epoch is not None:
+    if edit.trigger in STORED.owned:
         raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")
     if edit.stored is not None:
         raise Conflict(f"There is a response with that id already; it is {state}.")
+
+
+def conversation_conflict(conversation_id: str, trigger: ConversationTrigger) -> Conflict:
+    """Return the error for an edit of a conversation that the store refuses."""
+    if trigger in CONVERSATION.owned:
+        return Conflict(f"The conversation '{conversation_id}' was taken or changed meanwhile.")
+    return Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")

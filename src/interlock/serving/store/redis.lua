@@ -1,7 +1,7 @@
 -- The operations of the store, as one script. A call is one commit: nothing else runs in Redis meanwhile.
 --
 -- `redis.py` puts PREFIX, VERSION, and the tables STORED and CONVERSATION in front of this text. A table has, for each state and
--- trigger, the next state and the effects.
+-- trigger, the next state, the effects, and whether only the owner fires it.
 -- KEYS[1] is the beginning of all keys of a tenant. The layout and the list of tenants have keys of their own.
 -- ARGV[1] is a map in MessagePack. These records are arrays in MessagePack, each in a string:
 --   r:ID  a response; its body without output is b:ID, its events are the list e:ID
@@ -64,6 +64,13 @@ end
 -- The time in milliseconds by the clock of Redis, which all processes share; tests pass their own.
 local time = redis.call('TIME')
 local now = args.now >= 0 and args.now or time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Returns the edge for a trigger in a state; nil if there is none, or only for the owner.
+local function edge_of(edges, trigger, is_owner)
+    local edge = edges[trigger]
+    if edge and edge[3] and not is_owner then return nil end
+    return edge
+end
 
 local function has_lapsed(till) return not (now < till and till <= now + 2 * args.lease) end
 
@@ -245,14 +252,15 @@ local function remove_conversation(name)
     redis.call('SREM', base .. ':conversations', name)
 end
 
--- Fires an edge of a conversation with the data of an edit, and returns whether there is such an edge.
-local function fire(name, row, trigger, edit)
+-- Returns the edge of a conversation for a trigger of the response `owner`; nil if there is none.
+local function conversation_edge(row, trigger, owner)
     local state = not row and 'absent' or row.owner == '' and 'free' or 'leased'
     if state == 'leased' and has_lapsed(row.till) then state = CONVERSATION[state].lapse[1] end
-    if trigger == 'release' and edit.owner ~= row.owner then return true end
-    if trigger == 'hold' and edit.owner == row.owner and CONVERSATION[state].renew then trigger = 'renew' end
-    local edge = CONVERSATION[state][trigger]
-    if not edge then return false end
+    return edge_of(CONVERSATION[state], trigger, row and row.owner == owner)
+end
+
+-- Carries out the effects of an edge of a conversation with the data of an edit.
+local function carry_out(name, edge, edit)
     for _, effect in ipairs(edge[2]) do
         if effect == 'keep' then
             register()
@@ -277,7 +285,6 @@ local function fire(name, row, trigger, edit)
             remove_conversation(name)
         end
     end
-    return true
 end
 
 local operations = {}
@@ -368,7 +375,7 @@ function operations.conversation_items()
 end
 
 -- Fires an edge of a conversation unless `trigger` is empty, and returns the conversation; false if there is no such conversation
--- or item, 'held' if there is no such edge.
+-- or item, 'refused' and the owner if there is no such edge.
 function operations.conversation()
     local name = args.id
     local row = conversation(name)
@@ -385,7 +392,9 @@ function operations.conversation()
         end
         if not args.member then return false end
     end
-    if not fire(name, row, args.trigger, args) then return 'held' end
+    local edge = conversation_edge(row, args.trigger, args.owner)
+    if not edge then return {'refused', row.owner} end
+    carry_out(name, edge, args)
     row = conversation(name) or row
     return {row.created_at, row.metadata, row.version}
 end
@@ -400,18 +409,17 @@ function operations.write()
         row, state = nil, 'absent'
     end
     row = row or {tip = '', outputs = 0, owner = '', epoch = 0, till = 0, cancelled = 0, oldest = 0, following = 0, written = 0}
-    local edge = STORED[state][args.trigger]
-    if not edge or (args.leased and (row.owner ~= args.owner or row.epoch ~= args.epoch)) then
-        return {'refused', state, row.epoch, row.owner}
-    end
+    local edge = edge_of(STORED[state], args.trigger, row.owner == args.owner and row.epoch == args.epoch)
+    if not edge then return {'refused', state, row.epoch, row.owner} end
     local effects = {}
     for _, effect in ipairs(edge[2]) do effects[effect] = true end
 
-    local joined = effects.join and args.conversation ~= ''
+    local joined
     if effects.log and args.first ~= row.following then return {'sequence', integer(row.following)} end
-    if joined then
+    if effects.join and args.conversation ~= '' then
         local target = conversation(args.conversation)
-        if not target or target.version ~= args.version then return {'changed', state} end
+        joined = target and conversation_edge(target, 'join', args.holder)
+        if not joined then return {'changed', state} end
     end
     local stored = effects.keep and count_stored(args.items) or 0
     if stored < #args.items and not args.items[stored + 1][2] then return {'incomplete', stored} end
@@ -425,9 +433,7 @@ function operations.write()
         redis.call('SET', key('b', name), args.body)
         drop_chain(tip)
     end
-    if joined then
-        fire(args.conversation, conversation(args.conversation), 'join', {owner = name, items = args.added})
-    end
+    if joined then carry_out(args.conversation, joined, {items = args.added}) end
     if effects.take then row.owner, row.epoch = args.owner, row.epoch + 1 end
     if effects.take or effects.extend then row.till, row.written = now + args.lease, now end
     if effects.log then

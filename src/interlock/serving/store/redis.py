@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from attrs import define, field
+from attrs import define, evolve, field
 
 from interlock.events.json import clean
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigger
@@ -29,7 +29,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.store import (
     LEASE,
     SHARED,
-    Conflict,
     Conversation,
     ConversationEdit,
     Edit,
@@ -44,6 +43,7 @@ from interlock.serving.store import (
     Subscription,
     SweepResult,
     WrongLayout,
+    conversation_conflict,
     refuse,
 )
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, index_id, pack, put_together, unpack
@@ -55,13 +55,13 @@ PAGE: Final = 100  # the most responses in one call of the script, which blocks 
 
 
 def _lua(name: str, table: Table[Any, Any]) -> str:
-    """Return a table as Lua source: for each state and trigger, the next state and the effects."""
+    """Return a table as Lua source: for each state and trigger, the next state, the effects, and whether it is the owner's."""
     states: list[str] = []
     for state in table.states.values():
         rows: list[str] = []
         for trigger, (dest, effects) in state.rows.items():
             names = ", ".join(f"'{effect}'" for effect in effects)
-            rows.append(f"{trigger} = {{'{dest.name}', {{{names}}}}}")
+            rows.append(f"{trigger} = {{'{dest.name}', {{{names}}}, {str(trigger in table.owned).lower()}}}")
         states.append(f"{state.name} = {{{', '.join(rows)}}}")
     return f"local {name} = {{{', '.join(states)}}}\n"
 
@@ -246,9 +246,14 @@ class RedisStore(ResponseStore):
         # A repeated change would change the items twice, and a repeated deletion would find no conversation.
         repeatable = edit.trigger not in {ConversationTrigger.CHANGE, ConversationTrigger.DELETE}
         reply = await self._run("conversation", tenant, arguments, repeatable=repeatable)
-        if reply == b"held":
-            raise Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
-        return _conversation(conversation_id, reply)
+        match reply:
+            case [b"refused", owner] if edit.trigger is ConversationTrigger.HOLD and owner.decode() == edit.owner:
+                # The first attempt was committed, because no response starts twice.
+                return await self._write_conversation(tenant, conversation_id, evolve(edit, trigger=ConversationTrigger.RENEW))
+            case [b"refused", _]:
+                raise conversation_conflict(conversation_id, edit.trigger)
+            case _:
+                return _conversation(conversation_id, reply)
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         try:
@@ -265,7 +270,7 @@ class RedisStore(ResponseStore):
             case [b"sequence", expected]:
                 raise SequenceError(int(expected), edit.first)
             case [b"changed", _]:
-                raise Conflict(f"The conversation '{_target(edit)}' has changed meanwhile.")
+                raise conversation_conflict(_target(edit), ConversationTrigger.JOIN)
             case _:
                 refuse(edit, reply[1].decode())
                 return None
@@ -275,7 +280,6 @@ class RedisStore(ResponseStore):
         arguments: dict[str, object] = {
             "id": response_id,
             "trigger": edit.trigger.value,
-            "leased": edit.epoch is not None,
             "owner": edit.owner,
             "epoch": edit.epoch or 0,
             "first": edit.first,
@@ -283,7 +287,7 @@ class RedisStore(ResponseStore):
             "outputs": 0 if stored is None else len(stored.output),
             "body": as_text(b"" if stored is None else body_of(stored)),
             "conversation": _target(edit),
-            "version": 0 if addition is None else addition.version,
+            "holder": "" if addition is None else addition.owner,
             "added": _members(() if addition is None else chunks_of(tenant, addition.items)),
         }
         chunks = () if stored is None else chunks_of(tenant, stored.conversation)

@@ -18,7 +18,6 @@ from interlock.serving.requests.input_items import Item
 from interlock.serving.store import (
     LEASE,
     Addition,
-    Conflict,
     Conversation,
     ConversationEdit,
     Edit,
@@ -27,6 +26,7 @@ from interlock.serving.store import (
     Log,
     SequenceError,
     StoredResponse,
+    conversation_conflict,
     refuse,
 )
 from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
@@ -277,15 +277,15 @@ class Responses:
             row = None
         row = row or ResponseRow(0, tenant, response_id)
         state = self.state(row)
-        edge = state.rows.get(edit.trigger)
-        if edge is None or (edit.epoch is not None and (edit.owner, edit.epoch) != (row.owner, row.epoch)):
+        edge = state.row_for(edit.trigger, is_owner=(edit.owner, edit.epoch) == (row.owner, row.epoch))
+        if edge is None:
             refuse(edit, state.name)
             return None
         dest, effects = edge
         if _E.LOG in effects and edit.first != row.following:
             raise SequenceError(row.following, edit.first)
         if _E.JOIN in effects and edit.addition is not None:
-            Conversations(self.tx).require_version(tenant, edit.addition)
+            Conversations(self.tx).require_owner(tenant, edit.addition)
         row = self._carry_out(row, dest.name, effects, edit)
         self.tx.use("response", row.seq)
         return row
@@ -312,7 +312,7 @@ class Responses:
                     changes["cancelled"] = 1
                 case _E.JOIN:
                     if (addition := edit.addition) is not None:
-                        join = ConversationEdit(_CT.JOIN, items=addition.items)
+                        join = ConversationEdit(_CT.JOIN, addition.owner, items=addition.items)
                         Conversations(self.tx).write(row.tenant, addition.conversation_id, join)
                 case _E.RELEASE:
                     changes["owner"] = ""
@@ -433,11 +433,12 @@ class Conversations:
         query = "SELECT body FROM member JOIN item ON item.seq = member.item WHERE conversation = ? ORDER BY place"
         return tuple(unpack(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
 
-    def require_version(self, tenant: str, addition: Addition) -> None:
-        """Raise `Conflict` if the conversation of an addition has changed or no longer exists."""
+    def require_owner(self, tenant: str, addition: Addition) -> None:
+        """Raise `Conflict` if the conversation of an addition has another owner or no longer exists."""
         row = self.row(tenant, addition.conversation_id)
-        if row is None or row.version != addition.version:
-            raise Conflict(f"The conversation '{addition.conversation_id}' has changed meanwhile.")
+        if row is None:
+            raise conversation_conflict(addition.conversation_id, _CT.JOIN)
+        self._effects(row, _CT.JOIN, addition.owner)
 
     def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:  # noqa: C901 - likewise
         """Carry out an edit; see `ResponseStore._write_conversation`."""
@@ -454,7 +455,7 @@ class Conversations:
         member = None if row is None or edit.item_id is None else self._member(row.seq, edit.item_id)
         if row is None or (edit.item_id is not None and member is None):
             return None
-        for effect in self._effects(row, edit):
+        for effect in self._effects(row, edit.trigger, edit.owner):
             match effect:
                 case _CE.KEEP:
                     self._append(tenant, row.seq, edit.items)
@@ -487,21 +488,17 @@ class Conversations:
         for (item,) in items:
             Items(self.tx.connection).drop(item)
 
-    def _effects(self, row: ConversationRow, edit: ConversationEdit) -> tuple[ConversationEffect, ...]:
-        """Return the effects of an edit. `hold` by the owner renews the lease; `release` by another has no effect."""
-        trigger = edit.trigger
+    def _effects(self, row: ConversationRow, trigger: ConversationTrigger, owner: str) -> tuple[ConversationEffect, ...]:
+        """Return the effects of an edit by the response `owner`; raise `Conflict` if it has no edge."""
         state = CONVERSATION.states["leased" if row.owner else "free"]
         if trigger is _CT.CREATE:
             state = CONVERSATION.states[CONVERSATION.initial]
         elif row.owner and has_lapsed(row.until, self.tx.now):
             state, _ = state.rows[_CT.LAPSE]
-        if trigger is _CT.RELEASE and edit.owner != row.owner:
-            return ()
-        if trigger is _CT.HOLD and edit.owner == row.owner and _CT.RENEW in state.rows:
-            trigger = _CT.RENEW
-        if trigger not in state.rows:
-            raise Conflict(f"A response is being made that adds to the conversation '{row.id}'.")
-        _, effects = state.rows[trigger]
+        edge = state.row_for(trigger, is_owner=owner == row.owner)
+        if edge is None:
+            raise conversation_conflict(row.id, trigger)
+        _, effects = edge
         return effects
 
     def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
