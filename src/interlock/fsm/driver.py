@@ -82,7 +82,7 @@ class ResponseDriver(Generic[T]):
 
     __slots__ = (
         *("_active", "_write_delta", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
-        *("_response", "_terminal", "_usage", "_writer"),
+        *("_response", "_terminal", "_usage", "_used_ids", "_writer"),
     )
 
     def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
@@ -103,6 +103,7 @@ class ResponseDriver(Generic[T]):
         self._number = 0
         """The sequence number of the next event."""
         self._write_delta: Callable[[str, int], T] | None = None
+        self._used_ids: dict[str, tuple[set[object], int]] = {}
         """Writes the next delta of the active item without firing an edge; None if an edge has to fire."""
         self._lifecycles = lifecycles
         self._ids = ids
@@ -281,7 +282,10 @@ class ResponseDriver(Generic[T]):
 
     def _id(self, name: str, value: object, prefix: str) -> str:
         """Return the id for a field of an item: `value`, with its prefix, if it is unused, else a new one (rule R7)."""
-        used = {getattr(item.body, name, None) for item in self._response.output}
+        used, count = self._used_ids.get(name, (set[object](), 0))
+        output = self._response.output
+        used.update(getattr(item.body, name, None) for item in output[count:])
+        self._used_ids[name] = used, len(output)
         result = f"{value}" if f"{value}".startswith(f"{prefix}_") else f"{prefix}_{value}"
         while not value or result in used:
             value = result = self._ids(prefix)

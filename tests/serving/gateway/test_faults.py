@@ -203,7 +203,7 @@ def test_a_whole_answer_that_is_too_large_ends_the_response(monkeypatch):
 
 @pytest.mark.parametrize(
     ("reply", "code"),
-    [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(401, {}), None)],
+    [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(500, {}), None)],
 )
 def test_an_upstream_that_lists_no_models_is_not_ready(reply, code):
     with gateway(GOOD, listing=reply, first_timeout=0.2) as (url, _):
@@ -213,7 +213,7 @@ def test_an_upstream_that_lists_no_models_is_not_ready(reply, code):
         assert post(url, stream=False).json()["status"] == "completed"
 
 
-@pytest.mark.parametrize(("status", "settings"), [(404, {}), (401, {"pass_key": True})])
+@pytest.mark.parametrize(("status", "settings"), [(404, {}), (401, {"pass_key": True}), (401, {}), (403, {}), (429, {})])
 def test_an_upstream_that_answers_without_a_list_is_ready(status, settings):
     with gateway(GOOD, listing=failure(status, {}), models=(), **settings) as (url, _):
         assert httpx.get(f"{url}/ready").status_code == 200

@@ -22,7 +22,7 @@ class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
     Any step may have the token counts of the prompt (all, read from a prefix cache, written to it) and, if chunks have no token
-    ids, of the whole output (all, reasoning); 0 means unknown.
+    ids, of the whole output (all, reasoning); 0 means unknown. `more` are further chunks of the same step, in order.
     """
 
     chunk: Chunk
@@ -32,6 +32,7 @@ class EngineOutput:
     cache_write_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    more: Sequence[Chunk] = ()
 
 
 @frozen

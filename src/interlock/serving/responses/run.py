@@ -64,6 +64,9 @@ CLIENT_CALLS: Final = frozenset(
 )
 """The items that the client answers with another request."""
 
+SLICE: Final = 512
+"""The most deltas that are turned into events in one go, before other streams have their turn."""
+
 NOT_COMPACTED: Final = "The conversation could not be compacted: "
 
 
@@ -268,8 +271,14 @@ class Run(Generic[T]):
         async with aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
                 changes = parser.feed(output.chunk)
+                for chunk in output.more:
+                    changes += parser.feed(chunk)
                 rejects = rejects or _has_reject(changes)
-                yield self._tools.rewrite(changes)
+                rewritten = self._tools.rewrite(changes)
+                for start in range(0, len(rewritten), SLICE):
+                    if start:
+                        await asyncio.sleep(0)
+                    yield rewritten[start : start + SLICE]
                 finish_reason = output.finish_reason
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
                     self._turn_usage = _updated_usage(self._turn_usage, output)

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from interlock.events import response_object as wire
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, estimate
@@ -30,6 +30,8 @@ SAME: Final = frozenset(
 """The parameters of the Responses API that Chat Completions has too."""
 RESERVED: Final = ("n", "messages", "functions", "function_call")
 """The fields of Chat Completions that a client must not set."""
+MANY: Final = 16
+"""The most calls of an event that are parsed in one go."""
 
 
 class FunctionDelta(Struct):
@@ -86,20 +88,25 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         settings.routing = call.routing
         return cls(call, FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings))
 
-    def _read_choice(self, choice: ChatChoice) -> EngineOutput | None:
+    def _read_choice(self, choice: ChatChoice) -> Sequence[Chunk]:
         delta = choice.delta or choice.message
         if delta is None:
             if choice.finish_reason is None:
                 raise upstream_error("The upstream server sent a choice without a delta.")
-            return None
+            return ()
         if delta.reasoning is None:
             delta.reasoning = delta.reasoning_content
         logprobs = _entries(choice.logprobs) if choice.logprobs and self._call.request.wants_logprobs else None
         if self._call.upstream.family is not None:
-            return EngineOutput(Chunk((), _raw_text(delta), logprobs))
+            return [Chunk((), _raw_text(delta), logprobs)]
         if delta.refusal or delta.function_call:  # the parser's fast path ignores these fields of a Struct
-            return EngineOutput(Chunk((), "", logprobs, asdict(delta)))
-        return EngineOutput(Chunk((), "", logprobs, delta))
+            return [Chunk((), "", logprobs, asdict(delta))]
+        chunks = [Chunk((), "", logprobs, delta)]
+        if delta.tool_calls and len(delta.tool_calls) > MANY:
+            more = delta.tool_calls[MANY:]
+            delta.tool_calls = delta.tool_calls[:MANY]
+            chunks += [Chunk(delta=ChatDelta(tool_calls=[call])) for call in more]
+        return chunks
 
     async def count(self, turn: Turn) -> int:
         """Return an estimate, because Chat Completions counts tokens only in its answers."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from attrs import define, evolve
-from msgspec import UNSET, DecodeError, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Decoder
 
-from interlock.events.json import loads
 from interlock.fsm.deltas import FinishReason
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.parsers import Chunk
+from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.upstream.gateway import Translator
-from interlock.serving.engines.upstream.upstream_client import error_of, upstream_error
+from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 logger = logging.getLogger(__name__)
@@ -63,20 +63,20 @@ class CompletionsTranslator(Translator, Generic[C]):
         return {**await super()._body(turn), **formats}
 
     @abstractmethod
-    def _read_choice(self, choice: C) -> EngineOutput | None:
-        """Return the output in a choice, or None if it has none; raise `ApiError` if it is malformed."""
+    def _read_choice(self, choice: C) -> Sequence[Chunk]:
+        """Return the output in a choice; raise `ApiError` if it is malformed."""
 
-    def read(self, data: bytes) -> EngineOutput | None:
+    def read(self, data: bytes) -> Sequence[Chunk]:
         if data == b"[DONE]":
-            return None
+            return ()
         try:
             chunk: CompletionsChunk[C] = self.decoder.decode(data)
-        except DecodeError as error:
+        except (ValueError, RecursionError) as error:  # JSON, its types, UTF-8, and how deep it is
             raise upstream_error(f"The upstream server sent a chunk that is malformed: {error}.") from None
         if chunk.usage:
             self._usage = chunk.usage
         if chunk.error is not None or chunk.object == "error":
-            fault = error_of(loads(data))
+            fault = error_in(data)
             raise fault if fault.code is not None else evolve(fault, code="upstream_error")
         if chunk.choices:
             choice = chunk.choices[0]
@@ -85,7 +85,7 @@ class CompletionsTranslator(Translator, Generic[C]):
             return self._read_choice(choice)
         if chunk.choices is UNSET and not chunk.usage:
             raise upstream_error("The upstream server sent a chunk without choices.")
-        return None
+        return ()
 
     def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
         """Return the tools of a turn as functions; on the first turn, log the tools that cannot be functions."""

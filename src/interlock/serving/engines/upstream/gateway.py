@@ -10,7 +10,7 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
 
 from interlock.events.json import dumps
@@ -19,11 +19,12 @@ from interlock.parsers import Chunk, Format, Parser, Tagged
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation
-from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, upstream_error
+from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
+from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members
+from interlock.serving.requests.json_values import members
 from interlock.serving.requests.tool_offer import HostedTools, declare, hosted_functions, hosted_kinds, with_hosted
 
 if TYPE_CHECKING:
@@ -34,15 +35,11 @@ UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 LEAST: Final = 16
 """The smallest `max_output_tokens` that OpenAI's service accepts."""
 
-UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-"""The statuses of upstreams that have no list of models."""
-UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-"""The statuses of upstreams that list models only for clients' own keys."""
+PATIENCE: Final = 2.0
+"""Seconds for which a request waits for the first answer of an upstream if others have answered."""
 
-FRESH: Final = 10.0
-"""Seconds for which the upstreams' lists of models are cached."""
-RECENT: Final = 1.0
-"""Seconds for which a failure of all upstreams is cached."""
+STEP: Final = 64
+"""The most chunks that are parsed and sent in one go, before other streams have their turn."""
 
 BYTES_PER_TOKEN: Final = 4
 """How many bytes of JSON an estimate counts as one token."""
@@ -69,21 +66,6 @@ class Upstream:
         """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
         names = self.fields
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
-
-    async def names(self) -> Sequence[str]:
-        """Return the names of the models; only the configured ones if the upstream lists none, or only for clients' own keys.
-
-        Raises:
-            ApiError: The upstream cannot be reached, or refuses to list its models for another reason.
-        """
-        listing: Mapping[str, object] = {}
-        try:
-            listing = members(await self.client.fetch("models"))
-        except ApiError as error:
-            if error.status not in UNLISTED and not (self.client.pass_key and error.status in UNAUTHORIZED):
-                raise
-        listed = [str(members(model).get("id")) for model in elements(listing.get("data"))]
-        return [*(self.models or listed), *self.aliases]
 
     def translator(self, call: Call) -> Translator:
         """Return the translator of one response, importing the module of its API on first use."""
@@ -127,6 +109,11 @@ class Call:
         """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
         return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
 
+    @property
+    def keys(self) -> Sequence[str]:
+        """What no text of the upstream may contain; see `redact`."""
+        return keys_of(self.upstream.client.authorization(self.authorization))
+
     async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
         """Return the JSON answer of the upstream; see `UpstreamClient.fetch`."""
         return await self.upstream.client.fetch(path, body, self.authorization)
@@ -168,8 +155,8 @@ class Translator(ABC):
         """Return the fields of the request that the API needs besides the copied ones, or in place of them."""
 
     @abstractmethod
-    def read(self, data: bytes) -> EngineOutput | None:
-        """Return the output in the data of one event, or None if the event has no output; keep a finish reason for `end`.
+    def read(self, data: bytes) -> Sequence[Chunk]:
+        """Return the output in the data of one event, in small chunks; keep a finish reason for `end`.
 
         Raises:
             ApiError: The event is an error, or malformed.
@@ -213,11 +200,10 @@ class Gateway:
 
     upstreams: Sequence[Upstream]
     hosted: AbstractSet[str] = frozenset()
-    _listed: Mapping[str, Upstream] = field(factory=dict[str, Upstream], init=False)
-    _listed_at: float = field(default=-FRESH, init=False)
-    _failure: ApiError | None = field(default=None, init=False)
-    """The first upstream's error, if all failed to list their models."""
-    _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _lists: Sequence[ModelList] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lists = [ModelList(upstream.client) for upstream in self.upstreams]
 
     @property
     def format(self) -> Format:
@@ -228,9 +214,9 @@ class Gateway:
         return any(upstream.client.pass_key for upstream in self.upstreams)
 
     async def names(self) -> Sequence[str]:
-        await self._list()
-        configured = (name for upstream in self.upstreams for name in (*upstream.models, *upstream.aliases))
-        return [*dict.fromkeys((*self._listed, *configured))]
+        await self._wait_for_lists()
+        places = reversed([*zip(self.upstreams, self._lists, strict=True)])
+        return [*dict.fromkeys(name for one, listed in places for name in (*(one.models or listed.names), *one.aliases))]
 
     def read(self, raw: Mapping[str, object]) -> CreateResponse:
         """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""
@@ -247,20 +233,21 @@ class Gateway:
         return UpstreamGeneration(self, request, {**request.raw, "tools": [*declare(request.tools, items)]}, authorization)
 
     async def require_ready(self) -> None:
-        """Raise `ApiError` if every upstream failed to list its models."""
-        await self._list()
-        if self._failure is not None:
-            raise self._failure
+        """Raise `ApiError` if every upstream is down."""
+        await self._wait_for_lists()
+        if all(each.is_down for each in self._lists):
+            raise _faults(self._lists)
 
     async def close(self) -> None:
-        for upstream in self.upstreams:
+        for upstream, listed in zip(self.upstreams, self._lists, strict=True):
+            listed.close()
             await upstream.client.close()
 
     async def find(self, name: str) -> tuple[Upstream, str]:
         """Return a model's upstream and its name there; a single upstream without configured models receives every name.
 
         Raises:
-            ApiError: No upstream has the model.
+            ApiError: No upstream has the model, or the one that lists it, or may list it, is down.
         """
         for upstream in self.upstreams:
             if name in upstream.aliases:
@@ -269,30 +256,34 @@ class Gateway:
                 return upstream, name
         if len(self.upstreams) == 1 and not self.upstreams[0].models:
             return self.upstreams[0], name
-        await self._list()
-        if name not in self._listed:
-            raise no_such_model(name)
-        return self._listed[name], name
+        await self._wait_for_lists()
+        attempts = [attempt for each in self._lists if (attempt := each.refresh()) is not None]
+        if attempts and not any(name in each.names for each in self._lists):
+            await asyncio.wait(attempts)  # the model may be new
+        places = [(one, each) for one, each in zip(self.upstreams, self._lists, strict=True) if not one.models]
+        for upstream, listed in places:
+            if name in listed.names and not listed.is_down:
+                return upstream, name
+        known = [listed for _, listed in places if name in listed.names]
+        if faults := known or [listed for _, listed in places if listed.fault is not None and not listed.names]:
+            fault = _faults(faults)
+            raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
+        raise no_such_model(name)
 
-    async def _list(self) -> None:
-        """Fetch the upstreams' lists of models, unless the cached ones are fresh."""
-        async with self._lock:
-            now = asyncio.get_running_loop().time()
-            if now - self._listed_at < (FRESH if self._failure is None else RECENT):
-                return
-            answers = await asyncio.gather(*(upstream.names() for upstream in self.upstreams), return_exceptions=True)
-            listed: dict[str, Upstream] = {}
-            failures: list[ApiError] = []
-            for upstream, answer in zip(self.upstreams, answers, strict=True):
-                match answer:
-                    case ApiError():
-                        failures.append(answer)
-                    case BaseException():
-                        raise answer
-                    case _:
-                        listed = {**dict.fromkeys(answer, upstream), **listed}
-            self._failure = failures[0] if len(failures) == len(self.upstreams) else None
-            self._listed, self._listed_at = listed, now
+    async def _wait_for_lists(self) -> None:
+        """Wait for the first answer of all upstreams, and `PATIENCE` seconds longer for the first one of each other."""
+        attempts = [(each, attempt) for each in self._lists if (attempt := each.refresh()) is not None and each.fault is UNKNOWN]
+        if len(attempts) == len(self._lists):
+            await asyncio.wait([attempt for _, attempt in attempts], return_when=asyncio.FIRST_COMPLETED)
+        if attempts:
+            patience = max(each.started_at for each, _ in attempts) + PATIENCE - asyncio.get_running_loop().time()
+            await asyncio.wait([attempt for _, attempt in attempts], timeout=max(patience, 0))
+
+
+def _faults(lists: Sequence[ModelList]) -> ApiError:
+    """Return one error with the faults of several upstreams."""
+    faults = [each.fault for each in lists if each.fault is not None]
+    return evolve(faults[0], message=" ".join(dict.fromkeys(fault.message for fault in faults)))
 
 
 @define(eq=False)
@@ -326,12 +317,19 @@ class UpstreamGeneration(Generation):
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         try:
             stream, translator = await self._begin(turn), await self._translated()
-            async with aclosing(stream.events()) as events:
-                async for data in events:
-                    output = translator.read(data)
-                    if output is not None:
-                        yield output
-            yield translator.end()
+            with stream.without_keys():
+                async with aclosing(stream.events()) as reads:
+                    async for events in reads:
+                        chunks: list[Chunk] = []
+                        try:
+                            for data in events:
+                                chunks += translator.read(data)
+                        finally:  # what came before a malformed event counts
+                            for start in range(0, len(chunks), STEP):
+                                if start:
+                                    await asyncio.sleep(0)
+                                yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
+                yield translator.end()
         except ApiError as error:
             raise _engine_error(error) from error
         finally:
@@ -355,7 +353,8 @@ class UpstreamGeneration(Generation):
             await self.close()
             self._stream = (turn, await (await self._translated()).stream(turn))
         stream = self._stream[1]
-        await stream.open()
+        with stream.without_keys():
+            await stream.open()
         return stream
 
 

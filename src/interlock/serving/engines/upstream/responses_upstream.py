@@ -9,11 +9,12 @@ from typing import Final
 import orjson
 from attrs import define
 
+from interlock.events.json import dumps
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.upstream.gateway import Call, Translator, count_of, estimate
-from interlock.serving.engines.upstream.upstream_client import upstream_error
+from interlock.serving.engines.upstream.upstream_client import redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
@@ -46,10 +47,10 @@ class ResponsesTranslator(Translator):
         """Return the translator of a response."""
         return cls(call, ResponsesParser(call.routing, frozenset(call.request.include)))
 
-    def read(self, data: bytes) -> EngineOutput | None:
+    def read(self, data: bytes) -> Sequence[Chunk]:
         if data == b"[DONE]":  # the marker ends a response if no event has
             self._finish_reason = self._finish_reason or "stop"
-            return None
+            return ()
         try:
             event = members(orjson.loads(data))
         except ValueError:
@@ -59,7 +60,9 @@ class ResponsesTranslator(Translator):
         reason = finish_reason(event)
         if reason is not None:
             self._finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
-        return EngineOutput(Chunk(delta=event))
+        if reason == "error" or event.get("type") == "error":  # the parser passes on its text
+            event = members(orjson.loads(redact(dumps(event).decode(), self._call.keys)))
+        return [Chunk(delta=event)]
 
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""

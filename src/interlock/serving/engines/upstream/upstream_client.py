@@ -7,28 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import io
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import isfinite
-from typing import Final, NoReturn
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpx2
+import aiohttp
 import orjson
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.events.json import dumps
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.json_values import is_object, members
+from interlock.serving.requests.json_values import is_array, members
 
 logger = logging.getLogger(__name__)
 
 MAX_EVENT: Final = 16 * 2**20
 """The most bytes of an event, or of an answer that is not a stream."""
+MAX_STREAM: Final = 256 * 2**20
+"""The most bytes of a stream."""
 MAX_MESSAGE: Final = 2_000
 """The most characters of an upstream's error message."""
+MAX_FIELD: Final = 64 * 2**10
+"""The most bytes of a header."""
 
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The statuses after which another attempt may succeed."""
@@ -36,6 +43,8 @@ LONGEST_WAIT: Final = 5.0
 """The longest wait in seconds before another attempt; if it would be longer, the client receives the error instead."""
 STALLED: Final = "upstream_timeout"
 """The error code for a silent upstream, which is not retried, because that would double the wait."""
+REDIRECTED: Final = "upstream_redirect"
+"""The error code for a redirect, which is not retried either, because the next answer would be the same."""
 BACKOFF: Final = 0.25
 """Seconds before the second attempt; each further one waits twice as long."""
 
@@ -46,8 +55,14 @@ DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after `DONE`."""
+IDLE: Final = 4.0
+"""Seconds after which an idle connection is closed; many servers close theirs after five."""
 
-LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=4)
+BOM: Final = b"\xef\xbb\xbf"
+NESTED: Final = ("message", "msg", "detail", "error")
+"""The fields of an error that may have its message."""
+DEPTH: Final = 4
+"""How deep in an error its message may be."""
 
 
 @frozen
@@ -59,40 +74,59 @@ class Timeouts:
     between: float = 120
 
 
-@frozen
+@define(eq=False)
 class SseReader:
     """Splits the bytes of an event stream into the data of its events; names, ids and comments are dropped."""
 
-    _rest: list[bytes] = field(factory=list[bytes])
-    _data: list[bytes] = field(factory=list[bytes])
+    _rest: list[bytes] = field(factory=list[bytes], init=False)
+    """The chunks of an incomplete line."""
+    _data: list[bytes] = field(factory=list[bytes], init=False)
+    """The lines of an incomplete event."""
+    _rest_size: int = field(default=0, init=False)
+    """The bytes in `_rest`; to add them up again for each chunk would take quadratic time."""
+    _data_size: int = field(default=0, init=False)
+    _after_return: bool = field(default=False, init=False)
+    """Whether the last byte was a carriage return; a line feed after it ends no other line."""
+    _is_start: bool = field(default=True, init=False)
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that a chunk completes; raise `ApiError` if one is too large."""
+        if self._after_return or b"\r" in chunk:
+            chunk = self._with_line_feeds(chunk)
         head, newline, tail = chunk.rpartition(b"\n")
-        if not newline:
-            self._rest.append(chunk)
-            self._require_small()
-            return []
-        text = b"".join([*self._rest, head])
-        self._rest[:] = [tail] if tail else []
         events: list[bytes] = []
-        for line in text.split(b"\n"):
-            if line.startswith(b"data:"):
-                self._data.append(line[5:].strip())
-            elif self._data and (not line or line == b"\r"):
-                events.append(b"\n".join(self._data))
-                self._data.clear()
-        if self._data or self._rest:
-            self._require_small()
+        if newline:
+            if self._rest:
+                head = b"".join([*self._rest, head])
+                self._rest.clear()
+                self._rest_size = 0
+            if self._is_start:
+                head, self._is_start = head.removeprefix(BOM), False
+            for line in head.split(b"\n"):
+                if line.startswith(b"data:"):
+                    self._data.append(line[5:].strip())
+                    self._data_size += len(line)
+                elif not line and self._data:
+                    events.append(b"\n".join(self._data))
+                    self._data.clear()
+                    self._data_size = 0
+        if tail:
+            self._rest.append(tail)
+            self._rest_size += len(tail)
+        if self._rest_size + self._data_size > MAX_EVENT:
+            raise upstream_error("The upstream server sent an event that is too large.")
         return events
 
     def end(self) -> list[bytes]:
         """Return the data of an event that the end of the stream completes."""
         return self.feed(b"\n\n")
 
-    def _require_small(self) -> None:
-        if sum(map(len, self._rest)) + sum(map(len, self._data)) > MAX_EVENT:
-            raise upstream_error("The upstream server sent an event that is too large.")
+    def _with_line_feeds(self, chunk: bytes) -> bytes:
+        """Return a chunk whose lines end with line feeds alone."""
+        if self._after_return:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_return = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 @define(eq=False)
@@ -105,48 +139,71 @@ class UpstreamClient:
     """Whether a client's `Authorization` header, if it has one, replaces `key`."""
     timeouts: Timeouts = Timeouts()
     retries: int = 2
-    _http: httpx2.AsyncClient | None = field(default=None, init=False)
+    _http: aiohttp.ClientSession | None = field(default=None, init=False)
 
     @property
-    def http(self) -> httpx2.AsyncClient:
+    def http(self) -> aiohttp.ClientSession:
         if self._http is None:
-            secure = self.url.startswith("https:")  # loads certificates only for TLS
-            self._http = httpx2.AsyncClient(verify=secure, timeout=httpx2.Timeout(None), limits=LIMITS)
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, resolver=aiohttp.ThreadedResolver()),
+                cookie_jar=aiohttp.DummyCookieJar(),  # a cookie of one client's answer is not for the next one's request
+                timeout=aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect),
+                max_line_size=MAX_FIELD,
+                max_field_size=MAX_FIELD,
+                proxy=_proxy_of(self.url),  # and no `trust_env`, which also reads keys from `.netrc`
+            )
         return self._http
 
-    async def fetch(self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None) -> object:
-        """Return the JSON answer to a GET, or to a POST if there is a body.
+    def authorization(self, passed: str | None) -> str | None:
+        """Return the `Authorization` header of a call for a client with the header `passed`."""
+        if self.pass_key and passed:
+            return passed
+        return f"Bearer {self.key}" if self.key else None
+
+    async def fetch(
+        self,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        authorization: str | None = None,
+        *,
+        limit: float = FETCH,
+        is_probe: bool = False,
+    ) -> object:
+        """Return the JSON answer to a GET, or to a POST if there is a body, within `limit` seconds.
+
+        A probe is neither retried nor logged.
 
         Raises:
             ApiError: The upstream refuses the request, cannot be reached, is too slow, or does not answer with JSON.
         """
-        stream = self.stream(path, body, authorization)
-        seconds = min(self.timeouts.first, FETCH)
-        try:
-            async with asyncio.timeout(seconds):
-                await stream.open()
-                return _decoded(await stream.read())
-        except TimeoutError:
-            _raise_stalled(seconds)
-        finally:
-            await stream.close()
+        stream = self.stream(path, body, authorization, is_probe=is_probe)
+        seconds = min(self.timeouts.first, limit)
+        with stream.without_keys():
+            try:
+                async with asyncio.timeout(seconds):
+                    await stream.open()
+                    return _decoded(await stream.read())
+            except TimeoutError:
+                raise _stalled(seconds) from None
+            finally:
+                await stream.close()
 
-    def stream(self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None) -> EventStream:
+    def stream(
+        self, path: str, body: Mapping[str, object] | None = None, authorization: str | None = None, *, is_probe: bool = False
+    ) -> EventStream:
         """Return a call that has not begun: a POST, or a GET if there is no body."""
         headers = {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
         if body is not None:
             headers["content-type"] = "application/json"
-        if self.pass_key and authorization:
-            headers["authorization"] = authorization
-        elif self.key:
-            headers["authorization"] = f"Bearer {self.key}"
+        if key := self.authorization(authorization):
+            headers["authorization"] = key
         base = self.url.removesuffix("/v1") if path.startswith("/") else f"{self.url}/"
-        return EventStream(self, f"{base}{path}", None if body is None else dumps(body), headers)
+        return EventStream(self, f"{base}{path}", None if body is None else dumps(body), headers, is_probe)
 
     async def close(self) -> None:
         http, self._http = self._http, None
         if http is not None:
-            await http.aclose()
+            await http.close()
 
 
 @define(eq=False)
@@ -157,8 +214,27 @@ class EventStream:
     _url: str
     _body: bytes | None = field(repr=False)
     _headers: Mapping[str, str] = field(repr=False)
+    _is_probe: bool = False
     _attempts: int = field(default=0, init=False)
-    _response: httpx2.Response | None = field(default=None, init=False)
+    _response: aiohttp.ClientResponse | None = field(default=None, init=False)
+    _size: int = field(default=0, init=False)
+    """The bytes that were read."""
+    _limit: float = field(default=0, init=False)
+    """The longest wait for the next bytes."""
+    _reads_since: float | None = field(default=None, init=False)
+    """The time at which the current wait began."""
+    _timer: asyncio.Handle | None = field(default=None, init=False)
+    """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
+
+    @contextmanager
+    def without_keys(self) -> Generator[None]:
+        """Remove the keys of this call from an `ApiError` that leaves the context, and truncate its message."""
+        try:
+            yield
+        except ApiError as error:
+            keys = keys_of(self._headers.get("authorization"))
+            kind, code = redact(error.type, keys), error.code and redact(error.code, keys)
+            raise evolve(error, message=redact(error.message, keys)[:MAX_MESSAGE], type=kind, code=code) from None
 
     async def open(self) -> None:
         """Wait for the head of the answer, unless it has arrived.
@@ -173,114 +249,175 @@ class EventStream:
             except ApiError as error:
                 await self._wait_or_raise(error)
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the data of each event up to `DONE`; an answer that is JSON instead of a stream is one event.
+    async def events(self) -> AsyncGenerator[list[bytes], None]:
+        """Yield the data of the events that each read completes, up to `DONE`; an answer that is JSON is one event.
 
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
-        while True:
+        has_begun = is_complete = False
+        while not is_complete:
             await self.open()
-            response = self._response
-            assert response is not None  # noqa: S101 - `open` has set it
-            reader, is_first = SseReader(), True
+            response, reader = self._opened, SseReader()
             try:
                 if _media_type(response) == "application/json":
-                    yield await self.read()
+                    yield [await self.read()]
                     return
                 _require_stream(response)
-                chunks = _chunks(response)
-                chunk: bytes | None = b""
-                while chunk is not None:
-                    chunk = await self._next(chunks, is_first=is_first)
-                    for data in reader.end() if chunk is None else reader.feed(chunk):
-                        is_first = False
-                        yield data
-                        if data == DONE:
-                            await _drain(chunks)
-                            return
+                while not is_complete:
+                    chunk = await self._read(MAX_STREAM)
+                    events = reader.feed(chunk) if chunk else reader.end()
+                    is_complete = not chunk
+                    if DONE in events:
+                        del events[events.index(DONE) + 1 :]
+                        is_complete = True
+                    if events:
+                        if not has_begun:
+                            has_begun = True
+                            self._set_limit(self._client.timeouts.between)
+                        yield events
             except ApiError as error:
-                if not is_first:
+                if has_begun:
                     raise
                 await self.close()
                 await self._wait_or_raise(error)
-            else:
-                return
+        await self._drain()
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
-        response = self._response
-        assert response is not None  # noqa: S101 - the caller has opened it
-        chunks, parts, size = _chunks(response), list[bytes](), 0
-        while (chunk := await self._next(chunks, is_first=True)) is not None:
+        parts: list[bytes] = []
+        while chunk := await self._read(MAX_EVENT):
             parts.append(chunk)
-            size += len(chunk)
-            if size > MAX_EVENT:
-                raise upstream_error("The answer of the upstream server is too large.")
         return b"".join(parts)
 
     async def close(self) -> None:
         """Close the connection of an unfinished call, which makes the upstream abort it."""
         response, self._response = self._response, None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         if response is not None:
-            await response.aclose()
+            response.close()
 
-    async def _attempt(self) -> httpx2.Response:
+    @property
+    def _opened(self) -> aiohttp.ClientResponse:
+        assert self._response is not None  # noqa: S101 - `open` has set it
+        return self._response
+
+    async def _attempt(self) -> aiohttp.ClientResponse:
         http, timeouts = self._client.http, self._client.timeouts
-        method = "GET" if self._body is None else "POST"
-        request = http.build_request(method, self._url, content=self._body, headers=self._headers)
-        request.extensions["timeout"] = {"connect": timeouts.connect}
+        method, body = ("GET", None) if self._body is None else ("POST", io.BytesIO(self._body))
+        self._size, self._limit = 0, timeouts.first
         try:
             async with asyncio.timeout(timeouts.first):
-                response = await http.send(request, stream=True)
-        except TimeoutError:
-            _raise_stalled(timeouts.first)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            logger.warning("the upstream server could not be reached: %s", type(error).__name__)
+                response = await http.request(method, self._url, data=body, headers=self._headers, allow_redirects=False)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if type(error) is TimeoutError:  # the deadline above; one of aiohttp is the connection's
+                raise _stalled(timeouts.first) from None
+            self._log("the upstream server could not be reached: %s", type(error).__name__)
             raise upstream_error("The upstream server cannot be reached.", "upstream_unreachable") from error
-        if response.is_success:
+        if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return response
         self._response = response
         try:
-            raise _refusal(response, await self.read(), self._headers.get("authorization"))
+            raise self._refusal(response, await self.read())
         finally:
             await self.close()
 
-    async def _next(self, chunks: AsyncGenerator[bytes, None], *, is_first: bool) -> bytes | None:
-        """Return the next bytes of the body, or None at its end."""
-        seconds = self._client.timeouts.first if is_first else self._client.timeouts.between
+    async def _read(self, most: int) -> bytes:
+        """Return the next bytes of the body, or none at its end; raise `ApiError` if it has more than `most` bytes."""
+        loop = asyncio.get_running_loop()
+        self._reads_since = loop.time()
+        if self._timer is None:
+            self._watch(loop)
+        content = self._opened.content
         try:
-            async with asyncio.timeout(seconds):
-                return await anext(chunks, None)
-        except TimeoutError:
-            _raise_stalled(seconds)
-        except httpx2.HTTPError as error:
-            logger.warning("the connection to the upstream server broke: %s", type(error).__name__)
-            message = "The connection to the upstream server broke before the end of its answer."
-            raise upstream_error(message, "upstream_disconnected") from error
+            chunk = await content.readany()
+        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError) as error:
+            chunk = content._read_nowait(-1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what came before; see below
+            if not chunk:  # aiohttp raises the error before it returns the last bytes, and in no public way after it
+                self._log("the connection to the upstream server broke: %s", type(error).__name__)
+                message = "The connection to the upstream server broke before the end of its answer."
+                raise upstream_error(message, "upstream_disconnected") from error
+        finally:
+            self._reads_since = None
+        self._size += len(chunk)
+        if self._size > most:
+            raise upstream_error("The answer of the upstream server is too large.")
+        return chunk
+
+    def _set_limit(self, seconds: float) -> None:
+        """Wait at most `seconds` for the next bytes from now on."""
+        self._limit = seconds
+        if self._timer is not None:
+            self._timer.cancel()
+            self._watch(asyncio.get_running_loop())
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the current wait if it has lasted too long, and look again when the next one may have."""
+        since, now = self._reads_since, loop.time()
+        due = self._limit + (now if since is None else since)
+        if due > now or since is None:
+            self._timer = loop.call_at(due, self._watch, loop)
+        else:
+            self._timer = loop.call_soon(self._end_wait, loop, since)  # after the task that bytes may have woken just now
+
+    def _end_wait(self, loop: asyncio.AbstractEventLoop, since: float) -> None:
+        if self._reads_since == since:
+            self._opened.content.set_exception(_stalled(self._limit))
+        self._watch(loop)
+
+    def _refusal(self, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+        """Return the error for an answer that is not a success."""
+        if response.status < HTTPStatus.BAD_REQUEST:
+            self._log("the upstream server redirects to %s", response.headers.get("location", "").partition("?")[0])
+            message = (
+                f"The upstream server redirects to another address (status {response.status}), and the gateway does not follow."
+            )
+            return upstream_error(message, REDIRECTED)
+        return error_in(body, response.status, _retry_after(response.headers.get("retry-after")))
+
+    def _log(self, message: str, *values: object) -> None:
+        logger.log(logging.DEBUG if self._is_probe else logging.WARNING, message, *values)
+
+    async def _drain(self) -> None:
+        """Read the end of a body after `DONE`, so that its connection can be reused, but give up soon if it does not come."""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(DRAIN):
+                while await self._read(MAX_STREAM):
+                    pass
 
     async def _wait_or_raise(self, error: ApiError) -> None:
         """Wait until the next attempt, or raise the error if there is no further one."""
         backoff = min(BACKOFF * 2 ** (self._attempts - 1), LONGEST_WAIT)
         wait = backoff if error.retry_after is None else error.retry_after
-        is_lasting = error.status not in RETRIED or error.code == STALLED
-        if self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
+        is_lasting = error.status not in RETRIED or error.code in (STALLED, REDIRECTED)
+        if self._is_probe or self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
             raise error
         logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
         await asyncio.sleep(wait)
 
 
-def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """Return the chunks of a body, decompressed if the server compresses it in spite of the request."""
-    return response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+def _proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL."""
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
-async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
-    """Read the end of a body, so that its connection can be reused, but give up soon if it does not come."""
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(DRAIN):
-            async for _ in chunks:
-                pass
+def keys_of(authorization: str | None) -> Sequence[str]:
+    """Return what no text may contain: the value of an `Authorization` header, and the key in it."""
+    value = authorization or ""
+    return [secret for secret in (value, value.partition(" ")[2].strip()) if secret]
+
+
+def redact(text: str, keys: Sequence[str]) -> str:
+    """Return a text without keys. Whatever an upstream says about an error passes through here before it leaves the gateway."""
+    for key in keys:
+        text = text.replace(key, "***")
+    return text
 
 
 def upstream_error(message: str, code: str = "upstream_error") -> ApiError:
@@ -288,56 +425,55 @@ def upstream_error(message: str, code: str = "upstream_error") -> ApiError:
     return ApiError(502, message, "server_error", code=code)
 
 
-def _raise_stalled(seconds: float) -> NoReturn:
-    message = f"The upstream server sent nothing for {seconds:g} seconds."
-    raise ApiError(504, message, "server_error", code=STALLED)
+def _stalled(seconds: float) -> ApiError:
+    return ApiError(504, f"The upstream server sent nothing for {seconds:g} seconds.", "server_error", code=STALLED)
 
 
-def _media_type(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+def _media_type(response: aiohttp.ClientResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _require_stream(response: httpx2.Response) -> None:
+def _require_stream(response: aiohttp.ClientResponse) -> None:
     media_type = _media_type(response)
     if media_type not in ("text/event-stream", ""):
-        message = f"The upstream server answered with {media_type[:100]} instead of an event stream."
-        raise upstream_error(message)
+        raise upstream_error(f"The upstream server answered with {media_type} instead of an event stream.")
 
 
 def _decoded(body: bytes) -> object:
     try:
         return orjson.loads(body)
     except ValueError:
-        message = "The upstream server did not answer with JSON."
-        raise upstream_error(message) from None
+        raise upstream_error("The upstream server did not answer with JSON.") from None
 
 
-def error_of(value: object, status: int = 502, authorization: str | None = None, retry_after: float | None = None) -> ApiError:
-    """Return the error in an error body of any common form, or in an event."""
-    body = members(value)
-    error = body.get("error", body.get("detail", body))
-    fields = members(error)
-    message = fields.get("message") if is_object(error) else error
-    text = message if isinstance(message, str) and message else f"The upstream server answered with status {status}."
-    for secret in (authorization, (authorization or "").partition(" ")[2]):
-        text = text.replace(secret, "***") if secret else text
-    kind, code = fields.get("type"), fields.get("code")
+def error_in(data: bytes, status: int = 502, retry_after: float | None = None) -> ApiError:
+    """Return the error in an error body of any common form, or in the data of an event."""
+    body: Mapping[str, object] = {}
+    with suppress(ValueError):
+        body = members(orjson.loads(data))
+    error = body.get("error") or body.get("detail") or body
+    kind, code = members(error).get("type"), members(error).get("code")
     default_type = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+    text = _message_of(error) or (dumps(error).decode() if error and error is not body else "")
     return ApiError(
         status,
-        text[:MAX_MESSAGE],
+        text or f"The upstream server answered with status {status}.",
         kind if isinstance(kind, str) and kind else default_type,
         code=code if isinstance(code, str) else None,
         retry_after=retry_after,
     )
 
 
-def _refusal(response: httpx2.Response, body: bytes, authorization: str | None) -> ApiError:
-    status = response.status_code if response.is_error else int(HTTPStatus.BAD_GATEWAY)
-    value: object = None
-    with suppress(ValueError):
-        value = orjson.loads(body)
-    return error_of(value, status, authorization, _retry_after(response.headers.get("retry-after")))
+def _message_of(error: object, depth: int = DEPTH) -> str:
+    """Return the message in an error: a text, several of them, or an object with one, such as each of FastAPI's `detail`."""
+    if isinstance(error, str) or not depth:
+        return error if isinstance(error, str) else ""
+    if is_array(error):
+        return "; ".join(filter(None, (_message_of(each, depth - 1) for each in error)))
+    fields = members(error)
+    message = next((text for name in NESTED if (text := _message_of(fields.get(name), depth - 1))), "")
+    place = fields.get("loc")
+    return f"{'.'.join(map(str, place))}: {message}" if message and is_array(place) else message
 
 
 def _retry_after(header: str | None) -> float | None:

@@ -133,11 +133,11 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
             fields |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
         return fields
 
-    def _read_choice(self, choice: CompletionChoice) -> EngineOutput:
+    def _read_choice(self, choice: CompletionChoice) -> Sequence[Chunk]:
         if choice.token_ids is None:
             raise upstream_error("The upstream server sends no token ids; vLLM has them since 0.10.2.")
         self._tokens += choice.token_ids
-        return EngineOutput(Chunk(choice.token_ids, choice.text, self._entries(choice.logprobs)))
+        return [Chunk(choice.token_ids, choice.text, self._entries(choice.logprobs))]
 
     def end(self) -> EngineOutput:
         output = super().end()

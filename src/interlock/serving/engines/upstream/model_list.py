@@ -1,0 +1,88 @@
+"""The models that an upstream lists: its last answer, fetched again in the background, and its fault while it gives none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+from attrs import define, field
+
+from interlock.serving.engines.upstream.upstream_client import STALLED, UpstreamClient
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.json_values import elements, members
+
+logger = logging.getLogger(__name__)
+
+UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""The statuses of upstreams that have no list of models."""
+UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"""The statuses of upstreams that list models only for clients' own keys."""
+
+FRESH: Final = 10.0
+"""Seconds after which a request for models fetches the list again."""
+LISTING: Final = 10.0
+"""The longest time in seconds for a list."""
+POLL: Final = 1.0
+"""Seconds between two attempts to reach an upstream that is down."""
+
+UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
+
+
+@define(eq=False)
+class ModelList:
+    """The list of one upstream. Only the tasks of `refresh` wait for the upstream; whoever reads the list does not."""
+
+    _client: UpstreamClient
+    names: Sequence[str] = field(default=(), init=False)
+    """The names of the last list; none if the upstream has no list, or only for clients' own keys."""
+    fault: ApiError | None = field(default=UNKNOWN, init=False)
+    """Why the last attempt failed."""
+    started_at: float = field(default=0, init=False)
+    """When the last attempt began, in seconds of the event loop."""
+    _attempt: asyncio.Task[None] | None = field(default=None, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    """Begins the next attempt while the upstream is down."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the upstream cannot be reached, is silent or broken; one that refuses its list answers other requests."""
+        return self.fault is not None and self.fault.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def refresh(self) -> asyncio.Task[None] | None:
+        """Return the task that fetches the list; begin one if the list is no longer fresh."""
+        is_due = asyncio.get_running_loop().time() - self.started_at > FRESH or self.fault is UNKNOWN
+        if is_due and self._attempt is None and self._timer is None:
+            self._begin()
+        return self._attempt
+
+    def close(self) -> None:
+        """End the attempts."""
+        for each in (self._attempt, self._timer):
+            if each is not None:
+                each.cancel()
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.started_at, self._timer, self._attempt = loop.time(), None, loop.create_task(self._fetch())
+
+    async def _fetch(self) -> None:
+        before = self.fault
+        try:
+            answer = await self._client.fetch("models", limit=LISTING, is_probe=True)
+            listed = elements(answer) or elements(members(answer).get("data"))
+            ids = (members(model).get("id") for model in listed)
+            self.names, self.fault = [name for name in ids if isinstance(name, str) and name], None
+        except ApiError as error:
+            has_no_list = error.status in UNLISTED or (self._client.pass_key and error.status in UNAUTHORIZED)
+            self.fault = None if has_no_list else error
+        finally:
+            self._attempt = None
+        if self.is_down:
+            self._timer = asyncio.get_running_loop().call_later(POLL, self._begin)
+        if self.fault is not None and (before is None or before.message != self.fault.message):
+            logger.warning("the upstream server %s does not list its models: %s", self._client.url, self.fault)
+        elif self.fault is None and before not in (None, UNKNOWN):
+            logger.warning("the upstream server %s answers again", self._client.url)
