@@ -184,6 +184,11 @@ def _with_nulls(body):
         one.update({"function_call": {"namespace": None}, "message": {"phase": None}}.get(one["type"], {}))
 
 
+def _with_part_at_added(body):
+    if body["type"].endswith("item.added") and body["item"]["type"] == "message":
+        body["item"]["content"] = [{"type": "output_text", "text": "", "annotations": [], "logprobs": []}]
+
+
 def _with_failed_search(body):
     for one in _shown(body):
         if one["type"] == "web_search_call" and one["status"] == "completed":
@@ -235,6 +240,7 @@ DEVIATIONS = {
     "unnumbered": edited(ANSWERED, without_fields("sequence_number")),
     "no-done-marker": evolve(ANSWERED, rewrite=lambda data: data.removesuffix(b"data: [DONE]\n\n")),
     "error-is-last": _second(numbered([*ANSWERED.bodies[1][:2], ERROR]), "failed after an error event"),
+    "late-rate-limits": with_event(ANSWERED, 99, {"type": "response.rate_limits.updated", "rate_limits": []}),
     "no-event-line": evolve(ANSWERED, rewrite=lambda data: re.sub(rb"event: .*\n", b"", data)),
     "framing": evolve(ANSWERED, rewrite=_with_framing),
     "foreign-id": evolve(ANSWERED, rewrite=lambda data: re.sub(rb': "(rs|fc|msg|call)_', rb': "acme-\1-', data)),
@@ -242,6 +248,7 @@ DEVIATIONS = {
     "never-done": _first(numbered([*_LISTED.bodies[0][:5], *_LISTED.bodies[0][6:]]), _LISTED),
     "text-at-once": without(calling(lambda at: mcp_call(at, "{}")), "mcp_call_arguments.delta"),
     "begins-whole": without(edited(ANSWERED, added(arguments=ARGUMENTS)), "arguments.delta"),
+    "part-at-added": edited(ANSWERED, _with_part_at_added),
     "logprobs-elsewhere": edited(WITH_LOGPROBS, lambda body: "part" in body and _overwrite(body["part"], {"logprobs": []})),
     "status-at-added": edited(ANSWERED, added(status="completed")),
     "status-behind": edited(ANSWERED, everywhere(status="in_progress")),
@@ -253,7 +260,8 @@ DEVIATIONS = {
     "encrypted-content": edited(calling(sealed), ended(encrypted_content="other")),
     "null-or-absent": edited(ANSWERED, lambda body: body["type"] == "response.completed" and _with_nulls(body)),
     "other-in-final": edited(WITH_LOGPROBS, ended(logprobs=[])),
-    "failed-without-output": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
+    "without-output": edited(ANSWERED, terminal(output=[])),
+    "without-output, of a failure": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
     "usage": edited(ANSWERED, terminal(total_tokens=1)),
     "usage, of a cut": edited(evolve(LEGAL["cut"], like="cut"), terminal("incomplete", usage=None)),
     "vendor-field": edited(ANSWERED, _with_vendor_fields),

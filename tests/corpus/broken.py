@@ -173,6 +173,8 @@ BROKEN: dict[str, list[Body]] = {
     "R11-cut-call-with-output": edited("mcp-call-cut", -2, "item.output", "r"),
     "R11-tools-of-a-failed-listing": edited("mcp-list-tools-failed", -2, "item.error", None),
     "R11-output-before-it-ran": edited("mcp-call", 2, "item.output", "r"),
+    "R11-mcp-call-without-status-or-output": edited("mcp-call-without-status", -2, "item.output", ...),
+    "R11-mcp-call-without-status-or-error": edited("mcp-call-failed-without-status", -2, "item.error", ...),
     "R12-response-completed": stream(message(0, *_TEXT, status="incomplete")),
     "R12-not-the-last-item": stream(_FIRST_CUT, **CUT),
     "R12-no-reason": ended("message-cut", incomplete_details=None),

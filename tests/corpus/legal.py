@@ -182,6 +182,19 @@ def mcp_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
     )
 
 
+def without_status(body: Body) -> Body:
+    """Leave out the status of the items in an event."""
+
+    def without(one: Body) -> Body:
+        return {name: value for name, value in one.items() if name != "status"}
+
+    if "item" in body:
+        return {**body, "item": without(body["item"])}
+    if "response" in body:
+        return {**body, "response": {**body["response"], "output": [without(one) for one in body["response"]["output"]]}}
+    return body
+
+
 def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
     """Give the listing of a server's tools."""
     first = {"id": f"mcpl_{index}", "type": "mcp_list_tools", "server_label": "s", "tools": []}
@@ -304,6 +317,14 @@ LEGAL: dict[str, list[Body]] = {
     "mcp-call": stream(mcp_call(0, "{", "}")),
     "mcp-call-failed": stream(mcp_call(0, "{", "}", status="failed")),
     "mcp-call-cut": stream(mcp_call(0, "{", status="incomplete"), **CUT),
+    **{
+        f"mcp-call-{name}": [without_status(body) for body in stream(mcp_call(0, "{", "}", status=status), **more)]
+        for name, status, more in (
+            ("without-status", "completed", {}),
+            ("failed-without-status", "failed", {}),
+            ("cut-without-status", "incomplete", CUT),
+        )
+    },
     "mcp-list-tools": stream(mcp_list_tools(0)),
     "mcp-list-tools-failed": stream(mcp_list_tools(0, "failed")),
     "mcp-approval-request": stream(mcp_approval_request(0)),

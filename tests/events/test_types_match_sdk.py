@@ -73,7 +73,7 @@ INTENDED = {
         ),
     },
     "The API sends it, and no release types it.": {
-        *(f"Event: they have no <{PATCH}.{end}>" for end in ("delta", "done")),
+        *(f"Event: they have no <{name}>" for name in ("keepalive", f"{PATCH}.delta", f"{PATCH}.done")),
         *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),
         "Search.sources[]: they have no <api>",
         "DeleteFile.diff: not theirs",
@@ -81,7 +81,6 @@ INTENDED = {
     "The API always sends it, though the type does not promise it.": {
         "AnnotationAdded.annotation: they may not send it",
         "ImageGenerationCall.result: they may not send it",
-        "McpCall.status: they may not send it",
     },
     "The API does not always send it, though the type promises it: older services do not know it.": {
         "InputTokensDetails.cache_write_tokens: they always send it",
@@ -405,4 +404,4 @@ def test_only_what_no_release_types_is_compared_with_nothing():
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and not kind.__subclasses__()
     }
     names = {kind.__name__ for kind in declared - comparison.pairs.keys()}
-    assert names == {"ApiSource", "Audio", "InputAudio", "InputVideo", "PatchDelta", "PatchDone", "ResponseCancel"}
+    assert names == {"ApiSource", "Audio", "InputAudio", "InputVideo", "Keepalive", "PatchDelta", "PatchDone", "ResponseCancel"}

@@ -26,6 +26,9 @@ MUTANTS = 9
 PIECES = ("rain", "", " ", "\n", "é", "a b", "{", "𝄞", " x")
 
 
+KEEPALIVE = {"type": "keepalive", "sequence_number": 0}
+
+
 class Seeded(random.Random):
     """Makes the choices of a generator from a seed."""
 
@@ -98,7 +101,7 @@ def test_a_stream_of_the_other_dialect_says_the_same():
 
 def samples():
     """An event of each name, and for each kind of item its `added` and `done`, all of the item at index 0."""
-    found = {}
+    found = {("keepalive", None): KEEPALIVE}
     for bodies in [*LEGAL.values(), *(stream(Seeded(seed)) for seed in range(300))]:
         for body in bodies:
             indices = dict.fromkeys({"output_index", "command_index"} & body.keys(), 0)
@@ -132,3 +135,15 @@ def test_any_events_of_one_index_are_judged_alike(part):
     for seed in seeds(part):
         chance = Seeded(seed)
         judged_alike([*LEGAL["message"][:2], *(chance.choice(events) for _ in range(6)), LEGAL["message"][-1]])
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
+    bodies = LEGAL[name]
+    for place in range(1, len(bodies)):
+        assert verdicts(renumbered([*bodies[:place], KEEPALIVE, *bodies[place:]])) == (set(), set()), place
+    everywhere = [one for body in bodies for one in (KEEPALIVE, KEEPALIVE, body)]
+    assert verdicts(renumbered(everywhere[2:])) == (set(), set())
+    assert verdicts([KEEPALIVE, *everywhere[2:]])[0] >= {"R2"} <= verdicts([KEEPALIVE, *everywhere[2:]])[1]
+    assert verdicts(renumbered([KEEPALIVE, *bodies])) == ({"R4a"}, {"R4a"})
+    assert verdicts(renumbered([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})

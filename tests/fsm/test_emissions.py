@@ -22,6 +22,7 @@ def test_every_event_of_the_items_that_there_are_is_emitted():
     never = {name for name in EVENTS if name not in EMITTED}
     assert never == {
         "error",
+        "keepalive",
         "response.audio.delta",
         "response.audio.done",
         "response.audio.transcript.delta",

@@ -16,7 +16,7 @@ from interlock.fsm.acceptor.rulebook import Fault
 from interlock.testing import findings, legality
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
-UNSEEN = {"response.audio.delta", "response.audio.done", "response.audio.transcript.delta", "response.audio.transcript.done"}
+UNSEEN = {"keepalive", *(f"response.audio.{name}" for name in ("delta", "done", "transcript.delta", "transcript.done"))}
 
 
 class Seeded(random.Random):

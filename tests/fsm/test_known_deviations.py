@@ -61,7 +61,8 @@ def test_what_breaks_a_client_is_an_error(name) -> None:
     [
         (LEGAL["message"][4:], {"resumed"}),
         ([*MESSAGE[:4], {"type": "acme:thinking", "output_index": 0}, *MESSAGE[4:]], {"unknown-event"}),
-        ([{"type": "keepalive"}, *MESSAGE], {"unknown-event"}),
+        ([{"type": "acme:ready"}, *MESSAGE], {"unknown-event"}),
+        ([*MESSAGE, {"type": "response.rate_limits.updated", "rate_limits": []}], {"late-rate-limits"}),
         (
             [*LEGAL["nothing"][:2], {"type": "error", "sequence_number": 2, "error": {"message": "no", "code": "c"}}],
             {"nested-error", "error-is-last"},
@@ -94,7 +95,7 @@ def test_another_response_in_the_same_file_is_judged_by_itself() -> None:
 def test_a_failed_response_may_lack_its_items_and_its_usage() -> None:
     bodies = stream(message(0, *text_part(0, "hi")), **FAILED)
     bodies[-1]["response"] |= {"output": [], "usage": None}
-    assert deviations_in(bodies) == {"failed-without-output", "usage"}
+    assert deviations_in(bodies) == {"without-output", "usage"}
 
 
 def test_the_end_may_show_other_encryptions_and_nulls() -> None:

@@ -210,7 +210,7 @@ class McpCall(Item, tag="mcp_call", kw_only=True):
 
     prefix = "mcp"
 
-    status: Outbound[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
+    status: Maybe[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
     server_label: str
     name: str
     arguments: str

@@ -132,6 +132,10 @@ class ErrorEvent(StreamEvent, tag="error"):
     param: Nullable[str] = None
 
 
+class Keepalive(StreamEvent, tag="keepalive"):
+    """Nothing happened for a while. It may come anywhere before the terminal event."""
+
+
 # The events that begin and end every item.
 
 

@@ -73,6 +73,19 @@ def test_a_finding_has_the_number_of_its_event() -> None:
     assert of(trace_lines, "end")[0][2]["rules"] == {"R8": 1}
 
 
+def test_silence_is_an_event_of_the_response_without_a_finding() -> None:
+    trace = Trace()
+    created, *rest = (CORPUS / "legal" / "nothing.sse").read_bytes().split(b"\n\n")
+    silence = b'event: keepalive\ndata: {"type": "keepalive", "sequence_number": 1}'
+    rest = [
+        frame.replace(b'"sequence_number": 2', b'"sequence_number": 3').replace(b'"sequence_number": 1', b'"sequence_number": 2')
+        for frame in rest
+    ]
+    trace_lines = [*trace.feed(b"\n\n".join([created, silence, *rest])), *trace.end()]
+    assert [line[2:6] for line in of(trace_lines, "e")][1] == (0, "keepalive", 1, -1)
+    assert of(trace_lines, "f") == []
+
+
 def test_a_finding_at_the_end_comes_after_the_last_event() -> None:
     trace_lines = lines(CORPUS / "broken" / "R3-no-end.sse")
     assert {line[2] for line in of(trace_lines, "f")} == {len(of(trace_lines, "e"))}

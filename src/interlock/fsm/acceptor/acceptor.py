@@ -32,6 +32,7 @@ _RESPONSE: Final = Automaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
 _CREATED: Final = wire_name(stream.Created)
 _ERROR: Final = wire_name(stream.ErrorEvent)
+_RATE_LIMITS: Final = "response.rate_limits.updated"
 _OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
 _MIN_RESUMED: Final = 2
 """The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
@@ -242,7 +243,8 @@ class Acceptor:
             faults.append(Fault("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin(0)
         if self.ended:
-            faults.append(Fault("R3", "comes after the terminal event"))
+            deviation = "late-rate-limits" if name == _RATE_LIMITS else ""
+            faults.append(Fault("R3", "comes after the terminal event", deviation=deviation))
         else:
             faults += self._check_resumption(name, number)
             event = EVENTS.get(name)
@@ -306,6 +308,9 @@ class Acceptor:
         readable = not any(fault.unreadable for fault in faults)
         if issubclass(event, stream.ResponseEvent):
             return faults + self._take_response_event(event, body, readable=readable)
+        if event is stream.Keepalive:
+            is_first = self._response is _RESPONSE.start
+            return [*faults, *([Fault("R4a", "comes before the response is created", (_CREATED,))] if is_first else [])]
         faults += self._check_open()
         if event is stream.ErrorEvent:
             self._error = True

@@ -54,7 +54,6 @@ _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     stream.Failed: {"failed"},
 }
 """The statuses that a response may have in each of its events."""
-_ABORTED: Final = frozenset({"failed", "cancelled"})
 _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
 _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 
@@ -71,8 +70,9 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
         state.early_faults.append(Fault("R10", f"the item began with the status {quoted(status)}", deviation="status-at-added"))
         state.first_status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
-        if path and value_at(item, path):
-            yield Fault("R9", f"the item has {path[-1]} before its first part")
+        if path and (parts := value_at(item, path)):
+            deviation = "part-at-added" if all(map(_is_empty_part, as_list(parts))) else ""
+            yield Fault("R9", f"the item has {path[-1]} before its first part", deviation=deviation)
     initial_text = value_at(item, state.own_text) if state.own_text else None
     if initial_text:
         state.text.add(as_text(initial_text))
@@ -158,16 +158,17 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
 
 def _result(state: TrackedItem, item: Body) -> Iterator[Fault]:
     """Check that a call has the output or the error that its status implies."""
-    output, error, status = item.get("output"), item.get("error"), item.get("status")
+    output, error = item.get("output"), item.get("error")
+    ends = _ends(state) if state.status is None else {state.status}
     match state.kind:
-        case "mcp_call" if status == "completed":
+        case "mcp_call" if ends == {"completed"}:
             if output is None or error is not None:
                 yield Fault("R11", "a completed call needs an output and no error")
-        case "mcp_call" if status == "failed":
+        case "mcp_call" if ends == {"failed"}:
             if error is None:
                 yield Fault("R11", "a failed call needs an error")
-        case "mcp_call" if output is not None:
-            yield Fault("R11", "a call that neither completed nor failed has an output")
+        case "mcp_call" if (output, error) != (None, None) and ends.isdisjoint({"completed", "failed"}):
+            yield Fault("R11", "a call that neither completed nor failed has an output or an error")
         case "mcp_list_tools" if [*state.node.ends] == ["completed" if error is not None else "failed"]:
             yield Fault("R11", "the list of tools has an error although it completed, or none although it failed")
         case _:
@@ -250,7 +251,7 @@ def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -
     state.next_index[name] = index + 1
     if index != expected:
         yield Fault("R8", f"{name}_index is {index} instead of {expected}")
-    if _text(part) or part.get("annotations") or part.get("logprobs"):
+    if not _is_empty_part(part):
         yield Fault("R9", "the part is not empty when it is added")
     state.part = Part(as_text(part.get("type")), index, from_start=True)
 
@@ -356,6 +357,11 @@ def _index(event: type[StreamEvent], body: Body) -> int:
     return index if isinstance(index, int) else -1
 
 
+def _is_empty_part(part: object) -> bool:
+    fields = as_object(part)
+    return bool(fields) and not (_text(fields) or fields.get("annotations") or fields.get("logprobs"))
+
+
 def _text(part: Body) -> str:
     return as_text(part.get("refusal")) or as_text(part.get("text"))
 
@@ -423,7 +429,7 @@ def judge_end(
     yield from _status(event, response, "R3")
     yield from _failure(response, status, items, has_error=has_error)
     yield from _truncation(response, status, items)
-    yield from _output(as_list(response.get("output")), status, items, from_start=from_start)
+    yield from _output(as_list(response.get("output")), items, from_start=from_start)
     yield from _usage(response.get("usage"), status)
 
 
@@ -471,12 +477,12 @@ def _ends_in_call(output: Sequence[object]) -> bool:
     return as_text(last.get("type")).endswith("_call") and as_text(last.get("status")) not in {"", "completed"}
 
 
-def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:
+def _output(output: Sequence[object], items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:
     done = [item for item in items if item.ended]
     whole = from_start and len(done) == len(items)
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
-        deviation = "failed-without-output" if not output and status in _ABORTED else ""
+        deviation = "" if output else "without-output"
         yield Fault("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation=deviation)
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):

@@ -27,7 +27,7 @@ class Rule:
     """A rule of a Responses stream.
 
     Args:
-        number: `R1` to `R20`.
+        number: `R1` to `R20`, or `R4a`.
         name: One or two words.
         sort: Its subject.
         says: The text of the rule.
@@ -75,6 +75,14 @@ RULES: Final[Mapping[str, Rule]] = {
             "If the response fails after its first event, the open items end first; then `response.failed` gives the reason in "
             "`error.code` and `error.message`.",
             "An open item seems to run forever, and a client cannot handle a failure without a reason.",
+        ),
+        Rule(
+            "R4a",
+            "silence",
+            "order",
+            "After `response.created` and before the terminal event, `keepalive` may come between any two events. It has a "
+            "`type` and a `sequence_number` alone, which R2 counts, and belongs to no item.",
+            "A client has no response yet that the event could keep alive.",
         ),
         Rule(
             "R5",
@@ -257,6 +265,14 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R3",
             "an `error` event ends the stream, and no terminal event follows",
             "clients raise at the `error` event and stop reading",
+            "services whose generation fails (recorded)",
+        ),
+        Deviation(
+            "late-rate-limits",
+            "R3",
+            "`response.rate_limits.updated` comes after the terminal event",
+            "the answer is complete, and OpenAI's own service sends the event there",
+            "OpenAI",
         ),
         Deviation(
             "no-event-line",
@@ -310,6 +326,13 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "R9",
             "an item is added with its complete text, and no delta follows",
             "clients read the item from `added` or `done`",
+        ),
+        Deviation(
+            "part-at-added",
+            "R9",
+            "an item is added with an empty part, which `content_part.added` adds again",
+            "clients write the text into the part by its index",
+            "Vercel",
         ),
         Deviation(
             "logprobs-elsewhere",
@@ -379,10 +402,11 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "no client reads both",
         ),
         Deviation(
-            "failed-without-output",
+            "without-output",
             "R13",
-            "a failed or cancelled response lists none of its items",
-            "clients already have the items",
+            "the terminal response has none of its items",
+            "clients already have the items from their `done` events",
+            "Codex's backend",
         ),
         Deviation(
             "usage",

@@ -27,6 +27,7 @@ EVENTS: Final = f"""
     response.incomplete                         response:object
     response.failed                             response:object
     error                                       code?:string|null message:string param?:string|null
+    keepalive
 
     response.output_item.added                  output_index:integer item:object
     response.output_item.done                   output_index:integer item:object
@@ -99,7 +100,7 @@ ITEMS: Final = f"""
                             async?:boolean {_CREATED_BY}
     custom_tool_call        id:ctc_ call_id:string name:string input:string status?:{_STATUS} namespace?:string {_CALLER}
                             async?:boolean {_CREATED_BY}
-    mcp_call                id:mcp_ name:string server_label:string arguments:string status:{_STATUS}|calling|failed
+    mcp_call                id:mcp_ name:string server_label:string arguments:string status?:{_STATUS}|calling|failed
                             output?:string|null error?:string|<mcp_protocol_error>|<mcp_tool_execution_error>|<http_error>|null
                             approval_request_id?:string|null
     mcp_list_tools          id:mcpl_ server_label:string tools:*<mcp_tool> error?:string|null

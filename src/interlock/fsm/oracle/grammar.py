@@ -93,6 +93,7 @@ _ORDERS: Final[dict[str, dict[str | None, str]]] = {
         "completed": f"{_MCP} mcp_call.completed done",
         "failed": f"{_MCP} mcp_call.failed done",
         "incomplete": f"{_MCP} done",
+        None: f"{_MCP} (mcp_call.completed | mcp_call.failed)? done",
     },
     "mcp_list_tools": {None: f"{_LIST} (mcp_list_tools.completed | mcp_list_tools.failed) done"},
     "mcp_approval_request": {None: "added done"},

@@ -29,6 +29,7 @@ _STATUSES: Final = {
     "response.incomplete": {"incomplete", "cancelled"},
     "response.failed": {"failed"},
 }
+_KEEPALIVE: Final = "keepalive"
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"
 _WHOLE: Final = {
@@ -56,7 +57,7 @@ def r1_opening(stream: Stream) -> Iterator[Violation]:
     expected = ["response.created", "response.in_progress"]
     if "response.queued" in opening:
         expected.insert(1, "response.queued")
-    first = list(stream.names[: len(expected)])
+    first = [name for name in stream.names if name != _KEEPALIVE][: len(expected)]
     if first != expected:
         yield Violation("R1", 0, f"the stream opens with {first}")
     elif opening != expected:
@@ -107,6 +108,12 @@ def r4_failure(stream: Stream) -> Iterator[Violation]:
         for item in stream.items:
             if item.done is None:
                 yield Violation("R4", last, f"item {item.index} is left open")
+
+
+def r4a_silence(stream: Stream) -> Iterator[Violation]:
+    """R4a: keepalive comes after created; R3 checks that it comes before the terminal event."""
+    if stream.names and stream.names[0] == _KEEPALIVE:
+        yield Violation("R4a", 0, "keepalive comes before the response is created")
 
 
 def r6_index(stream: Stream) -> Iterator[Violation]:
@@ -385,14 +392,15 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
 
 
 def _has_its_result(item: Json, word: str) -> bool:
-    """Return whether a finished item has the result or the error that its status and events imply."""
-    match item["type"], item.get("status"):
+    """Return whether a finished item has the result or the error that its status, if it has one, and its events imply."""
+    ends = [status for status in ("completed", "failed") if LETTERS[f"response.mcp_call.{status}"] in word]
+    match item["type"], item.get("status", next(iter(ends), None)):
         case "mcp_call", "completed":
             return item.get("output") is not None and item.get("error") is None
         case "mcp_call", "failed":
             return item.get("error") is not None
         case "mcp_call", _:
-            return item.get("output") is None
+            return item.get("output") is None and item.get("error") is None
         case "mcp_list_tools", _:
             return (item.get("error") is not None) == (LETTERS["response.mcp_list_tools.failed"] in word)
         case _:
@@ -629,7 +637,7 @@ def _is_nonblank(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-ANY_SHAPE: Final[tuple[Rule, ...]] = (r1_opening, r2_numbering, r3_ending)
+ANY_SHAPE: Final[tuple[Rule, ...]] = (r1_opening, r2_numbering, r3_ending, r4a_silence)
 SOUND_SHAPE: Final[tuple[Rule, ...]] = (
     r3_status,
     r4_failure,
