@@ -195,6 +195,18 @@ def call(arguments="", item_id="fc_1", status="completed", **fields):
         ([text("a"), done(message("a")), text("b")], ["message a"]),
         ([text("a"), text("a"), text("b"), done(message("ab"))], ["message aab"]),
         ([text("a"), done(message("xaby"))], ["message a|xaby"]),
+        ([text("a", content_index=1), done(message("ab"))], ["message ab"]),
+        ([text("a", content_index=1), text("b", content_index=2), ended(message("a", "bc"))], ["message a|bc"]),
+        ([text("b", content_index=1), done(message("b", "b"))], ["message b|b"]),
+        ([text("a", content_index=1), done(message("a", {"type": "refusal", "refusal": "n"}))], ["message a|n"]),
+        ([text("a"), {"type": "keepalive", "sequence_number": 1}, text("b")], ["message ab"]),
+        ([done({**message(), "content": "ab"})], ["message ab"]),
+        ([text("a"), ended({**message(), "content": "ab"})], ["message ab"]),
+        ([done({**message(), "content": ["a", "b", 3]})], ["message a|b"]),
+        (
+            [done({"type": "reasoning", "id": "rs_1", "summary": "s", "content": "t"}), done({**message(), "content": "b"}, 1)],
+            ["reasoning s|t", "message b"],
+        ),
         ([text("a "), done(message("a"))], ["message a"]),
         ([added({"type": "message", "id": "msg_1"}), text("a", content_index="x")], ["message a"]),
         ([{"type": "message"}, added({"type": "unknown"}), added(None), {"type": []}, event("output_text.delta", delta=3)], []),
@@ -351,6 +363,13 @@ def test_a_tool_that_failed_at_the_service_fails(item, reason):
     call_item = {"type": "mcp_call", "server_label": "wiki", "name": "f", "arguments": "{}", **item}
     (result,) = response([done(call_item), ended(call_item)])["output"]
     assert (result["status"], result["error"]["content"][0]["text"]) == ("failed", reason)
+
+
+def test_a_list_of_tools_that_failed_at_the_service_fails():
+    (result,) = response([done({"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [], "error": "no"})])[
+        "output"
+    ]
+    assert (result["tools"], result["error"]) == ([], "no")
 
 
 def test_code_that_failed_shows_what_it_printed():

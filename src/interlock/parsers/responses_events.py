@@ -121,8 +121,13 @@ STARTS: Final = frozenset({"searching", "generating"})
 SEARCH: Final[Fields] = {"type": "search", "query": ""}
 """The action of a web search before the service sends it."""
 
-PARTED: Final = frozenset({"message", "reasoning"})
-"""The items whose texts are parts."""
+PARTED: Final[Mapping[ItemKind, Mapping[str, str]]] = MappingProxyType(
+    {
+        "message": {"content": "output_text"},
+        "reasoning": {"summary": "reasoning_summary_text", "content": "reasoning_text"},
+    }
+)
+"""The items whose texts are parts: their lists of parts, each with the subject of a part that is plain text."""
 AT_ONCE: Final = frozenset(kind for kind, each in LIFECYCLES.items() if not each.states["absent"].rows["open"][0].rows)
 """The items that are added and done at once."""
 
@@ -427,7 +432,8 @@ class ResponsesParser:
         if item.status == "in_progress":
             self._update(item, body)
             self._read_whole(item)
-            item.status = STATUSES.get(as_text(body.get("status")), "completed")
+            has_failed = item.kind in RESULTS and not body.get("status") and body.get("error")
+            item.status = "failed" if has_failed else STATUSES.get(as_text(body.get("status")), "completed")
 
     def _update(self, item: _Item, body: Fields) -> None:
         if item.kind == "reasoning" and "reasoning.encrypted_content" not in self._include:
@@ -435,8 +441,10 @@ class ResponsesParser:
         item.update(body)
 
     def _read_whole(self, item: _Item) -> None:
-        for place, part in _wholes(item.kind, item.raw):
-            self._complete_part(item, place, part)
+        wholes = [*_wholes(item.kind, item.raw)]
+        places = _received_places([place for place, _ in wholes], [*item.texts])
+        for place, part in wholes:
+            self._complete_part(item, places.get(place, place), part)
 
     def _entries(self, event: Fields) -> Sequence[Entry]:
         """Return the log probabilities in an event or part, if the request wants them."""
@@ -543,16 +551,32 @@ class ResponsesParser:
 def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
     """Yield the texts in a whole item, each as a part."""
     if kind in PARTED:
-        for name in ("summary", "content"):
-            for index, part in enumerate(map(as_mapping, as_sequence(body.get(name)))):
-                subject = PARTS.get(as_text(part.get("type")))
+        for name, plain in PARTED[kind].items():
+            parts = body.get(name)
+            for index, part in enumerate([parts] if isinstance(parts, str) else as_sequence(parts)):
+                subject = plain if isinstance(part, str) else PARTS.get(as_text(as_mapping(part).get("type")))
                 if subject is not None and TEXTS[subject].kind == kind:
-                    yield (subject, index), part
+                    yield (subject, index), {TEXTS[subject].whole: part} if isinstance(part, str) else as_mapping(part)
     elif kind == "shell_call":
         for index, command in enumerate(as_sequence(as_mapping(body.get("action")).get("commands"))):
             yield ("shell_call_command", index), {"command": command}
     elif kind in OWN_TEXTS:
         yield (OWN_TEXTS[kind], 0), as_mapping(body.get("operation")) if kind == "apply_patch_call" else body
+
+
+def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace]) -> Mapping[TextPlace, TextPlace]:
+    """Map the places of the texts in a whole item to those of their deltas.
+
+    Some services count parts otherwise in events than in the item. If an event has an index that the item lacks, the texts of
+    its subject correspond in their order.
+    """
+    of_subject = {subject: [place for place in received if place[0] == subject] for subject, _ in received}
+    shifted = [subject for subject, ours in of_subject.items() if not {*ours} <= {*places}]
+    return {
+        place: found
+        for subject in shifted
+        for place, found in zip([place for place in places if place[0] == subject], of_subject[subject], strict=False)
+    }
 
 
 def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
