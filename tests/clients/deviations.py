@@ -240,7 +240,9 @@ DEVIATIONS = {
     "unnumbered": edited(ANSWERED, without_fields("sequence_number")),
     "no-done-marker": evolve(ANSWERED, rewrite=lambda data: data.removesuffix(b"data: [DONE]\n\n")),
     "error-is-last": _second(numbered([*ANSWERED.bodies[1][:2], ERROR]), "failed after an error event"),
-    "late-rate-limits": with_event(ANSWERED, 99, {"type": "response.rate_limits.updated", "rate_limits": []}),
+    "late-rate-limits": _breaking(
+        with_event(ANSWERED, 99, {"type": "response.rate_limits.updated", "rate_limits": []}), "openai-node", "LiteLLM"
+    ),
     "no-event-line": evolve(ANSWERED, rewrite=lambda data: re.sub(rb"event: .*\n", b"", data)),
     "framing": evolve(ANSWERED, rewrite=_with_framing),
     "foreign-id": evolve(ANSWERED, rewrite=lambda data: re.sub(rb': "(rs|fc|msg|call)_', rb': "acme-\1-', data)),
@@ -248,7 +250,7 @@ DEVIATIONS = {
     "never-done": _first(numbered([*_LISTED.bodies[0][:5], *_LISTED.bodies[0][6:]]), _LISTED),
     "text-at-once": without(calling(lambda at: mcp_call(at, "{}")), "mcp_call_arguments.delta"),
     "begins-whole": without(edited(ANSWERED, added(arguments=ARGUMENTS)), "arguments.delta"),
-    "part-at-added": edited(ANSWERED, _with_part_at_added),
+    "part-at-added": _breaking(edited(ANSWERED, _with_part_at_added), "openai-node"),
     "logprobs-elsewhere": edited(WITH_LOGPROBS, lambda body: "part" in body and _overwrite(body["part"], {"logprobs": []})),
     "status-at-added": edited(ANSWERED, added(status="completed")),
     "status-behind": edited(ANSWERED, everywhere(status="in_progress")),
@@ -260,8 +262,8 @@ DEVIATIONS = {
     "encrypted-content": edited(calling(sealed), ended(encrypted_content="other")),
     "null-or-absent": edited(ANSWERED, lambda body: body["type"] == "response.completed" and _with_nulls(body)),
     "other-in-final": edited(WITH_LOGPROBS, ended(logprobs=[])),
-    "without-output": edited(ANSWERED, terminal(output=[])),
-    "without-output, of a failure": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
+    "without-output": _breaking(edited(ANSWERED, terminal(output=[])), "openai-node", "the Agents SDK for JavaScript", "LiteLLM"),
+    "failed-without-output": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
     "usage": edited(ANSWERED, terminal(total_tokens=1)),
     "usage, of a cut": edited(evolve(LEGAL["cut"], like="cut"), terminal("incomplete", usage=None)),
     "vendor-field": edited(ANSWERED, _with_vendor_fields),
@@ -272,7 +274,7 @@ DEVIATIONS = {
     "tokens-differ": answering(*answer(0, logprobs=LOGPROBS[::-1])),
     "blank": answering(*message(0), *answer(1)),
 }
-"""The streams of each deviation: the name before a comma is its own."""
+"""The streams of each deviation: the name before a comma is its own. What breaks a client is one because a service sends it."""
 
 BREAKING = {
     "the ids of items rotate": _breaking(_rotating("item", "item_id"), "openai-node", OPEN_RESPONSES, "Pydantic AI"),

@@ -95,7 +95,7 @@ def test_another_response_in_the_same_file_is_judged_by_itself() -> None:
 def test_a_failed_response_may_lack_its_items_and_its_usage() -> None:
     bodies = stream(message(0, *text_part(0, "hi")), **FAILED)
     bodies[-1]["response"] |= {"output": [], "usage": None}
-    assert deviations_in(bodies) == {"without-output", "usage"}
+    assert deviations_in(bodies) == {"failed-without-output", "usage"}
 
 
 def test_the_end_may_show_other_encryptions_and_nulls() -> None:

@@ -98,7 +98,7 @@ def assert_legal(
     Args:
         stream: The bodies of its events; or its bytes, whole or in chunks, to check the framing of the events too.
         dialect: The dialect of the stream.
-        strict: Also fail on deviations, which every tested client accepts, and on what is not judged: unknown events and items.
+        strict: Also fail on deviations, which are unusual but well known, and on what is not judged: unknown events and items.
 
     Raises:
         AssertionError: The stream is not legal; the message lists the findings.

@@ -54,6 +54,7 @@ _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     stream.Failed: {"failed"},
 }
 """The statuses that a response may have in each of its events."""
+_ABORTED: Final = frozenset({"failed", "cancelled"})
 _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
 _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 
@@ -429,7 +430,7 @@ def judge_end(
     yield from _status(event, response, "R3")
     yield from _failure(response, status, items, has_error=has_error)
     yield from _truncation(response, status, items)
-    yield from _output(as_list(response.get("output")), items, from_start=from_start)
+    yield from _output(as_list(response.get("output")), status, items, from_start=from_start)
     yield from _usage(response.get("usage"), status)
 
 
@@ -477,12 +478,12 @@ def _ends_in_call(output: Sequence[object]) -> bool:
     return as_text(last.get("type")).endswith("_call") and as_text(last.get("status")) not in {"", "completed"}
 
 
-def _output(output: Sequence[object], items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:
+def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:
     done = [item for item in items if item.ended]
     whole = from_start and len(done) == len(items)
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
-        deviation = "" if output else "without-output"
+        deviation = "" if output else "failed-without-output" if status in _ABORTED else "without-output"
         yield Fault("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation=deviation)
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):

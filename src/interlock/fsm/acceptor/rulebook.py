@@ -17,7 +17,8 @@ Sort: TypeAlias = Literal["order", "content"]
 Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 """How serious a finding is.
 
-`error`: the published contract or a known client breaks. `deviation`: unusual, but every tested client copes.
+`error`: the published contract or a known client breaks. `deviation`: unusual, but every tested client copes,
+unless its row names one, because a well-known service sends it.
 `not_judged`: an unknown event or kind of item, which is checked only against the rules for all events.
 """
 
@@ -271,7 +272,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "late-rate-limits",
             "R3",
             "`response.rate_limits.updated` comes after the terminal event",
-            "the answer is complete, and OpenAI's own service sends the event there",
+            "the answer is complete, and OpenAI's own service sends the event there; openai-node and LiteLLM fail on it",
             "OpenAI",
         ),
         Deviation(
@@ -331,7 +332,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "part-at-added",
             "R9",
             "an item is added with an empty part, which `content_part.added` adds again",
-            "clients write the text into the part by its index",
+            "clients write the text into the part by its index; openai-node fails on it",
             "Vercel",
         ),
         Deviation(
@@ -402,10 +403,16 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "no client reads both",
         ),
         Deviation(
+            "failed-without-output",
+            "R13",
+            "a failed or cancelled response lists none of its items",
+            "clients already have the items",
+        ),
+        Deviation(
             "without-output",
             "R13",
-            "the terminal response has none of its items",
-            "clients already have the items from their `done` events",
+            "any other response lists none of its items",
+            "Codex reads the items from their `done` events; openai-node, the Agents SDK for JavaScript and LiteLLM lose them",
             "Codex's backend",
         ),
         Deviation(

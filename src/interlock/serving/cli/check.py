@@ -270,7 +270,7 @@ def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]
 
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
         yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
-    deviations = "Deviations: unusual, but every tested client accepts them (--strict: errors)"
+    deviations = "Deviations: unusual, but well known (--strict: errors)"
     for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
         yield heading, [each for each in reported if each.finding.severity == severity]
 
