@@ -112,6 +112,12 @@ def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down
     assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
 
 
+def test_a_write_that_fails_again_and_again_is_logged_once(caplog) -> None:
+    asyncio.run(run_to_end(Unreliable(down={"append": 4}), step(REASONING), *steps(ANSWER)))
+    logged = [record.getMessage().partition(": ")[2] for record in caplog.records if record.name == background.__name__]
+    assert logged == ["its events could not be stored: It cannot be reached."]
+
+
 def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_response(monkeypatch) -> None:
     async def lost():
         times = Times()

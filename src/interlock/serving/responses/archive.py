@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Lock
 from typing import Final, cast
 
@@ -24,7 +24,18 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.runtime import alongside, is_fault, now, random_id
-from interlock.serving.store import SHARED, Addition, LeaseLost, Log, ResponseStore, StoreDown, StoredResponse, StoreFull
+from interlock.serving.store import (
+    SHARED,
+    Addition,
+    Key,
+    Lease,
+    LeaseLost,
+    Log,
+    ResponseStore,
+    StoreDown,
+    StoredResponse,
+    StoreFull,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +44,7 @@ NOT_STREAMED: Final = ApiError(
 )
 
 MAINTENANCE_SECONDS: Final = 5.0  # between two rounds of maintenance
-ADOPTED_PER_ROUND: Final = 16  # the most responses with a lost owner that a round ends
+ADOPTED_AT_ONCE: Final = 16  # the most responses with a lost owner that a server ends at the same time
 SWEEP_EVERY: Final = 120  # rounds
 
 PAGE: Final = 256  # events in one read
@@ -81,6 +92,8 @@ class Archive:
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
     _outage: StoreDown | None = field(default=None, init=False)
+    _blocked: set[Key] = field(factory=set[Key], init=False)
+    """The responses with a lost owner that the last round could not end, so that the log has each once."""
 
     def require_store(self) -> None:
         """Raise `StoreDown` if the store is known to be down."""
@@ -89,9 +102,22 @@ class Archive:
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
         """Store a finished response, and add to its conversation. A `StoreDown` is remembered for `require_store`."""
-        try:
+        with self._outages():
             await self.store.put(tenant, stored, addition)
+
+    async def enqueue(self, tenant: str, stored: StoredResponse) -> Lease:
+        """Store a background response, and return this process' lease. A `StoreDown` is remembered for `require_store`."""
+        with self._outages():
+            return await self.store.enqueue(tenant, stored, self.name)
+
+    @contextmanager
+    def _outages(self) -> Generator[None]:
+        """Remember a `StoreDown`, and log the beginning of the outage."""
+        try:
+            yield
         except StoreDown as error:
+            if self._outage is None:
+                logger.warning("the store cannot be used: %s", error)
             self._outage = error
             raise
 
@@ -155,16 +181,11 @@ class Archive:
         rounds = 0
         while True:
             try:
-                if self._outage is not None:
-                    await self._probe()
-                    self._outage = None
-                for tenant, response_id in await self.store.lost(ADOPTED_PER_ROUND):
-                    await self._end(tenant, response_id)
-                if rounds % SWEEP_EVERY == 0:
-                    await self.store.sweep()
-            except StoreDown as error:
-                self._outage = error
-                logger.warning("the store cannot be used: %s", error)
+                with suppress(StoreDown), self._outages():
+                    await self._end_outage()
+                    await self._end_lost()
+                    if rounds % SWEEP_EVERY == 0:
+                        await self.store.sweep()
             except BaseException as error:
                 if not is_fault(error):
                     raise
@@ -172,14 +193,35 @@ class Archive:
             rounds += 1
             await asyncio.sleep(MAINTENANCE_SECONDS)
 
-    async def _end(self, tenant: str, response_id: str) -> None:
-        """End a response whose owner is lost. Raise `StoreDown`, but log any other fault, so that the next one can be ended."""
-        try:
-            await adopt(self.store, tenant, response_id, self.name)
-        except BaseException as error:
-            if isinstance(error, StoreDown) or not is_fault(error):
-                raise
-            logger.exception("%s: the server that made it was lost, and it could not be ended", response_id)
+    async def _end_outage(self) -> None:
+        """If the store was down, try to write to it; expired responses may have filled it."""
+        if self._outage is None:
+            return
+        with suppress(StoreDown):
+            await self.store.sweep()
+        await self._probe()
+        self._outage = None
+        logger.warning("the store can be used again")
+
+    async def _end_lost(self) -> None:
+        """End all responses whose owner is lost; one that cannot be ended keeps no other from its end."""
+        blocked: set[Key] = set()
+        is_down = False
+        while keys := [key for key in await self.store.lost(ADOPTED_AT_ONCE + len(blocked)) if key not in blocked]:
+            results = await asyncio.gather(*(adopt(self.store, *key, self.name) for key in keys), return_exceptions=True)
+            for key, result in zip(keys, results, strict=True):
+                if result is not True:
+                    blocked.add(key)
+                if not isinstance(result, BaseException):
+                    continue
+                if not is_fault(result):
+                    raise result
+                is_down |= isinstance(result, StoreDown)
+                if key not in self._blocked:
+                    logger.warning("%s: the server that made it was lost, and it could not be ended", key[1], exc_info=result)
+        self._blocked = blocked
+        if is_down:  # perhaps only the row of one response is locked
+            await self._probe()
 
     async def _probe(self) -> None:
         """Store and delete a large response, and first delete what an earlier probe may have left."""

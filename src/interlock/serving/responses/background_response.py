@@ -56,6 +56,7 @@ class BackgroundResponse:
     _first_pending: int = field(default=0, init=False)
     _lease_end: float = field(default=0.0, init=False)  # by the monotonic clock of this process
     _write_count: int = field(default=0, init=False)
+    _last_failure: str = field(default="", init=False)  # of the writes since the last success, so that the log has each once
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
     queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     """The response as stored before its first event, or the error that prevented storing it."""
@@ -92,7 +93,7 @@ class BackgroundResponse:
     async def _enqueue(self) -> Lease:
         stored = self._run.stored
         queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
-        lease = await self._archive.store.enqueue(self._tenant, queued, self._archive.name)
+        lease = await self._archive.enqueue(self._tenant, queued)
         self._lease_end = monotonic() + LEASE
         self.queued.set_result(queued)
         return lease
@@ -183,6 +184,7 @@ class BackgroundResponse:
         del self._pending[:count]
         self._first_pending += count
         self._lease_end = started_at + LEASE
+        self._last_failure = ""
         if is_cancelled:
             self._fire_if_possible(BackgroundTrigger.CANCEL)
         return BackgroundTrigger.WRITTEN
@@ -200,8 +202,10 @@ class BackgroundResponse:
 
     async def _after_failure(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
         """Log a failed write and wait; return `RETRY`, or `LOSE` if the lease is over."""
-        traceback = None if isinstance(error, StoreDown) else error
-        logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=traceback)
+        if str(error) != self._last_failure:
+            traceback = None if isinstance(error, StoreDown) else error
+            logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=traceback)
+        self._last_failure = str(error)
         await asyncio.sleep(RETRY_DELAY)
         patience = FINISH_PATIENCE if effect is BackgroundEffect.FINISH else 0.0
         return BackgroundTrigger.LOSE if monotonic() > self._lease_end + patience else BackgroundTrigger.RETRY
