@@ -293,6 +293,11 @@ class ResponsesParser:
         include = frozenset(value for value in as_sequence(body.get("include")) if isinstance(value, str))
         return cls(Routing.from_request(body), include)
 
+    @property
+    def all_done(self) -> bool:
+        """Whether the turn has items, and the service has ended each of them."""
+        return bool(self._items) and all(item.status in ENDED for item in self._items)
+
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of an event, in either dialect."""
         event = as_mapping(chunk.delta)

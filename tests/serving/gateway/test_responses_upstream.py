@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from live.upstream import CUT, Reply, event, failure, gateway, stream
+from live.upstream import CUT, STALL, Reply, event, failure, gateway, stream
 from live.wire import bodies
 
 from interlock.serving.requests.create import read_request
@@ -193,15 +193,72 @@ def test_the_turn_after_a_required_call_keeps_the_allowed_tools_without_requirin
         (stream({"type": "error", "code": "c", "message": "m"}), "failed", "c"),
         (stream({"type": "response.created"}, done=False), "failed", "upstream_disconnected"),
         (stream({"type": "response.created"}), "completed", None),
-        (Reply((event(ended(message("a"))["response"]), CUT)), "failed", "upstream_disconnected"),
+        (Reply((event(ended(message("a"))["response"]), CUT)), "failed", "upstream_error"),
+        (Reply((event({"type": "response.in_progress"}), CUT)), "failed", "upstream_disconnected"),
         (Reply((event(b"{"),)), "failed", "upstream_error"),
-        (Reply((event(b"[]"),)), "failed", "upstream_disconnected"),
+        (Reply((event(b"[]"),)), "failed", "upstream_error"),
     ],
 )
 def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
     with gateway(reply, api="responses") as (url, _):
         response = post(url, stream=True)
     assert (response["status"], (response["error"] or {}).get("code")) == (status, code)
+
+
+ADDED = {"type": "response.output_item.added", "output_index": 0, "item": message("")}
+DELTA = {"type": "response.output_text.delta", "item_id": "msg_x", "output_index": 0, "content_index": 1, "delta": "Yes."}
+ITEM_DONE = {"type": "response.output_item.done", "output_index": 0, "item": message("Yes.", status="completed")}
+WHOLE = [ADDED, DELTA, ITEM_DONE]
+RATES = {"type": "response.rate_limits.updated", "rate_limits": []}
+
+
+@pytest.mark.parametrize("tail", [(), (CUT,), (STALL,), (event(b"{"),), (event(RATES), CUT)])
+@pytest.mark.parametrize("last", [(event(ended()),), (event(ended(message("Yes."))),)])
+def test_what_comes_after_the_terminal_event_changes_nothing(last, tail):
+    with gateway(Reply((*map(event, WHOLE), *last, *tail)), api="responses", between_timeout=60) as (url, _):
+        response = post(url, stream=True)
+    assert (response["status"], response["error"], response["usage"]["total_tokens"]) == ("completed", None, 9)
+    assert [part["text"] for item in response["output"] for part in item["content"]] == ["Yes."]
+
+
+@pytest.mark.parametrize(
+    ("events", "status"),
+    [
+        ((*WHOLE,), "completed"),
+        ((*WHOLE, {"type": "response.output_item.added", "output_index": 1, "item": call()}), "failed"),
+        ((ADDED, DELTA), "failed"),
+        ((*WHOLE[:2], {**ITEM_DONE, "item": message("Yes.", status="incomplete")}), "failed"),
+        ((), "failed"),
+    ],
+)
+def test_a_stream_that_ends_without_a_terminal_event_is_complete_if_its_items_are(events, status):
+    with gateway(stream(*events, done=False), api="responses") as (url, _):
+        response = post(url, stream=True)
+    assert (response["status"], (response["error"] or {}).get("code")) == (
+        status,
+        None if status == "completed" else "upstream_disconnected",
+    )
+
+
+def test_a_stream_that_is_cut_without_a_terminal_event_fails():
+    with gateway(Reply((*map(event, WHOLE), CUT)), api="responses") as (url, _):
+        response = post(url, stream=True)
+    assert (response["status"], response["error"]["code"]) == ("failed", "upstream_disconnected")
+
+
+def test_events_of_another_api_are_an_error():
+    chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}
+    whole = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}}]}
+    told = {"error": {"message": "No such model.", "code": "model_not_found"}}
+    not_an_event = "The upstream server sent an event that is not of the Responses API: it has no type."
+    for reply, message in (
+        (stream(chunk), not_an_event),
+        (failure(200, whole), not_an_event),
+        (stream(told), "No such model."),
+    ):
+        with gateway(reply, api="responses") as (url, _):
+            response = post(url, stream=True)
+        assert (response["status"], response["error"]["message"]) == ("failed", message)
 
 
 def test_tokens_are_counted_by_the_upstream_or_estimated():

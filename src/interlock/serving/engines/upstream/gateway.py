@@ -20,7 +20,14 @@ from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
-from interlock.serving.engines.upstream.upstream_client import EventStream, UpstreamClient, keys_of, upstream_error
+from interlock.serving.engines.upstream.upstream_client import (
+    DISCONNECTED,
+    STALLED,
+    EventStream,
+    UpstreamClient,
+    keys_of,
+    upstream_error,
+)
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item
@@ -40,6 +47,9 @@ PATIENCE: Final = 2.0
 
 STEP: Final = 64
 """The most chunks that are parsed and sent in one go, before other streams have their turn."""
+
+LOST: Final = (DISCONNECTED, STALLED)
+"""The error codes of a lost connection, which does no harm to a turn that has finished."""
 
 BYTES_PER_TOKEN: Final = 4
 """How many bytes of JSON an estimate counts as one token."""
@@ -154,6 +164,16 @@ class Translator(ABC):
     async def _fields(self, turn: Turn) -> Mapping[str, object]:
         """Return the fields of the request that the API needs besides the copied ones, or in place of them."""
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether an event has said why the turn ended."""
+        return self._finish_reason is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more follows, not even the usage."""
+        return False
+
     @abstractmethod
     def read(self, data: bytes) -> Sequence[Chunk]:
         """Return the output in the data of one event, in small chunks; keep a finish reason for `end`.
@@ -170,7 +190,7 @@ class Translator(ABC):
         """
         if self._finish_reason is None:
             message = "The upstream server ended its stream before the end of the turn."
-            raise upstream_error(message, "upstream_disconnected")
+            raise upstream_error(message, DISCONNECTED)
         usage = self._usage
         read = members(usage.get("input_tokens_details", usage.get("prompt_tokens_details")))
         written = members(usage.get("output_tokens_details", usage.get("completion_tokens_details")))
@@ -318,17 +338,22 @@ class UpstreamGeneration(Generation):
         try:
             stream, translator = await self._begin(turn), await self._translated()
             with stream.without_keys():
-                async with aclosing(stream.events()) as reads:
-                    async for events in reads:
-                        chunks: list[Chunk] = []
-                        try:
-                            for data in events:
-                                chunks += translator.read(data)
-                        finally:  # what came before a malformed event counts
-                            for start in range(0, len(chunks), STEP):
-                                if start:
-                                    await asyncio.sleep(0)
-                                yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
+                try:
+                    async with aclosing(stream.events(lambda: translator.has_ended)) as reads:
+                        async for events in reads:
+                            chunks: list[Chunk] = []
+                            try:
+                                for data in events:
+                                    if not translator.has_ended:
+                                        chunks += translator.read(data)
+                            finally:  # what came before a malformed event counts
+                                for start in range(0, len(chunks), STEP):
+                                    if start:
+                                        await asyncio.sleep(0)
+                                    yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
+                except ApiError as error:
+                    if error.code not in LOST or not translator.is_finished:
+                        raise
                 yield translator.end()
         except ApiError as error:
             raise _engine_error(error) from error

@@ -12,9 +12,9 @@ from attrs import define
 from interlock.events.json import dumps
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
-from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.gateway import Call, Translator, count_of, estimate
-from interlock.serving.engines.upstream.upstream_client import redact, upstream_error
+from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
@@ -29,6 +29,8 @@ OURS: Final = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "
 CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
 """The items of hosted tools, which the gateway runs only if an operator has configured them."""
 
+NOT_AN_EVENT: Final = "The upstream server sent an event that is not of the Responses API: it has no type."
+
 NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 """The statuses of upstreams that cannot count tokens."""
 
@@ -37,6 +39,8 @@ NO_COUNT: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED
 class ResponsesTranslator(Translator):
     """Writes a response's turns as requests to another Responses service, without its state, and reads its events."""
 
+    _events: ResponsesParser
+    """The parser, by its own type."""
     path = "responses"
     not_sent = frozenset(
         {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
@@ -45,7 +49,8 @@ class ResponsesTranslator(Translator):
     @classmethod
     def of(cls, call: Call) -> ResponsesTranslator:
         """Return the translator of a response."""
-        return cls(call, ResponsesParser(call.routing, frozenset(call.request.include)))
+        parser = ResponsesParser(call.routing, frozenset(call.request.include))
+        return cls(call, parser, parser)
 
     def read(self, data: bytes) -> Sequence[Chunk]:
         if data == b"[DONE]":  # the marker ends a response if no event has
@@ -57,12 +62,23 @@ class ResponsesTranslator(Translator):
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
         if event.get("object") == "response":  # the upstream answered without a stream
             event = {"type": f"response.{event.get('status')}", "response": event}
+        if not isinstance(event.get("type"), str):
+            raise error_in(data) if event.get("error") else upstream_error(NOT_AN_EVENT)
         reason = finish_reason(event)
         if reason is not None:
             self._finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
         if reason == "error" or event.get("type") == "error":  # the parser passes on its text
             event = members(orjson.loads(redact(dumps(event).decode(), self._call.keys)))
         return [Chunk(delta=event)]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_finished
+
+    def end(self) -> EngineOutput:
+        if not self.is_finished and self._events.all_done:  # some services end their streams without a terminal event
+            self._finish_reason = "stop"
+        return super().end()
 
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""

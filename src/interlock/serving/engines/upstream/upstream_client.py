@@ -10,7 +10,7 @@ import email.utils
 import io
 import logging
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import isfinite
@@ -43,6 +43,8 @@ LONGEST_WAIT: Final = 5.0
 """The longest wait in seconds before another attempt; if it would be longer, the client receives the error instead."""
 STALLED: Final = "upstream_timeout"
 """The error code for a silent upstream, which is not retried, because that would double the wait."""
+DISCONNECTED: Final = "upstream_disconnected"
+"""The error code for a connection that ends before the answer does."""
 REDIRECTED: Final = "upstream_redirect"
 """The error code for a redirect, which is not retried either, because the next answer would be the same."""
 BACKOFF: Final = 0.25
@@ -54,7 +56,7 @@ FETCH: Final = 30.0
 DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
-"""Seconds to wait for the end of a body after `DONE`."""
+"""Seconds to wait for the end of a body after its last event."""
 IDLE: Final = 4.0
 """Seconds after which an idle connection is closed; many servers close theirs after five."""
 
@@ -249,8 +251,11 @@ class EventStream:
             except ApiError as error:
                 await self._wait_or_raise(error)
 
-    async def events(self) -> AsyncGenerator[list[bytes], None]:
+    async def events(self, has_ended: Callable[[], bool]) -> AsyncGenerator[list[bytes], None]:
         """Yield the data of the events that each read completes, up to `DONE`; an answer that is JSON is one event.
+
+        Args:
+            has_ended: Returns whether the events so far end the stream, as `DONE` does.
 
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
@@ -276,6 +281,7 @@ class EventStream:
                             has_begun = True
                             self._set_limit(self._client.timeouts.between)
                         yield events
+                        is_complete = is_complete or has_ended()
             except ApiError as error:
                 if has_begun:
                     raise
@@ -338,7 +344,7 @@ class EventStream:
             if not chunk:  # aiohttp raises the error before it returns the last bytes, and in no public way after it
                 self._log("the connection to the upstream server broke: %s", type(error).__name__)
                 message = "The connection to the upstream server broke before the end of its answer."
-                raise upstream_error(message, "upstream_disconnected") from error
+                raise upstream_error(message, DISCONNECTED) from error
         finally:
             self._reads_since = None
         self._size += len(chunk)
@@ -381,7 +387,7 @@ class EventStream:
         logger.log(logging.DEBUG if self._is_probe else logging.WARNING, message, *values)
 
     async def _drain(self) -> None:
-        """Read the end of a body after `DONE`, so that its connection can be reused, but give up soon if it does not come."""
+        """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(DRAIN):
                 while await self._read(MAX_STREAM):
