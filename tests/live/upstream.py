@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from contextlib import contextmanager
+import socket
+import threading
+from contextlib import contextmanager, suppress
 
 from attrs import define, field, frozen
 from starlette.applications import Starlette
@@ -132,3 +134,26 @@ def gateway(*replies, models=("m",), listing=None, hosted=(), tools=None, **sett
         engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))
         with ServerThread(create_app(engine, tools=tools)) as gateway_url:
             yield gateway_url, upstream
+
+
+@contextmanager
+def serve_bytes(answer):
+    """Answer every request over one connection after another with these bytes; yield the URL and the heads of the requests."""
+    heads = []
+
+    def work(listener):
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    while received := connection.recv(2**16):
+                        heads.append(received.partition(b"\r\n\r\n")[0].decode())
+                        connection.sendall(answer)
+                        if b"\r\nconnection: close\r\n" in answer:
+                            break
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=work, args=(listener,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", heads
+        listener.shutdown(socket.SHUT_RDWR)
