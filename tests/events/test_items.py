@@ -14,7 +14,6 @@ from interlock.events.items import (
     UrlSource,
     _example,
     example,
-    failure_fields,
     opened,
     result_fields,
     statuses_of,
@@ -131,7 +130,7 @@ def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
 
 
 def test_the_failure_of_a_tool_has_a_place_in_its_item():
-    assert {kind: failure_fields(kind, "no") for kind in ITEMS if failure_fields(kind, "no")} == {
+    assert {kind: ITEMS[kind].failure_fields("no") for kind in ITEMS if ITEMS[kind].failure_fields("no")} == {
         "mcp_call": {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}},
         "mcp_list_tools": {"error": "no"},
         "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "no"}]},

@@ -41,18 +41,39 @@ class Agent(Struct, kw_only=True):
 class Item(Struct, tag_field="type", kw_only=True, gc=False):
     """An item of a response or of a request's input.
 
-    `prefix` is the prefix of the item's id. `made` maps other fields with generated ids to their prefixes. `late` names the
-    fields that may be unknown until the item closes. `opaque` names a field with encrypted content, with which
-    an item without text is not dropped.
+    The class variables of a kind are its facts:
+
+    - `prefix`: the prefix of the item's id.
+    - `made`: the prefixes of other fields with generated ids, by field.
+    - `opening`: the fields that an item must open with, besides the required ones.
+    - `written`: the initial values of the fields that are written while the item is open.
+    - `late`: the fields that may be unknown until the item closes.
+    - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
+    - `no_result`: the fields of a result that is missing, for a kind that must have one.
+    - `opaque`: the field with encrypted content, with which an item without text is not dropped.
     """
 
     prefix: ClassVar[str] = ""
     made: ClassVar[Mapping[str, str]] = NOTHING
+    opening: ClassVar[tuple[str, ...]] = ()
+    written: ClassVar[Mapping[str, object]] = NOTHING
     late: ClassVar[tuple[str, ...]] = ()
+    tool_result: ClassVar[tuple[str, ...] | None] = None
+    no_result: ClassVar[Mapping[str, object]] = NOTHING
     opaque: ClassVar[str] = ""
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
+
+    @staticmethod
+    def result_fields(_text: str) -> dict[str, object]:
+        """Return the fields that hold a result in plain text; none for a kind that cannot hold one."""
+        return {}
+
+    @staticmethod
+    def failure_fields(_message: str) -> dict[str, object]:
+        """Return the fields that tell why the tool failed; none for a kind that cannot hold an error."""
+        return {}
 
 
 # What the model writes.
@@ -62,6 +83,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
     """The model's reasoning, as text, as a summary or encrypted."""
 
     prefix = "rs"
+    written = MappingProxyType({"summary": [], "content": []})
     late = ("encrypted_content",)
     opaque = "encrypted_content"
 
@@ -75,6 +97,7 @@ class Message(Item, tag="message", kw_only=True):
     """The assistant's message in a response."""
 
     prefix = "msg"
+    written = MappingProxyType({"content": []})
 
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
@@ -97,6 +120,8 @@ class Compaction(Item, tag="compaction", kw_only=True):
     """A compacted conversation."""
 
     prefix = "cmp"
+    written = MappingProxyType({"encrypted_content": ""})
+    tool_result = ("encrypted_content",)
 
     encrypted_content: str
     created_by: Nullable[str] = UNSET
@@ -140,6 +165,8 @@ class ClientCall(Item, kw_only=True):
 class FunctionCall(ClientCall, tag="function_call", kw_only=True):
     """A function call."""
 
+    written = MappingProxyType({"arguments": ""})
+
     arguments: str
 
 
@@ -147,6 +174,7 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
     """A call of a tool that takes text. The API sends its status in a stream; the `openai` package does not type it."""
 
     prefix = "ctc"
+    written = MappingProxyType({"input": ""})
 
     status: Maybe[Status] = UNSET
     input: str
@@ -209,6 +237,9 @@ class McpCall(Item, tag="mcp_call", kw_only=True):
     """A call of an MCP server's tool. Older releases of the `openai` package type its error as a string."""
 
     prefix = "mcp"
+    written = MappingProxyType({"arguments": ""})
+    tool_result = ("output",)
+    no_result = MappingProxyType({"output": ""})
 
     status: Maybe[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
     server_label: str
@@ -217,6 +248,16 @@ class McpCall(Item, tag="mcp_call", kw_only=True):
     approval_request_id: Nullable[str] = UNSET
     output: Nullable[str] = UNSET
     error: Nullable[McpProtocolError | McpToolExecutionError | McpHttpError | str] = UNSET
+
+    @staticmethod
+    def result_fields(text: str) -> dict[str, object]:
+        """Return the output."""
+        return {"output": text}
+
+    @staticmethod
+    def failure_fields(message: str) -> dict[str, object]:
+        """Return an execution error."""
+        return {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}}
 
 
 class McpTool(Struct, kw_only=True):
@@ -232,10 +273,16 @@ class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
     """The tools of an MCP server."""
 
     prefix = "mcpl"
+    tool_result = ("tools",)
 
     server_label: str
     tools: list[McpTool] = []
     error: Nullable[str] = UNSET
+
+    @staticmethod
+    def failure_fields(message: str) -> dict[str, object]:
+        """Return the error."""
+        return {"error": message}
 
 
 class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
@@ -282,11 +329,23 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
 
     prefix = "ci"
     made = MappingProxyType({"container_id": "cntr"})
+    written = MappingProxyType({"code": ""})
+    tool_result = ("outputs",)
 
     status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
     container_id: str
     code: str | None = ""
     outputs: Nullable[list[Logs | OutputImage]] = None
+
+    @staticmethod
+    def result_fields(text: str) -> dict[str, object]:
+        """Return the text as logs."""
+        return {"outputs": [{"type": "logs", "logs": text}]}
+
+    @staticmethod
+    def failure_fields(message: str) -> dict[str, object]:
+        """Return the error as logs, as Python prints it."""
+        return {"outputs": [{"type": "logs", "logs": message}]}
 
 
 # Searches.
@@ -340,7 +399,9 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     """
 
     prefix = "ws"
+    opening = ("action",)
     late = ("action",)
+    tool_result = ("action",)
 
     status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
     action: Outbound[Search | OpenPage | FindInPage] = UNSET
@@ -360,6 +421,7 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     """A file search."""
 
     prefix = "fs"
+    tool_result = ("queries", "results")
 
     status: Outbound[Literal["in_progress", "searching", "completed", "incomplete", "failed"]] = UNSET
     queries: list[str]
@@ -370,6 +432,7 @@ class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
     """A search for tools. A search that the server runs has no `call_id`."""
 
     prefix = "tsc"
+    opening = ("execution",)
     made = CALL_ID
     late = ("arguments",)
 
@@ -384,6 +447,7 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
     """The tools that a search found."""
 
     prefix = "tso"
+    opening = ("execution", "call_id")
 
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = UNSET
@@ -435,6 +499,7 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     """An image generation; the API opens it without a result."""
 
     prefix = "ig"
+    tool_result = ("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage")
 
     status: Outbound[Literal["in_progress", "completed", "generating", "failed"]] = UNSET
     action: Nullable[Literal["generate", "edit", "auto"]] = UNSET
@@ -446,6 +511,11 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     size: Nullable[str] = UNSET
     error: Nullable[ImageError] = UNSET
     svg_usage: Nullable[SvgUsage] = UNSET
+
+    @staticmethod
+    def result_fields(text: str) -> dict[str, object]:
+        """Return the image, in Base64."""
+        return {"result": text}
 
 
 # Patches.
@@ -552,6 +622,8 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
     """The outputs of a shell call's commands."""
 
     prefix = "sho"
+    written = MappingProxyType({"output": []})
+    tool_result = ()
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -813,32 +885,12 @@ ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
 ItemKind: TypeAlias = str
 """The `type` of an item: a key of `ITEMS`."""
 
-_WRITTEN: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
-    {
-        "reasoning": {"summary": [], "content": []},
-        "message": {"content": []},
-        "function_call": {"arguments": ""},
-        "custom_tool_call": {"input": ""},
-        "mcp_call": {"arguments": ""},
-        "code_interpreter_call": {"code": ""},
-        "shell_call_output": {"output": []},
-        "compaction": {"encrypted_content": ""},
-    }
-)
-"""The initial values of the fields that are written while an item is open."""
-_OPENS_WITH: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"web_search_call": ("action",), "tool_search_call": ("execution",), "tool_search_output": ("execution", "call_id")}
-)
-"""The fields that an item must open with, besides the required ones."""
-
 
 @cache
 def _required(kind: type[Item]) -> tuple[str, ...]:
     """Return the fields that an item must open with."""
-    tag = str(kind.__struct_config__.tag)
     required = [field.encode_name for field in structs.fields(kind) if field.required]
-    supplied = {*kind.made, *_WRITTEN.get(tag, {})}
-    return tuple(name for name in (*_OPENS_WITH.get(tag, ()), *required) if name not in supplied)
+    return tuple(name for name in (*kind.opening, *required) if name not in {*kind.made, *kind.written})
 
 
 def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
@@ -859,7 +911,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
         raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")
     made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
     try:
-        return convert({**fields, **made, **_WRITTEN.get(kind, {}), "type": kind}, item)
+        return convert({**fields, **made, **item.written, "type": kind}, item)
     except ValidationError as error:
         raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
 
@@ -931,15 +983,7 @@ def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
         The fields, for the delta `interlock.fsm.Succeed`; empty for a kind whose item cannot hold the result as plain text. The
         results of a web search go only to the model, and `action` has its sources.
     """
-    match kind:
-        case "mcp_call":
-            return {"output": output}
-        case "code_interpreter_call":
-            return {"outputs": [{"type": "logs", "logs": output}]}
-        case "image_generation_call":
-            return {"result": output}
-        case _:
-            return {}
+    return ITEMS[kind].result_fields(output)
 
 
 NOT_RUN: Final = "The call was not executed."
@@ -947,17 +991,3 @@ NOT_RUN: Final = "The call was not executed."
 
 NOT_UNDERSTOOD: Final = "The call was not executed: its arguments make no sense."
 """The error of a hosted call with invalid arguments."""
-
-
-def failure_fields(kind: ItemKind, message: str) -> dict[str, object]:
-    """Return the fields that tell the error of a tool: `error` of MCP items, the logs of code; empty for other kinds."""
-    match kind:
-        case "mcp_call":
-            content = [{"type": "text", "text": message}]
-            return {"error": {"type": "mcp_tool_execution_error", "content": content}}
-        case "mcp_list_tools":
-            return {"error": message}
-        case "code_interpreter_call":
-            return {"outputs": [{"type": "logs", "logs": message}]}
-        case _:
-            return {}

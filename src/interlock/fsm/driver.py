@@ -21,7 +21,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.items import NOT_RUN, ItemKind, failure_fields
+from interlock.events.items import NOT_RUN, ItemKind
 from interlock.events.json import as_json, clean
 from interlock.events.parts import placed
 from interlock.events.response_object import IncompleteDetails, ResponseError
@@ -32,7 +32,7 @@ from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import bodies_of, open_items
-from interlock.fsm.subjects import RESULTS, SETTINGS, ItemState, Late, ResponseState, usage_of
+from interlock.fsm.subjects import SETTINGS, ItemState, Late, ResponseState, usage_of
 
 T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""
@@ -350,12 +350,12 @@ class ResponseDriver(Generic[T]):
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._find(item_id)
         if item is not None:
-            self._lead(item_id, "succeed", {**RESULTS.get(item.kind, NO_FIELDS), **fields})
+            self._lead(item_id, "succeed", {**item.body.no_result, **fields})
 
     def _fail(self, item_id: str, message: str) -> None:
         item = self._find(item_id)
         if item is not None:
-            self._lead(item_id, "fail", failure_fields(item.kind, message))
+            self._lead(item_id, "fail", item.body.failure_fields(message))
 
     def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
         """Fire a tool's trigger, and before it the triggers that make it legal. Do nothing if it can no longer become legal."""
@@ -405,7 +405,7 @@ class ResponseDriver(Generic[T]):
         for item in list(self._open.values()):
             rows = item.state.rows
             message = NOT_RUN if "run" in rows else _CUT
-            self._fire_item(item, trigger, failure_fields(item.kind, message) if "fail" in rows else NO_FIELDS)
+            self._fire_item(item, trigger, item.body.failure_fields(message) if "fail" in rows else NO_FIELDS)
 
     def _try(self, trigger: str) -> None:
         """Fire a trigger of the response if it is legal."""

@@ -23,7 +23,7 @@ from interlock.events.json import loads
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.subjects import RESULTS, ItemState, ResponseState
+from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import State
 
 __all__ = ["Body", "bodies_of", "open_items"]
@@ -201,7 +201,7 @@ def _hold(item: object, bodies: Iterable[Body], edge: _Match) -> None:
         if isinstance(text, str):
             item.hold(text, cast("Sequence[Mapping[str, object]]", body.get("logprobs") or ()))
     if edge.pending and edge.trigger == "succeed":  # the log ends before the result
-        item.update(**RESULTS.get(item.kind, NO_FIELDS))
+        item.update(**ITEMS[item.kind].no_result)
 
 
 def _args(trigger: str, bodies: Sequence[Body]) -> Fields:

@@ -32,9 +32,6 @@ Late: TypeAlias = Callable[[Mapping[str, object]], Fields]
 Logprobs: TypeAlias = Sequence[Mapping[str, object]]
 """The log probabilities of a text: an object for each token, in the API's shape."""
 
-RESULTS: Final[Mapping[str, Fields]] = {"mcp_call": {"output": ""}}
-"""The result of a tool that returned nothing, for the kinds of call that must have one."""
-
 _OWN: Final = frozenset(
     {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
 )

@@ -96,21 +96,8 @@ PARTS: Final = {
 OWN_TEXTS: Final = {events.kind: subject for subject, events in TEXTS.items() if not events.index}
 """The subject of the text that is a field of the item, by kind of item."""
 
-RESULTS: Final[Mapping[ItemKind, tuple[str, ...]]] = MappingProxyType(
-    {
-        "mcp_call": ("output",),
-        "mcp_list_tools": ("tools",),
-        "code_interpreter_call": ("outputs",),
-        "web_search_call": ("action",),
-        "file_search_call": ("queries", "results"),
-        "image_generation_call": (
-            *("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage"),
-        ),
-        "shell_call_output": (),
-        "compaction": ("encrypted_content",),
-    }
-)
-"""The kinds of item that the service completes itself, with the fields of the result."""
+COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
+"""The kinds of item that the service completes itself."""
 
 OPENING: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
@@ -185,7 +172,7 @@ class _Item:
     @property
     def is_for_client(self) -> bool:
         """Whether the client acts on the item, so that wrong content does harm."""
-        return self.kind not in PARTED and self.kind not in RESULTS
+        return self.kind not in PARTED and self.kind not in COMPLETED
 
     def received(self, place: TextPlace) -> str:
         """Return the text received so far."""
@@ -229,7 +216,7 @@ class _Item:
 
     def opening(self) -> Fields:
         """Return the opening fields: all except texts and fields known only at the end."""
-        late = {*ITEMS[self.kind].late, *RESULTS.get(self.kind, ()), "error"} - OPENING
+        late = {*ITEMS[self.kind].late, *(ITEMS[self.kind].tool_result or ()), "error"} - OPENING
         fields = {name: value for name, value in self.fields.items() if name not in late}
         match self.kind:
             case "web_search_call":
@@ -243,12 +230,13 @@ class _Item:
 
     def ending(self) -> list[Delta]:
         """Return the deltas that end the item after its text."""
-        late = Close({name: self.fields[name] for name in ITEMS[self.kind].late if name in self.fields})
-        if self.kind not in RESULTS:
+        kind = ITEMS[self.kind]
+        late = Close({name: self.fields[name] for name in kind.late if name in self.fields})
+        if kind.tool_result is None:
             return [late]
         if self.status != "completed":
             return [late, Fail("", _error_text(self.raw) or NOT_ENDED)]
-        results = {name: self.fields[name] for name in RESULTS[self.kind] if self.fields.get(name) is not None}
+        results = {name: self.fields[name] for name in kind.tool_result if self.fields.get(name) is not None}
         return [late, *self._printed(), Succeed("", results)]
 
     def _printed(self) -> Iterator[Delta]:
@@ -317,7 +305,7 @@ class ResponsesParser:
                 self._annotate(event)
             case "image_generation_call", "partial_image":
                 self._add_delta(subject, event, Progress("", {"partial_image_b64": as_text(event.get("partial_image_b64"))}))
-            case _ if verb in STARTS and subject in RESULTS:
+            case _ if verb in STARTS and subject in COMPLETED:
                 self._add_delta(subject, event, Run(""))
             case "", "error":
                 self._fail(as_mapping(event.get("error")) or event)
@@ -437,7 +425,7 @@ class ResponsesParser:
         if item.status == "in_progress":
             self._update(item, body)
             self._read_whole(item)
-            has_failed = item.kind in RESULTS and not body.get("status") and body.get("error")
+            has_failed = item.kind in COMPLETED and not body.get("status") and body.get("error")
             item.status = "failed" if has_failed else STATUSES.get(as_text(body.get("status")), "completed")
 
     def _update(self, item: _Item, body: Fields) -> None:
@@ -538,7 +526,7 @@ class ResponsesParser:
         if reason == "stop":
             for unended in [item for item in self._queue if item.status == "in_progress"]:
                 self._read_whole(unended)
-                unended.status = "failed" if unended.kind in RESULTS else "completed"
+                unended.status = "failed" if unended.kind in COMPLETED else "completed"
         while (item := self._active or self._next()) is not None:
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
             if item.status not in ENDED and not may_go_on:
