@@ -1,6 +1,7 @@
 """The driver takes any delta in any state: it opens what is missing, closes what is in the way, and passes over the rest."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -10,6 +11,7 @@ from interlock.fsm.deltas import (
     Annotate,
     Cancel,
     Close,
+    EndOutput,
     EndPart,
     EndTurn,
     Enqueue,
@@ -37,6 +39,7 @@ MCP = Open("mcp_call", {"server_label": "wiki", "name": "search"})
 CODE = Open("code_interpreter_call")
 FUNCTION = Open("function_call", {"name": "look_up"})
 IMAGE = Open("image_generation_call")
+SHELL = Open("shell_call_output", {"call_id": "call_1"})
 SEARCH = Open("web_search_call", {"action": {"type": "search", "query": "signals"}})
 
 
@@ -165,6 +168,33 @@ def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_
     assert [(delta["delta"], len(delta["logprobs"])) for delta in deltas] == [("a", 1), ("bc", 2)]
     (part,) = driver.response["output"][0]["content"]
     assert (part["text"], part["logprobs"]) == ("abc", entries)
+
+
+def test_what_a_shell_printed_and_could_not_be_written_is_not_in_its_output():
+    writer = FailingWriter()
+    driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
+    events = driver.feed([SHELL, Progress("", {"stdout": "é", "stderr": "x"})])
+    writer.fails = True
+    with pytest.raises(OSError, match="no room"):
+        driver.feed([Progress("", {"stdout": "lost", "stderr": "lost"})])
+    events += driver.feed([Progress("", {"stdout": "b"}), EndOutput("", {"type": "timeout"}), Succeed(""), Finish()])
+    assert check([as_json(event) for event in events]) == []
+    (output,) = driver.response["output"][0]["output"]
+    assert (output["stdout"], output["stderr"]) == ("éb", "x")
+
+
+def test_what_a_shell_prints_is_not_joined_for_each_delta():
+    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
+    driver.feed([SHELL, Progress("", {"stdout": "x" * 2**20})])
+    peaks = []
+    tracemalloc.start()
+    for _ in range(10):
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        driver.feed([Progress("", {"stdout": "x"})])
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    tracemalloc.stop()
+    assert sum(peak > 2**19 for peak in peaks) <= 1, "the text may move once, to a larger buffer"
 
 
 def test_a_response_starts_once_and_is_queued_only_before():

@@ -6,6 +6,7 @@ Only these functions make events of items, and only firing an edge calls them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import Any, Final, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -197,8 +198,9 @@ def command_done(call: ItemState[items.ShellCall]) -> stream.CommandDone:
 @emission
 def output_delta(output: ItemState[items.ShellCallOutput]) -> stream.OutputDelta:
     delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
-    printed = output.printed or _begin_output(output)
-    output.printed = {name: f"{printed[name]}{text}" for name, text in delta.items()}
+    printed = output.printed = output.printed or _begin_output(output)
+    for name, text in delta.items():
+        printed[name].write(text.encode(errors="surrogatepass"))
     return stream.OutputDelta(output.id, output.output_index, output.part_index, stream.ShellDelta(**delta))
 
 
@@ -247,14 +249,16 @@ _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
 
-def _begin_output(output: ItemState[items.ShellCallOutput]) -> Mapping[str, str]:
+def _begin_output(output: ItemState[items.ShellCallOutput]) -> Mapping[str, BytesIO]:
     output.open_part(output.body.output)
-    return {"stdout": "", "stderr": ""}
+    return {"stdout": BytesIO(), "stderr": BytesIO()}
 
 
 def _end_output(output: ItemState[items.ShellCallOutput], outcome: object) -> stream.OutputDone:
     """Record the outcome of a command, which may have printed nothing."""
-    part = cast("items.ShellOutput", {**(output.printed or _begin_output(output)), "outcome": outcome})
+    printed = output.printed or _begin_output(output)
+    texts = {name: text.getvalue().decode(errors="surrogatepass") for name, text in printed.items()}
+    part = cast("items.ShellOutput", {**texts, "outcome": outcome})
     output.update(output=[*output.body.output, part])
     output.printed = None
     return stream.OutputDone(output.id, output.output_index, output.part_index, [part])

@@ -72,8 +72,9 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     unsent: str = ""
     """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
     unsent_logprobs: Sequence[Logprob] = ()
-    printed: Mapping[str, str] | None = None
-    """The output so far of the running command; None if it has printed nothing."""
+    printed: Mapping[str, BytesIO] | None = None
+    """The output so far of the running command in UTF-8; None if it has printed nothing."""
+    printed_sizes: Sequence[int] = ()
     sent_size: int = 0
     logprob_count: int = 0
     progressed: int = 0
@@ -100,14 +101,19 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         return bool(self.logprobs) is not bool(self.unsent_logprobs)
 
     def save(self) -> Self:
-        """Note the lengths of `sent_text` and `logprobs`, and return a copy for `restore`."""
+        """Note the lengths of what grows in place (the texts and `logprobs`), and return a copy for `restore`."""
         self.sent_size, self.logprob_count = self.sent_text.tell(), len(self.logprobs)
+        if self.printed is not None:
+            self.printed_sizes = [text.tell() for text in self.printed.values()]
         return replace(self)
 
     def restore(self, backup: Subject[ItemState[Any]]) -> None:
         """Undo the changes of an edge whose events could not be made or written."""
         super().restore(backup)
         self.sent_text.truncate(self.sent_text.seek(self.sent_size))
+        if self.printed is not None:
+            for text, size in zip(self.printed.values(), self.printed_sizes, strict=True):
+                text.truncate(text.seek(size))
         del self.logprobs[self.logprob_count :]
 
     def update(self, **fields: object) -> None:

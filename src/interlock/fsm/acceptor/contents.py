@@ -233,12 +233,13 @@ def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
         yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {state.command_count}")
     if "delta" in event.__struct_fields__:
         for name, text in as_object(body.get("delta")).items():
-            state.command_output[name] = state.command_output.get(name, "") + as_text(text)
+            if text:
+                state.command_output.setdefault(name, Text()).add(as_text(text))
         return
     outputs = [as_object(one) for one in as_list(body.get("output"))]
     for name in ("stdout", "stderr"):
         text = state.command_output.get(name)
-        if state.from_start and text and text != "".join([as_text(one.get(name)) for one in outputs]):
+        if state.from_start and text is not None and text.compare("".join([as_text(one.get(name)) for one in outputs])):
             yield Fault("R9", f"the {name} of the command is not what it printed")
     state.outputs += outputs
     state.command_output = {}

@@ -95,7 +95,7 @@ class TrackedItem:
     has_approval: bool = field(default=False, init=False)
     in_progress_events: int = field(default=0, init=False)
     commands: list[str] = field(factory=list[str], init=False)
-    command_output: dict[str, str] = field(factory=dict[str, str], init=False)
+    command_output: dict[str, Text] = field(factory=dict[str, Text], init=False)
     """The deltas of the running command's output, by `stdout` and `stderr`."""
     outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """The outputs of the commands that ended."""
