@@ -197,6 +197,17 @@ def test_what_a_shell_prints_is_not_joined_for_each_delta():
     assert sum(peak > 2**19 for peak in peaks) <= 1, "the text may move once, to a larger buffer"
 
 
+def test_a_response_that_has_ended_is_copied_once():
+    stream = Stream("Hi", FUNCTION)
+    driver = stream.driver
+    assert driver.response is not driver.response
+    assert (driver.id, driver.item_count, driver.items(1)) == (driver.response["id"], 2, driver.response["output"][1:])
+    stream.feed(Finish())
+    assert driver.response is driver.response
+    assert driver.items() == driver.response["output"] == as_json(stream.events[-1])["response"]["output"]
+    assert as_json(driver.mark_unstored())["response"] == {**driver.response, "store": False} == driver.response
+
+
 def test_a_response_starts_once_and_is_queued_only_before():
     stream = Stream()
     assert stream.feed(Enqueue(), Enqueue()) == ["created", "queued"]

@@ -81,7 +81,7 @@ class ResponseDriver(Generic[T]):
     """
 
     __slots__ = (
-        *("_active", "_write_delta", "_events", "_ids", "_late", "_lifecycles", "_number", "_open"),
+        *("_active", "_write_delta", "_events", "_final", "_ids", "_late", "_lifecycles", "_number", "_open"),
         *("_response", "_terminal", "_usage", "_used_ids", "_writer"),
     )
 
@@ -112,6 +112,8 @@ class ResponseDriver(Generic[T]):
         self._active: ItemState[Any] | None = None
         self._usage = _NO_USAGE
         self._terminal: StreamEvent | None = None
+        self._final: Mapping[str, object] | None = None
+        """The copy of the response that has ended."""
         self._response = ResponseState(
             lifecycles.response.states[lifecycles.response.initial],
             body=response.Response(
@@ -139,9 +141,28 @@ class ResponseDriver(Generic[T]):
         return self._usage
 
     @property
+    def id(self) -> str:
+        """The id of the response."""
+        return self._response.body.id
+
+    @property
     def response(self) -> Mapping[str, object]:
-        """A copy of the current response object; after the end, the object of the terminal event (rule R19)."""
-        return cast("Mapping[str, object]", as_json(self._response.snapshot(self.status)))
+        """A copy of the current response object; after the end, the object of the terminal event (rule R19), copied once."""
+        if self._final is not None:
+            return self._final
+        response = cast("Mapping[str, object]", as_json(self._response.snapshot(self.status)))
+        if self.ended:
+            self._final = response
+        return response
+
+    @property
+    def item_count(self) -> int:
+        """The number of items that the response has so far."""
+        return len(self._response.output)
+
+    def items(self, start: int = 0) -> list[Mapping[str, object]]:
+        """Return copies of the items from an index on, as their last events showed them."""
+        return [item.shown_as_json() for item in self._response.output[start:]]
 
     @property
     def ready(self) -> list[ReadyCall]:
@@ -199,7 +220,7 @@ class ResponseDriver(Generic[T]):
 
     def mark_unstored(self) -> T:
         """Set `store` to false in a response that has ended, and return a new terminal event to send instead."""
-        self._response.body = replace(self._response.body, store=False)
+        self._response.body, self._final = replace(self._response.body, store=False), None
         return self._writer.write(replace(cast("ResponseEvent", self._terminal), response=self._response.body))
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place

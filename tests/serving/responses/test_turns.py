@@ -8,7 +8,9 @@ from live.engines import ANSWER, CALL, ENCODING, HOSTED_CALL, REASONING, Gate, S
 from live.wire import without_chance
 
 from interlock.events.json import as_json
+from interlock.events.response_object import Response
 from interlock.events.sse import EventWriter
+from interlock.fsm import driver
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
@@ -284,6 +286,16 @@ def test_after_its_tools_the_model_has_another_turn_that_knows_their_results() -
     assert (first.index, second.index) == (0, 1)
     assert second.items[:1] == first.items
     assert [(item["type"], item["output"]) for item in second.items[1:]] == [("mcp_call", "42")]
+
+
+def test_a_response_with_tools_is_copied_once(monkeypatch) -> None:
+    copied = []
+    monkeypatch.setattr(driver, "as_json", lambda value: copied.append(type(value)) or as_json(value))
+    tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
+    run = begin(StagedEngine(*HOSTED), writer=NullWriter(), tools=tools)
+    asyncio.run(collect(run))
+    assert run.stored.response == run.driver.response
+    assert copied == [Response]
 
 
 def test_every_delta_of_a_tool_is_told_at_once() -> None:

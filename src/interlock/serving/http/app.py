@@ -253,7 +253,7 @@ class Api:
         item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": seals.seal_summary(result.text)}
         return JsonResponse(
             {
-                "id": run.driver.response["id"],
+                "id": run.driver.id,
                 "object": "response.compaction",
                 "created_at": run.driver.response["created_at"],
                 "output": [*_user_messages(items), item],

@@ -159,10 +159,11 @@ class Run(Generic[T]):
     @property
     def stored(self) -> StoredResponse:
         """The response as it is now, for a store. Code without `outputs` for the client has an `output` for the model."""
-        items = self._output()
+        response = self.driver.response
+        items = cast("Sequence[Item]", response["output"])
         results = zip(items, self._tools.with_outputs(items), strict=True)
         kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
-        return StoredResponse({**self.driver.response, "output": kept}, self._stored_items)
+        return StoredResponse({**response, "output": kept}, self._stored_items)
 
     async def admit(self) -> None:
         """Wait until a host engine has accepted the first turn, unless listing tools or writing a summary comes first.
@@ -252,20 +253,20 @@ class Run(Generic[T]):
     async def _prepare(self) -> Steps:
         """List the tools of MCP servers, and add the calls that the client has approved, which run next."""
         self._tools = await self._resources.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
-        async with aclosing(self._tools.prepare(self._output)) as preparation:
+        async with aclosing(self._tools.prepare(self.driver.items)) as preparation:
             async for step in preparation:
                 yield step
         self._calls = self.driver.ready
         yield TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
 
     def _turn(self) -> Turn:
-        output = self._output()
+        output = self.driver.items()
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
         return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
 
     async def _generate(self) -> Steps:
         """Generate one turn."""
-        first_item, rejects, finish_reason = len(self._output()), False, None
+        first_item, rejects, finish_reason = self.driver.item_count, False, None
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
         async with aclosing(self.generation.generate(turn)) as outputs:
@@ -292,7 +293,7 @@ class Run(Generic[T]):
         yield self._tools.rewrite(end)
         self._calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
-        failed = [item for item in self._output()[first_item:] if item.get("status") == "failed"]
+        failed = [item for item in self.driver.items(first_item) if item.get("status") == "failed"]
         self._rejected = failed if rejects else []
         yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
 
@@ -303,15 +304,12 @@ class Run(Generic[T]):
             async for delta in results:
                 yield [delta]
         none_ran = self.driver.ready == calls and not rejected
-        if none_ran or any(item["type"] in CLIENT_CALLS for item in self._output()):
+        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items()):
             yield TurnTrigger.ANSWER
         elif self._remaining_tokens is None or self._remaining_tokens > 0:
             yield TurnTrigger.GO_ON
         else:
             yield TurnTrigger.EXHAUST
-
-    def _output(self) -> Sequence[Item]:
-        return cast("Sequence[Item]", self.driver.response["output"])
 
     async def _settle(self) -> None:
         """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""
@@ -424,7 +422,7 @@ class Run(Generic[T]):
             self._exit = error
         elif not is_fault(error):
             raise error
-        logger.error("%s: %s", self.driver.response["id"], consequence, exc_info=error)
+        logger.error("%s: %s", self.driver.id, consequence, exc_info=error)
 
     def _take_events(self) -> list[T]:
         events, self._events = self._events, []
