@@ -2,6 +2,7 @@
 
 gateway             upstreams, their models, and the generation of a response by one of them
 gateway_config      upstreams from options or a TOML file
+model_list          the models that an upstream lists
 upstream_client     HTTP: event streams, timeouts, retries, errors
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
 chat_upstream       Chat Completions: requests and chunks
