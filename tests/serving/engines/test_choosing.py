@@ -46,11 +46,11 @@ def test_words_and_arithmetic_request_hosted_tools(words, calls) -> None:
     assert bool(called(words)) == bool(calls)
 
 
-def test_fitting_other_tools_are_called_too() -> None:
+def test_other_tools_whose_name_fits_are_called_too() -> None:
     assert [name for name, _ in called("Compute 1 + 1", tools=[WEATHER])] == ["python"]
     assert [name for name, _ in called("Compute 1 + 1 and the weather", tools=[WEATHER])] == ["python", "functions.get_weather"]
-    assert [name for name, _ in called("Hello", tools=[WEATHER])] == ["functions.get_weather"]
-    both = called("Compute 1 + 1: when do trains depart?", tools=[RAIL], items=[LISTED])
+    assert [name for name, _ in called("Hello", tools=[WEATHER])] == []
+    both = called("Compute 1 + 1: which departures are next?", tools=[RAIL], items=[LISTED])
     assert [name for name, _ in both] == ["python", "rail.departures"]
 
 

@@ -156,18 +156,19 @@ def test_a_sufficient_budget_truncates_nothing():
         ({"tool_choice": {"type": "function", "name": "sendMails"}}, ["functions.sendMails"]),
         (
             {
+                "words": "Get the weather, and send a mail",
                 "tool_choice": {
                     "type": "allowed_tools",
                     "mode": "auto",
                     "tools": [{"type": "function", "name": "sendMails"}],
-                }
+                },
             },
             ["functions.sendMails"],
         ),
         ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, []),
         ({"tools": [MAIL, {"type": "image_generation"}], "tool_choice": {"type": "image_generation"}}, []),
         ({"words": "Send a mail"}, ["functions.sendMails"]),
-        ({"words": "Hello"}, ["functions.sendMails"]),
+        ({"words": "Hello"}, []),
         ({"words": "use get_weather, then sendMails"}, ["functions.get_weather", "functions.sendMails"]),
         ({"words": "use get_weather, then sendMails", "parallel_tool_calls": False}, ["functions.get_weather"]),
     ],
@@ -184,9 +185,9 @@ def test_a_function_of_a_namespace_is_called_by_its_qualified_name():
 @pytest.mark.parametrize(
     ("form", "words", "text"),
     [
-        (None, "run this: ls -l", "ls -l"),
-        ({"type": "text"}, "ls", "ls"),
-        ({"type": "grammar", "syntax": "lark", "definition": "start: x"}, "x: y", "y"),
+        (None, "Use the shell: ls -l", "ls -l"),
+        ({"type": "text"}, "shell", "shell"),
+        ({"type": "grammar", "syntax": "lark", "definition": "start: x"}, "Shell: y", "y"),
     ],
 )
 def test_a_custom_tool_gets_the_words_of_the_user_whatever_its_grammar(form, words, text):
@@ -269,7 +270,7 @@ def test_instructions_after_the_user_do_not_silence_the_user():
 
 
 def test_a_new_question_after_an_answer_calls_again_and_required_always_calls():
-    items = conversation(("get_weather", "sunny"), last=[{"role": "user", "content": "And in: Rome"}])
+    items = conversation(("get_weather", "sunny"), last=[{"role": "user", "content": "And the weather in: Rome"}])
     assert called(turn_for(items=items, tools=[WEATHER])) == [("functions.get_weather", '{"city": "Rome"}')]
     again = turn_for(items=conversation(("get_weather", "sunny")), tools=[WEATHER], tool_choice="required")
     assert called(again) == [("functions.get_weather", '{"city": "Paris"}')]
@@ -428,10 +429,10 @@ def test_a_generation_can_be_closed_at_any_step():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(max_size=60), st.sampled_from([(), (WEATHER,), (MAIL, WEATHER)]), st.sampled_from(["auto", "none"]))
+@given(st.text(max_size=60), st.sampled_from([(WEATHER,), (MAIL, WEATHER)]), st.sampled_from(["required", "none"]))
 def test_any_words_give_harmony(words, tools, choice):
     steps = messages(turn_for(words, tools=list(tools), tool_choice=choice))
-    assert steps[-1][0] == ("final" if choice == "none" or not tools else "commentary")
+    assert steps[-1][0] == ("final" if choice == "none" else "commentary")
 
 
 SCRIPT = [

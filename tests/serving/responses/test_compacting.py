@@ -1,20 +1,17 @@
 """Compaction: a summary by the same model takes the place of a conversation, and nothing is ever lost silently."""
 
-import asyncio
 import json
 
 import httpx
 import pytest
-from live.engines import ANSWER, CALL, ENCODING, REASONING, Gate, StagedEngine, step, steps
+from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 from live.wire import bodies
 from openai import OpenAI
 from websockets.sync.client import connect
 
-from interlock.serving.engines.embedded import MODEL, UNANSWERED, EmbeddedEngine
-from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.embedded import MODEL
 from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.context_window import SUMMARIZE, summary_message
-from interlock.serving.requests.create import read_request
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
 TURN = steps(f"{REASONING}{ANSWER}")
@@ -250,7 +247,7 @@ def test_a_client_that_leaves_stops_the_summary(serve) -> None:
     assert engine.closed.wait(10)
 
 
-def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> None:
+def test_a_conversation_that_the_embedded_model_compacted_goes_on(url) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         compacted = client.responses.compact(model=MODEL, input=CONVERSATION)
         assert (compacted.object, compacted.output[-1].type) == ("response.compaction", "compaction")
@@ -259,38 +256,3 @@ def test_the_embedded_model_sums_up_in_the_words_of_the_conversation(url) -> Non
         next_turn = client.responses.create(model=MODEL, input=[*window, {**USER, "content": "Bye"}])
     assert next_turn.status == "completed"
     assert "Bye" in next_turn.output_text
-
-
-def summed_up(*items):
-    async def generate():
-        request = read_request({"model": MODEL, "input": [*items, {**USER, "content": SUMMARIZE}]})
-        return [output async for output in EmbeddedEngine().generate(Turn(request, request.input))]
-
-    tokens = [token for output in asyncio.run(generate()) for token in output.chunk.token_ids]
-    return ENCODING.decode(tokens).split("<|message|>")[-1].removesuffix("<|return|>")
-
-
-def test_the_summary_of_the_embedded_model_has_a_line_for_each_item() -> None:
-    summary = summed_up(*CONVERSATION)
-    assert summary.splitlines() == [
-        "The developer said: “Be brief.”.",
-        "The user said: “Hi”.",
-        "The assistant called look_up with “{}”.",
-        "look_up answered: “42”.",
-        "The assistant said: “Hello.”.",
-    ]
-    assert summed_up(summary_message(summary), USER).splitlines() == [
-        *summary.splitlines(),
-        "The user said: “Hi”.",
-        UNANSWERED,
-    ]
-    assert summed_up(summary_message(f"So.\n{UNANSWERED}")).splitlines() == ["So.", UNANSWERED]
-    assert len(summed_up(*[USER] * 300, REPLY).splitlines()) == 201
-
-
-def test_after_a_compaction_the_embedded_model_answers_the_user_who_waits_and_nobody_else(url) -> None:
-    request = {"model": MODEL, "tools": [LOOK_UP], "tool_choice": "auto", **MANAGED}
-    with_call = post(url, **request, input=[{**USER, "content": "look_up: Paris"}]).json()["output"]
-    assert kinds(with_call) == ["compaction", "reasoning", "message", "function_call"]
-    answered = post(url, **request, input=[{**USER, "content": "look_up: Paris"}, CALLED, GAVE]).json()["output"]
-    assert kinds(answered) == ["compaction", "reasoning", "message"]

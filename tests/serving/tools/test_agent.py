@@ -54,7 +54,7 @@ def url(tools, serve):
         yield url
 
 
-QUESTION = "Search for railway interlocking, calculate 6 * 7, and tell me when the next train departs to: Paris"
+QUESTION = "Search for railway interlocking, calculate 6 * 7, and tell me the next departures to: Paris"
 INCLUDE = ["code_interpreter_call.outputs", "web_search_call.action.sources"]
 
 
@@ -112,7 +112,7 @@ def test_completed_comes_after_the_real_end_of_each_tool(serve) -> None:
 def test_a_client_approves_and_the_call_runs_in_the_next_response(url, tools) -> None:
     client = OpenAI(base_url=f"{url}/v1", api_key="none")
     tool = offered(tools, require_approval="always")[2:]
-    first = client.responses.create(model=MODEL, input="When is the next train? To: Berlin", tools=tool)
+    first = client.responses.create(model=MODEL, input="The next departures to: Berlin", tools=tool)
     question = first.output[-1]
     assert (question.type, question.name, question.arguments) == ("mcp_approval_request", "departures", '{"city": "Berlin"}')
 
@@ -126,7 +126,7 @@ def test_a_client_approves_and_the_call_runs_in_the_next_response(url, tools) ->
     assert "11:40" in approved.output_text
     refused = answer(approve=False)
     assert [item.type for item in refused.output] == ["reasoning", "message"]
-    assert refused.output_text == "I was not allowed to call departures."
+    assert refused.output_text.startswith("You said: ")
 
 
 def test_parallel_tool_calls_can_be_disabled(url, tools) -> None:

@@ -1,9 +1,9 @@
 """The embedded engine: a deterministic stand-in model that runs anywhere, for writing and testing clients.
 
 The model composes its messages from the words of the request, the same for the same turn. It calls the hosted tools that the
-user's message asks for; of the other tools, it calls two that the message names, or else the one whose name and description share
-the most words with it. So tests can predict the calls. The engine writes the messages as a real model would: in harmony, or in
-the format of a model family.
+user's message asks for; of the other tools, it calls two that the message names, or else one whose name shares words with it. So
+tests can predict the calls. The engine writes the messages as a real model would: in harmony, or in the format of a model
+family.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from interlock.serving.engines.harmony_tokens import (
     token_entry,
 )
 from interlock.serving.engines.prompt import (
-    call_text,
     count_prompt,
     is_client_output,
     is_from_user,
@@ -43,7 +42,6 @@ from interlock.serving.engines.prompt import (
     tool_name,
     tool_names,
 )
-from interlock.serving.requests.context_window import SUMMARIZE, is_summary, summary_text
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members, text_of
 from interlock.serving.requests.runtime import Yielder
@@ -66,14 +64,8 @@ QUOTE: Final = 300
 
 MOST_OUTPUTS: Final = 16
 """The most tool outputs in an answer."""
-MOST_LINES: Final = 200
-"""The most lines of a summary."""
-
 MOST_SEARCHED: Final = 100_000
 """The most characters of an output that are searched for pages."""
-
-UNANSWERED: Final = "The user still waits for an answer."
-"""The last line of a summary if the user spoke last."""
 
 PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
 """A page in a browser's output: its number, title and first line."""
@@ -203,9 +195,7 @@ def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str,
 
 
 def turn_messages(turn: Turn) -> list[Message]:
-    """Return the messages of a turn: a summary if requested, else any thoughts, then an answer or a preamble and calls."""
-    if turn.items and turn.items[-1].get("type") == "message" and text_of(turn.items[-1].get("content")) == SUMMARIZE:
-        return [Message("final", _summary(turn.items[:-1]))]
+    """Return the messages of a turn: any thoughts, then an answer or a preamble and calls."""
     calls = turn_calls(turn)
     names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
     thoughts = _thoughts(turn, f"I should call {names}." if calls else "I should answer.")
@@ -245,9 +235,8 @@ def _answer(turn: Turn) -> str:
 
 def _prose(turn: Turn) -> str:
     results = [_cited(name, output) for name, output in _outputs(turn)]
-    refusals = [f"I was not allowed to call {name}." for name in _disapproved(turn)]
-    if results or refusals:
-        return "\n".join([*results, *refusals])
+    if results:
+        return "\n".join(results)
     text = user_text(turn)
     if not text:
         return "I have read everything, but there is no message of yours that I could answer."
@@ -263,12 +252,6 @@ def _cited(name: str, output: str) -> str:
     return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
 
 
-def _disapproved(turn: Turn) -> list[str]:
-    refusals = [item for item in turn.request.input if item.get("type") == "mcp_approval_response" and not item.get("approve")]
-    names = {item.get("id"): str(item.get("name")) for item in turn.items if item.get("type") == "mcp_approval_request"}
-    return [names[request] for item in refusals if (request := item.get("approval_request_id")) in names]
-
-
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
     """Return the latest tool outputs after the user's last message, as pairs of tool name and output."""
     start = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1
@@ -282,20 +265,22 @@ def _has_output(item: Item) -> bool:
 
 
 def turn_calls(turn: Turn) -> Sequence[Message]:
-    """Return the calls of a turn: the hosted tools that the user requests, and the named or best fitting other tools.
+    """Return the calls of a turn: the hosted tools that the user requests, and the other tools that the user names.
 
-    The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool answered last.
+    If the user names none of the others, one whose name shares a word with the message is called; a required call is else one of
+    the first tool. The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool
+    answered last.
     """
     choice = turn.request.tool_choice
     rules = members(choice)
     is_forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
     last = _last_item(turn.items)
-    if choice == "none" or not (_is_waiting(last) or (is_forced and is_client_output(last))):
+    if choice == "none" or not (is_from_user(last) or (is_forced and is_client_output(last))):
         return ()
     text = user_text(turn)
     tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]
     chosen = [tool for tool in tools if tool.kind in HOSTED and HOSTED[tool.kind][1].search(text)]
-    chosen += _best([tool for tool in tools if tool.kind not in HOSTED], text, always=not chosen)
+    chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED], text)
     if is_forced and not chosen:
         chosen = tools[:1]
     return [_call(tool, text) for tool in (chosen if turn.request.parallel_tool_calls else chosen[:1])]
@@ -306,12 +291,6 @@ def _last_item(items: Sequence[Item]) -> Item:
         if item.get("role") not in ("system", "developer") and item.get("type") != "mcp_list_tools":
             return item
     return {}
-
-
-def _is_waiting(item: Item) -> bool:
-    """Return whether the user waits after an item: a user message or unanswered summary."""
-    text = text_of(item.get("content"))
-    return is_from_user(item) or (is_summary(text) and text.endswith(UNANSWERED))
 
 
 def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
@@ -342,14 +321,14 @@ def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
     return not rules or any(all(members(one).get(key, label) == label for key, label in labels.items()) for one in allowed)
 
 
-def _best(tools: Sequence[Tool], text: str, *, always: bool) -> list[Tool]:
-    """Return the first two tools that the text names, or else the best fit, which must share a word with it unless `always`."""
+def _find_named(tools: Sequence[Tool], text: str) -> list[Tool]:
+    """Return the first two tools that the text names, or else the one whose name shares the most words with it, if any does."""
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
-    if places or not tools:
+    if places:
         return [tools[index] for _, index in sorted(places)[:2]]
     words = _words(text)
-    scores = [len(words & _words(f"{tool.name} {str(tool.declaration.get('description') or '')[:READ]}")) for tool in tools]
-    return [tools[scores.index(max(scores))]] if always or max(scores) else []
+    best = max(tools, key=lambda tool: len(words & _words(tool.name)), default=None)
+    return [best] if best is not None and words & _words(best.name) else []
 
 
 def _mention(name: str, text: str) -> int:
@@ -391,35 +370,6 @@ def _code(text: str) -> str:
 
 def _words_after_colon(text: str) -> str | None:
     return (text.rpartition(": ")[2].strip() or None) if ": " in text else None
-
-
-def _summary(items: Sequence[Item]) -> str:
-    names = tool_names(items)
-    lines = [line for item in items for line in _lines(item, names)]
-    if _is_waiting(_last_item(items)):
-        lines.append(UNANSWERED)
-    gap = [f"{len(lines) - MOST_LINES} earlier lines are left out."] if len(lines) > MOST_LINES else []
-    return "\n".join([*gap, *lines[-MOST_LINES:]]) or "Nothing was said."
-
-
-def _lines(item: Item, names: Mapping[object, str]) -> Iterator[str]:
-    """Yield the line of an item in a summary, or the lines of an earlier summary."""
-    text = text_of(item.get("content"))
-    match item.get("type"), item.get("role"):
-        case "message", "user" if is_summary(text):
-            yield from (line for line in summary_text(text).split("\n") if line != UNANSWERED)
-        case "message", role if text:
-            yield f"The {role} said: {_line(text)}."
-        case (("function_call" | "custom_tool_call"), _):
-            yield f"The assistant called {item.get('name')} with {_line(call_text(item))}."
-        case _ if _has_output(item):
-            yield f"{tool_name(item, names)} answered: {_line(output_text(item))}."
-        case _:
-            pass
-
-
-def _line(text: str) -> str:
-    return " ".join(_quoted(text).split())
 
 
 def _quoted(text: str) -> str:
