@@ -12,7 +12,7 @@ from typing import Literal
 
 from attrs import define, evolve, field
 from fastapi import FastAPI
-from openai_harmony import Conversation, Message, Role, load_harmony_encoding
+from openai_harmony import Message, Role, load_harmony_encoding
 from pydantic import BaseModel, ConfigDict
 
 TOKENIZER = SimpleNamespace(all_special_ids=[0])
@@ -296,11 +296,6 @@ class Timings(BaseModel):
     tokens: int
 
 
-def render_for_completion(messages):
-    """The tokens of messages, and of the beginning of the answer to them."""
-    return ENCODING.render_conversation_for_completion(Conversation.from_messages(messages), Role.ASSISTANT)
-
-
 def load_aware_call(func):
     return func
 
@@ -328,7 +323,6 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints.openai.responses.serving": SimpleNamespace(
             OpenAIServingResponses=Serving, get_max_tokens=get_max_tokens, build_per_request_timing_metrics=timings
         ),
-        "vllm.entrypoints.openai.parser.harmony_utils": SimpleNamespace(render_for_completion=render_for_completion),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
         "vllm.v1.engine.detokenizer": SimpleNamespace(
             IncrementalDetokenizer=IncrementalDetokenizer, BaseIncrementalDetokenizer=IncrementalDetokenizer
@@ -338,7 +332,6 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints",
         "vllm.entrypoints.openai",
         "vllm.entrypoints.openai.responses",
-        "vllm.entrypoints.openai.parser",
         "vllm.parser",
         "vllm.v1",
         "vllm.v1.engine",

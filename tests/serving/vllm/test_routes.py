@@ -329,13 +329,13 @@ def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
     modules = fake.install(monkeypatch)
     modules["vllm.parser.abstract_parser"].Parser = None
     monkeypatch.setattr(Serving, "_extract_prompt_len", None)
-    del modules["vllm.entrypoints.openai.parser.harmony_utils"].render_for_completion
+    del modules["vllm.entrypoints.openai.responses.serving"].get_max_tokens
     monkeypatch.setattr(Serving, "create_responses", lambda _: None)
     ask(Serving())
     (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
     missing = (
         "OpenAIServingResponses.create_responses, OpenAIServingResponses._extract_prompt_len, "
-        "vllm.entrypoints.openai.parser.harmony_utils.render_for_completion, Parser.parse_delta"
+        "vllm.entrypoints.openai.responses.serving.get_max_tokens, Parser.parse_delta"
     )
     assert line.endswith(f"in place: this build lacks {missing}.")
 
@@ -480,7 +480,7 @@ def called(name, arguments):
     ],
 )
 def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, expected):
-    serving = Serving(fake.HarmonyContext, outputs(text))
+    serving = Serving(fake.HarmonyContext, outputs(text), urls={"browser": "http://127.0.0.1/sse"})
     tools = [SKY, {"type": "web_search"}]
     response = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
     (item,) = response["output"]

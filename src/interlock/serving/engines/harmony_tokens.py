@@ -1,11 +1,12 @@
 """Encodes text and framing as tokens of gpt-oss, and returns the messages and log probabilities of tokens.
 
-The tokenizer's time grows with the square of a word's length, so text is encoded in slices, which may split a word.
+The tokenizer's time grows with the square of a word's length, so text is encoded in slices, which split only very long words.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
 
 SLICE: Final = 1_024
 """The most characters that are encoded at once; the slowest slices take three milliseconds."""
+SLICES: Final = re.compile(rf".{{1,{SLICE}}}(?=(?<=\S)\ \S)|.{{1,{SLICE}}}", re.DOTALL)
+"""Matches the next slice of a text; it ends before a space between words if possible, where tokens never continue."""
 
 SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
 """The calls that the server runs for gpt-oss; their items contain the tool's output."""
@@ -36,8 +39,8 @@ def encoding() -> HarmonyEncoding:
 
 async def encode_text(text: str, yielder: Yielder) -> AsyncGenerator[list[int], None]:
     """Yield the tokens of a text, slice by slice; control tokens in it are text, and lone surrogates become U+FFFD."""
-    for start in range(0, len(text), SLICE):
-        yield encoding().encode(clean(text[start : start + SLICE]), disallowed_special=())
+    for piece in SLICES.finditer(text):
+        yield encoding().encode(clean(piece[0]), disallowed_special=())
         await yielder.checkpoint()
 
 
@@ -75,6 +78,19 @@ def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[obje
         .with_recipient("assistant")
         for call, (name, channel) in zip(calls, addresses, strict=True)
     ]
+
+
+async def encode_replies(messages: Iterable[Any]) -> list[int]:
+    """Return the tokens of messages from `tool_messages`, and of the beginning of the answer to them."""
+    tokens: list[int] = []
+    yielder = Yielder()
+    for message in messages:
+        name = message.author.name.replace("<|", "<")  # a model wrote it
+        tokens += encode_framing(f"<|start|>{name} to={message.recipient}<|channel|>{message.channel}<|message|>")
+        async for encoded in encode_text(message.content[0].text, yielder):
+            tokens += encoded
+        tokens += encode_framing("<|end|>")
+    return [*tokens, *encode_framing("<|start|>assistant")]
 
 
 def _usual_address(call: Item) -> tuple[str, str]:

@@ -61,11 +61,6 @@ async def harmony_prompt(
     return tokens
 
 
-def harmony_replies(messages: Sequence[Any]) -> Sequence[int]:
-    """Return the tokens of tool messages, and of the beginning of the answer to them."""
-    return encoding().render_conversation_for_completion(Conversation.from_messages(messages), Role.ASSISTANT)
-
-
 def required_call(choice: object) -> Sequence[int]:
     """Return the tokens that begin a function call if `tool_choice` requires one, or else none."""
     if choice == "required":

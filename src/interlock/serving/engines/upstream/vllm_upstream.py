@@ -23,12 +23,12 @@ from interlock.parsers.families import Family, FamilyParser, Settings, family
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import token_entry, tool_messages
+from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages
 from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, count_of
-from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, harmony_replies, required_call
+from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, required_call
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.json_values import elements, members
@@ -193,7 +193,7 @@ class HarmonyTranslator(VllmTranslator):
     async def _render(self, turn: Turn) -> Prompt:
         context, replies = await self._context(), self._replies(turn)
         if replies:
-            return Prompt([*self._sent, *self._tokens, *harmony_replies(replies)], context)
+            return Prompt([*self._sent, *self._tokens, *await encode_replies(replies)], context)
         request = turn.request
         hosted = hosted_kinds(self._call.hosted, request.tools)
         built_in = {kind: {"type": kind} for kind in (*SEARCHES, "code_interpreter") if kind.startswith((*hosted,))}

@@ -24,7 +24,6 @@ SUPPORTED: Final = ((0, 26), (0, 33))
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
-HARMONY: Final = "vllm.entrypoints.openai.parser.harmony_utils"
 DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
 HY_V4: Final = "vllm.tool_parsers.hy_v4_tool_parser"
 HY_V4_TOOLS: Final = "_tools_to_plain"
@@ -48,7 +47,6 @@ REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     (SERVING, ""): {
         "get_max_tokens": ("max_model_len", "max_tokens", "input_length", "default_sampling_params", "override_max_tokens"),
     },
-    (HARMONY, ""): {"render_for_completion": ("messages",)},
     (DETOKENIZER, "IncrementalDetokenizer"): {"from_new_request": ("tokenizer", "request")},
     (DETOKENIZER, "BaseIncrementalDetokenizer"): {"decode_next": ("next_token_id",)},
     ("vllm.parser.abstract_parser", "Parser"): {
@@ -348,12 +346,6 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
     options = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
     entries: Sequence[BaseModel] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
     return [entry.model_dump() for entry in entries]
-
-
-def rendered(messages: Sequence[object]) -> Sequence[int]:
-    """Return the tokens of harmony messages, followed by the tokens that begin the answer."""
-    tokens: Sequence[int] = import_module(HARMONY).render_for_completion(messages)
-    return tokens
 
 
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:

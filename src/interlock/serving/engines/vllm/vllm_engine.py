@@ -29,9 +29,10 @@ from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import token_entries, tool_messages, turn_messages
+from interlock.serving.engines.harmony_tokens import encode_replies, token_entries, tool_messages, turn_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
+from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import Reader, reader
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
@@ -450,13 +451,14 @@ class VllmGeneration:
         last = self._rendered
         if last is not None and last[0] == turn:
             return last[1]
-        call = self._continued(turn) or await self._render(turn)
+        call = await self._continued(turn) or await self._render(turn)
         self._rendered = (turn, call)
         return call
 
     async def _render(self, turn: Turn) -> Call:
         serving = self._serving
-        vllm_request = self._engine.valid(self._request.raw, self._body(turn))
+        body, texts = self._body(turn), LongTexts(serving.model_config.max_model_len)
+        vllm_request = self._engine.valid(self._request.raw, await texts.hide(body) if serving.use_harmony else body)
         vllm_request.request_id = self.response_id
         compat.show_hosted(vllm_request.tools)
         with _refusals():
@@ -464,6 +466,9 @@ class VllmGeneration:
         if not isinstance(call, Call):
             raise VllmRefusedError.of(call)
         if serving.use_harmony:
+            call = self._with_prompt(call, texts.reveal(call.prompt), turn)
+            if self._wants_messages:
+                call = evolve(call, messages=elements(texts.reveal_json(_plain_messages(call.messages))))
             if self._request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
                 call.sampling.logprobs = self._request.top_logprobs
             elif not call.sampling.stop:
@@ -502,7 +507,7 @@ class VllmGeneration:
             body["tool_choice"] = choice
         return engine.with_known_values(body)
 
-    def _continued(self, turn: Turn) -> Call | None:
+    async def _continued(self, turn: Turn) -> Call | None:
         """Return the call of a gpt-oss turn that continues the previous turn; None for any other turn."""
         previous = self._previous
         if previous is None or not turn.index or self._request.raw.get("tool_choice") not in (None, "auto", "none"):
@@ -510,16 +515,20 @@ class VllmGeneration:
         replies = previous.replies(turn)
         if not replies:
             return None
-        arguments = previous.call.arguments
-        prompt = [*previous.call.prompt, *previous.tokens, *compat.rendered(replies)]
-        engine_input = {**arguments["engine_input"], "prompt_token_ids": prompt, "arrival_time": time.time()}
+        return self._with_prompt(previous.call, [*previous.call.prompt, *previous.tokens, *await encode_replies(replies)], turn)
+
+    def _with_prompt(self, call: Call, prompt: Sequence[int], turn: Turn) -> Call:
+        """Return a call with another prompt of tokens, unless that is too long."""
+        if prompt == call.prompt:
+            return call
+        engine_input = {**call.arguments["engine_input"], "prompt_token_ids": prompt, "arrival_time": time.time()}
         engine_input.pop("prompt", None)
         answer = compat.too_long(self._serving, engine_input)
         if answer is not None:
             raise VllmRefusedError.of(answer)
-        sampling = copy(previous.call.sampling)
+        sampling = copy(call.sampling)
         sampling.max_tokens = compat.max_tokens(self._serving, turn.budget, len(prompt))
-        return evolve(previous.call, sampling=sampling, arguments={**arguments, "engine_input": engine_input})
+        return evolve(call, sampling=sampling, arguments={**call.arguments, "engine_input": engine_input})
 
     def _entries(self, call: Call) -> Callable[[Output], Sequence[Entry]]:
         count = self._request.top_logprobs
