@@ -297,15 +297,13 @@ def test_a_function_call_ends_the_response_after_the_hosted_calls_beside_it() ->
     assert len(outcome.engine.turns) == 1
 
 
-def test_calls_beyond_the_limit_fail_and_a_turn_of_nothing_else_is_the_last() -> None:
+def test_calls_beyond_the_limit_fail_and_end_the_response() -> None:
     two = several(calling("mcp.shop.echo", "{}", "<|end|>"), calling("mcp.shop.echo", "{}"))
     with running(plain()) as base:
         outcome = ask(two, two, two, tools=[mcp(f"{base}/mcp")], max_tool_calls=3)
-    assert [item["status"] for item in outcome.of("mcp_call")] == ["completed", "completed", "completed", "failed"] + [
-        "failed"
-    ] * 2
+    assert [item["status"] for item in outcome.of("mcp_call")] == ["completed", "completed", "completed", "failed"]
     assert outcome.of("mcp_call")[-1]["error"]["content"][0]["text"] == "The response has reached its limit of tool calls."
-    assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 3)
+    assert (outcome.response["status"], len(outcome.engine.turns)) == ("completed", 2)
 
 
 def test_a_model_that_calls_for_ever_is_stopped(monkeypatch) -> None:

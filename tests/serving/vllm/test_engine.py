@@ -15,6 +15,8 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.fsm.oracle import check
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.vllm.vllm_engine import VllmEngine
 from interlock.serving.http import plugin
 from interlock.serving.responses.run import INTERNAL_ERROR
 
@@ -490,3 +492,25 @@ def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_ho
     assert tools.policy.hosts == {"localhost", "mcp.example.com"}
     plugin._tools(Serving(urls={"other": "http://d/sse"}))
     assert caplog.messages == ["no server of --tool-server has a tool that Interlock can call (python, browser, container)"]
+
+
+@pytest.mark.parametrize("value", [[None], {"a": 1}, 3])
+@pytest.mark.parametrize(("kind", "name"), [("mcp_approval_response", "approval_request_id"), ("mcp_call", "call_id")])
+def test_a_link_between_items_that_is_no_text_is_refused(kind, name, value):
+    item = {"type": kind, "id": "x_1", "server_label": "s", "name": "n", "arguments": "{}", "approve": True, name: value}
+    (answer,) = ask(Serving(), {"input": [HI, item]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, f"input[1].{name}")
+
+
+def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items():
+    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
+    engine = VllmEngine(serving)
+    request = engine.read({**BODY, "truncation": "auto"})
+
+    async def rendering():
+        generation = engine.begin(request, [HI], "", None)
+        for items in ([HI], (HI,)):
+            await generation.count(Turn(request, items))
+
+    asyncio.run(rendering())
+    assert len(serving.requests) == 1

@@ -44,7 +44,7 @@ class Turn:
     """
 
     request: CreateResponse
-    items: Sequence[Mapping[str, object]]
+    items: Sequence[Mapping[str, object]] = field(converter=tuple[Mapping[str, object], ...])
     budget: int | None = None
     index: int = field(default=0, kw_only=True)
 

@@ -25,6 +25,9 @@ CALL_OUTPUTS: Final = frozenset(
 )
 """The types of items that must follow a call with the same `call_id`."""
 
+LINKS: Final = ("call_id", "approval_request_id")
+"""The fields by which items are linked, which must be strings even where an engine validates the items."""
+
 ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of new item ids, by the type of the item; all other types have `fc`."""
 
@@ -52,6 +55,9 @@ def _item(item: object, param: str, shapes: Shapes) -> Item:
         raise unsupported(f"{param}.type", str(kind), shapes)
     typed = {**item, "type": kind}
     require(typed, shape, param)
+    for name in LINKS:
+        if not isinstance(item.get(name) or "", str):
+            raise wrong_type(f"{param}.{name}", "a string", item[name])
     return typed
 
 

@@ -351,10 +351,10 @@ class ResponseTools:
                 else:
                     yield Run(call.id)
                     tasks.append(asyncio.create_task(outcome(self._call(call, session, name, arguments))))
-            if remaining <= 0 < count:
-                yield Finish()
             for ended in asyncio.as_completed(tasks):
                 yield (await ended).result()
+        if count > remaining:
+            yield Finish()
 
     def with_outputs(self, items: Iterable[Item]) -> list[Item]:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
