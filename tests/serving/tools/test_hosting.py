@@ -4,7 +4,7 @@ import json
 
 import pytest
 from live.agents import ask, calling, mcp, servers, several
-from live.mcp_servers import RESULT, Workshop, answer, plain, result, running
+from live.mcp_servers import RESULT, TOOL, Workshop, answer, plain, result, running
 
 from interlock.serving.tools import hosting
 
@@ -108,6 +108,34 @@ def test_a_list_that_the_conversation_has_is_not_fetched_again() -> None:
     with running(plain()) as base:
         outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
     assert [item["type"] for item in outcome.output] == ["mcp_call", "message"]
+
+
+def test_a_reused_list_is_fetched_before_a_call_and_never_after() -> None:
+    order = []
+
+    class Listed:
+        def __iter__(self):
+            order.append("list")
+            return iter([TOOL])
+
+    async def note(request, send):
+        order.append("call")
+        await answer(send, 200, result(request, RESULT))
+
+    listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "shop", "tools": [{"name": "echo", "input_schema": {}}]}
+    with running(plain(note, tools=Listed())) as base:
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
+    assert (order, outcome.of("mcp_call")[0]["output"]) == (["list", "call"], "said")
+
+
+def test_an_error_of_a_server_with_the_code_of_a_lost_connection_keeps_its_message() -> None:
+    async def fail(request, send):
+        error = {"code": -32000, "message": "The disk is full."}
+        await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode())
+
+    with running(plain(fail)) as base:
+        outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
+    assert outcome.of("mcp_call")[0]["error"]["content"][0]["text"] == "The disk is full."
 
 
 def test_headers_and_authorization_reach_the_server_and_not_the_stream() -> None:

@@ -56,6 +56,9 @@ LIMIT: Final = 1_000_000
 MAX_VALUES: Final = 20_000
 """The most JSON values of a response or event, because `mcp` blocks the event loop while it parses and validates them."""
 
+CLOSED: Final = "Connection closed"
+"""The message of `mcp` for a lost connection; servers use the same code for errors of their own."""
+
 REFUSALS: Final[Mapping[int, str]] = {
     401: "The server refuses the authorization (HTTP 401).",
     403: "The server refuses access (HTTP 403).",
@@ -82,6 +85,7 @@ class Session:
     _opened: asyncio.Future[Client] = field(init=False)
     _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
     _faults: list[str] = field(factory=list[str], init=False)
+    _is_listed: bool = field(default=False, init=False)
 
     @property
     def ended(self) -> bool:
@@ -100,11 +104,17 @@ class Session:
                 raise ToolError(f"The server lists more than {MAX_TOOLS} tools.")
             cursor = page.next_cursor
             if cursor is None:
+                self._is_listed = True
                 return tools
         raise ToolError(f"The server lists its tools in more than {PAGES} pages.")
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool, or raise `ToolError` if the server fails. A tool that fails returns a result with an error."""
+        """Call a tool, or raise `ToolError` if the server fails. A tool that fails returns a result with an error.
+
+        The tools are listed before the first call, because `mcp` would list them after it, and fail a call that has been made.
+        """
+        if not self._is_listed:
+            await self.list_tools()
         client = await self._client()
         return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
 
@@ -148,7 +158,8 @@ class Session:
                 return task.result()
         except MCPError as error:
             data = getattr(error, "error", error)  # version 1 of the package has code and message in `error`
-            raise ToolError(self._lost() if data.code == CONNECTION_CLOSED else _truncated(data.message)) from error
+            is_lost = data.code == CONNECTION_CLOSED and (self._faults or data.message == CLOSED)
+            raise ToolError(self._lost() if is_lost else _truncated(data.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
