@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gzip
 import json
+import logging
 import sys
 import zlib
 from types import SimpleNamespace
@@ -534,3 +535,22 @@ def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
         BODY["input"],
         [function_call, {"type": "function_call_output", "call_id": call_id, "output": "ok"}],
     )
+
+
+def test_warnings_of_the_package_are_in_vllms_log(monkeypatch):
+    messages = []
+    ours, vllm, root = (logging.getLogger(name) for name in ("interlock", "vllm", None))
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    for logger, handlers, level in ((ours, [], logging.NOTSET), (vllm, [handler], logging.INFO), (root, [], logging.ERROR)):
+        monkeypatch.setattr(logger, "handlers", handlers)
+        monkeypatch.setattr(logger, "propagate", logger is root)
+        monkeypatch.setattr(logger, "level", level)
+        logger.manager._clear_cache()
+    try:
+        ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
+        logging.getLogger("interlock.serving.tools.hosting").warning("It is late.")
+    finally:
+        monkeypatch.undo()
+        ours.setLevel(ours.level)  # clears what loggers remember of levels
+    assert messages.count("It is late.") == 1

@@ -100,6 +100,7 @@ class InterlockPlugin:
             obstacle = f"{error!r}"
         if obstacle is None:
             self._app = app
+            _log_as_vllm()
         else:
             self._leave(obstacle)
 
@@ -154,6 +155,15 @@ class InterlockPlugin:
     def _leave(self, obstacle: str) -> None:
         self._app = None
         logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", compat.version(), obstacle)
+
+
+def _log_as_vllm() -> None:
+    """Log the package's warnings as vLLM's own: dependencies of vLLM set the root logger to levels that hide them."""
+    ours, vllm = logging.getLogger("interlock"), logging.getLogger("vllm")
+    ours.setLevel(vllm.getEffectiveLevel())
+    ours.propagate = vllm.propagate
+    for handler in vllm.handlers:
+        ours.addHandler(handler)
 
 
 def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
