@@ -2,9 +2,9 @@
 
 import json
 import logging
-import socket
 import ssl
 import threading
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
@@ -16,7 +16,7 @@ from live.mcp_servers import plain, running
 from interlock.serving.engines.prompt import prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread, listen
-from interlock.serving.tools import mcp_session
+from interlock.serving.tools import address, mcp_session
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 
@@ -29,16 +29,15 @@ CERTIFICATE = Path(__file__).parents[2] / "live" / "mcp_test.pem"
 @pytest.fixture
 def names(monkeypatch):
     """Say which addresses a name has, one after another; the last one stays."""
-    known, real = {}, socket.getaddrinfo
+    known, real = {}, address._look_up
 
-    def look_up(host, port, *arguments, **more):
+    async def look_up(host, port):
         if host not in known:
-            return real(host, port, *arguments, **more)
+            return await real(host, port)
         addresses = known[host]
-        address = addresses.pop(0) if len(addresses) > 1 else addresses[0]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+        return [ip_address(addresses.pop(0) if len(addresses) > 1 else addresses[0])]
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(address, "_look_up", look_up)  # and not `socket.getaddrinfo`, which uvloop does not call
     return known
 
 

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import logging
-import socket
 import subprocess
 import sys
 import threading
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
@@ -18,6 +18,7 @@ from live.mcp_servers import Workshop, answer, plain, result, running
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import NullWriter, RequestContext, begin_response
+from interlock.serving.tools import address
 from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.mcp_session import Session
@@ -114,11 +115,10 @@ def test_a_broken_session_is_replaced() -> None:
 
 
 def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
-    def look_up(_host, port, *_arguments, **_more):
-        addresses = [("::1", port, 0, 0), ("127.0.0.2", port), ("127.0.0.1", port)]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+    async def look_up(_host, _port):
+        return [ip_address(each) for each in ("::1", "127.0.0.2", "127.0.0.1")]
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(address, "_look_up", look_up)
     with running(plain()) as base:
         outcome = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
     assert outcome.of("mcp_call")[0]["output"] == "said"
