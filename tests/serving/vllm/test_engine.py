@@ -9,7 +9,9 @@ import fake_vllm as fake
 import pytest
 from attrs import evolve
 from fake_vllm import ENCODING, Output, Serving, outputs
+from live.agents import mcp, servers
 from live.engines import ScriptedTools
+from live.mcp_servers import plain, running
 from live.plugged import ANSWER, BODY, client_of
 from starlette.responses import JSONResponse
 
@@ -514,3 +516,45 @@ def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items()
 
     asyncio.run(rendering())
     assert len(serving.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "choice",
+    ["required", {"type": "allowed_tools", "mode": "required", "tools": [{"type": "mcp", "server_label": "shop"}]}],
+)
+def test_a_call_may_be_required_before_the_tools_of_its_server_are_listed(monkeypatch, choice):
+    call = "shop__echo <|constrain|>json<|message|>{}<|call|>"
+    serving = Serving(fake.HarmonyContext, outputs(call), outputs(ANSWER))
+    with running(plain()) as base:
+        monkeypatch.setattr(plugin, "_tools", lambda _: servers())
+        response = response_of(serving, tools=[mcp(f"{base}/mcp")], tool_choice=choice)
+    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
+    chosen = [(request.tool_choice, [tool["name"] for tool in request.tools]) for request in serving.requests]
+    assert chosen[:2] == [("none", []), ("required", ["shop__echo"])]
+
+
+NAMED = {"type": "function", "name": "weather"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "beginning", "text"),
+    [
+        ("required", "<|channel|>commentary to=functions.", "weather <|constrain|>json<|message|>{}<|call|>"),
+        (NAMED, "<|channel|>commentary to=functions.weather <|constrain|>json", "<|message|>{}<|call|>"),
+        ("auto", "", ANSWER),
+    ],
+)
+def test_the_prompt_of_gpt_oss_begins_a_call_that_is_required(choice, beginning, text):
+    serving = Serving(fake.HarmonyContext, outputs(text))
+    response = response_of(serving, tools=[WEATHER], tool_choice=choice)
+    expected = ("function_call", "weather") if beginning else ("message", None)
+    assert [(item["type"], item.get("name")) for item in response["output"]] == [expected]
+    assert serving.turns[0].input["prompt_token_ids"][3:] == ENCODING.encode(beginning, allowed_special="all")
+    assert response["usage"]["output_tokens"] == len(ENCODING.encode(text, allowed_special="all"))
+
+
+def test_a_grammar_of_vllm_needs_no_beginning_of_a_call():
+    call = "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{}<|call|>"
+    serving = Serving(fake.HarmonyContext, outputs(call))
+    response_of(serving, tools=[WEATHER], tool_choice="required", structured_outputs={"structural_tag": "{}"})
+    assert serving.turns[0].input["prompt_token_ids"] == [1, 2, 3]

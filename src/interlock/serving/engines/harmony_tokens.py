@@ -15,7 +15,7 @@ from interlock.events.json import clean
 from interlock.parsers.harmony_vocabulary import Entry, vocabulary
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import text_of
+from interlock.serving.requests.json_values import members, text_of
 from interlock.serving.requests.runtime import Yielder
 
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
@@ -48,6 +48,14 @@ async def encode_text(text: str, yielder: Yielder) -> AsyncGenerator[list[int], 
 def encode_framing(text: str) -> tuple[int, ...]:
     """Return the tokens of framing, such as `<|start|>assistant`, including control tokens."""
     return tuple(encoding().encode(text, allowed_special="all"))
+
+
+def required_call(choice: object) -> Sequence[int]:
+    """Return the tokens that begin a function call if `tool_choice` requires one, or else none."""
+    if choice == "required":
+        return encode_framing("<|channel|>commentary to=functions.")
+    name = str(members(choice).get("name", "")).replace("<|", "<")
+    return encode_framing(f"<|channel|>commentary to=functions.{name} <|constrain|>json") if name else ()
 
 
 def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:

@@ -61,14 +61,6 @@ async def harmony_prompt(
     return tokens
 
 
-def required_call(choice: object) -> Sequence[int]:
-    """Return the tokens that begin a function call if `tool_choice` requires one, or else none."""
-    if choice == "required":
-        return encode_framing("<|channel|>commentary to=functions.")
-    name = str(members(choice).get("name", "")).replace("<|", "<")
-    return encode_framing(f"<|channel|>commentary to=functions.{name} <|constrain|>json") if name else ()
-
-
 async def _encoded(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], None]:
     yielder = Yielder()
     for text, is_framing in segments:

@@ -23,12 +23,12 @@ from interlock.parsers.families import Family, FamilyParser, Settings, family
 from interlock.parsers.families.family import Start
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages
+from interlock.serving.engines.harmony_tokens import encode_replies, required_call, token_entry, tool_messages
 from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, count_of
-from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt, required_call
+from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.json_values import elements, members

@@ -29,7 +29,7 @@ from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import encode_replies, token_entries, tool_messages, turn_messages
+from interlock.serving.engines.harmony_tokens import encode_replies, required_call, token_entries, tool_messages, turn_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
 from interlock.serving.engines.vllm.long_texts import LongTexts
@@ -305,6 +305,8 @@ class VllmGeneration:
     _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
     _generating: GenerationCall | None = field(default=None, init=False)
     _previous: PreviousTurn | None = field(default=None, init=False)
+    _prefix: Sequence[int] = field(default=(), init=False)
+    """The beginning of a required call of gpt-oss, which its first turn continues if vLLM has no grammar for the call."""
     _output: Output | None = field(default=None, init=False)
     _metrics: object = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
@@ -388,6 +390,7 @@ class VllmGeneration:
                     engine_output.cached_tokens = output.num_cached_tokens or 0
                     engine_output.cache_write_tokens = output.num_cache_creation_tokens or 0
                 if reason is not None:
+                    engine_output.output_tokens = len(tokens)  # the parser would count the prefix too
                     self._metrics, self._tokens = step.request_metrics, self._tokens + len(tokens)
                     self._previous = PreviousTurn(turn.items, call, tokens) if harmony else None
                 yield engine_output
@@ -401,11 +404,15 @@ class VllmGeneration:
                 raise EngineError(str(error)) from error
             raise
         if self._wants_messages:
-            self._output_messages.extend(turn_messages(tokens) if harmony else [_raw_message("".join(texts), tokens)])
+            self._output_messages.extend(
+                turn_messages([*self._prefix, *tokens]) if harmony else [_raw_message("".join(texts), tokens)]
+            )
 
     def _begin_turn(self, call: Call, first: Output) -> None:
         if self._reader is not None:
             self._reader.begin(call)
+        if self._prefix:
+            self.parser.feed(Chunk(self._prefix))
         if self._turns == 1 and self._wants_messages:
             prompt = _raw_message(first.prompt or "", first.prompt_token_ids or ())
             self._input_messages.extend(call.messages if self._serving.use_harmony else [prompt])
@@ -466,7 +473,9 @@ class VllmGeneration:
         if not isinstance(call, Call):
             raise VllmRefusedError.of(call)
         if serving.use_harmony:
-            call = self._with_prompt(call, texts.reveal(call.prompt), turn)
+            requires = not turn.index and call.sampling.structured_outputs is None and _has_function(body)
+            self._prefix = required_call(body.get("tool_choice")) if requires else ()
+            call = self._with_prompt(call, [*texts.reveal(call.prompt), *self._prefix], turn)
             if self._wants_messages:
                 call = evolve(call, messages=elements(texts.reveal_json(_plain_messages(call.messages))))
             if self._request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
@@ -483,7 +492,10 @@ class VllmGeneration:
         if not turn.index:
             for kind in tool_offer.left_out:
                 logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
-        choice = "none" if tool_offer.choice == "auto" and not tool_offer.tools else tool_offer.choice
+        choice = tool_offer.choice
+        has_mcp = any(tool.get("type") == "mcp" for tool in self._request.tools)  # whose tools may not be listed yet
+        if not tool_offer.tools and (choice == "auto" or (choice == "required" and has_mcp)):
+            choice = "none"
         if turn.index and choice not in (None, "none"):
             choice = "auto"  # the first turn made the required call
         items = [*normalize(turn.items, images=not harmony)]
@@ -535,6 +547,10 @@ class VllmGeneration:
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
         return partial(compat.logprobs, self._serving, call, count)
+
+
+def _has_function(body: Mapping[str, object]) -> bool:
+    return any(members(tool).get("type") == "function" for tool in elements(body.get("tools")))
 
 
 def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
