@@ -1,33 +1,39 @@
 """`make bench-alone`: what the standalone server costs at 1 to 2,000 streams; see docs/performance.md.
 
     python benchmarks/bench_alone.py
-    python benchmarks/bench_alone.py gateway    # this part alone, without writing figures
+    python benchmarks/bench_alone.py gateway    # this part alone
+    AGENTIC_SERVER=/path/to/agentic-server python benchmarks/bench_alone.py gateway    # beside that server too
 
 A real `interlock serve` replays an answer of 200 tokens at a rate, to clients each of which always has a stream open. The least
-that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, beside a proxy that only
-forwards the bytes of the same upstream (`benchmarks/alone/relay.py`). Figures go to `benchmarks/out/alone.json`.
+that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, in turns with a forwarder that
+reads none of the bytes of the same upstream (`benchmarks/alone/relay.py`), and with agentic-api (Rust) if it is on PATH. Figures
+go to `benchmarks/out/alone.json`, those of the gateway alone to `benchmarks/out/gateway.json`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
-from statistics import quantiles
+from shutil import which
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from alone.clients import Crowd, first_event, unread
-from alone.process import Process, started
+from alone.process import ADDRESS, LISTENING, Process, started
 from alone.script import MODEL, written
 from attrs import frozen
 from rich.console import Console
 from speed.report import Result, machine, short, table
-from speed.targets import PROXY
+from speed.targets import PEER
 from speed.timing import FLOOR, INTERLOCK, Row
 
 OUT: Final = Path(__file__).parent / "out" / "alone.json"
@@ -38,8 +44,13 @@ TOKENS: Final = 200
 WINDOWS: Final = 5
 WINDOW: Final = 1.5
 """Seconds of a window."""
+SETTLE: Final = 1.0
+"""Seconds between the last stream's beginning and the first window."""
 
-GATEWAY_RATES: Final = {streams: rate for streams, rate in RATES.items() if streams <= 500}  # noqa: PLR2004 - the upstream takes a core too
+GATEWAY_RATES: Final = {1: 100, 50: 40, 500: 20}
+SHAPES: Final = [*product(("responses", "chat"), ("text", "calls"))]
+"""The APIs of the upstream, and what its deltas are of."""
+ROUNDS: Final = 3
 PROBES: Final = 150
 PAUSE: Final = 0.05
 """Seconds between two probes."""
@@ -71,10 +82,10 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    results = [*_gateway(console)]
+    _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
+    console.print(table([each for each in results if isinstance(each, Result)]))
     if sys.argv[1:] == ["gateway"]:
-        for each in _gateway(console):
-            if isinstance(each, Result):
-                console.print(each.plain())
         return
     costs: list[Result] = []
     rows: list[dict[str, Any]] = []
@@ -90,36 +101,53 @@ def main() -> None:
             costs.append(Result.of(row, {INTERLOCK: ours.costs, FLOOR: floor.costs}))
             rows += _waits(name, streams, ours), _memory(name, streams, ours)
             console.print(f"{name}: {_told(rows[-2])}; {_told(rows[-1])}")
-        for each in _gateway(console):
-            (costs if isinstance(each, Result) else rows).append(each)
         with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
             rows.append(_unread(server))
             console.print(f"{rows[-1]['name']}: {_told(rows[-1])}")
     console.print(table(costs))
     rows = [*(result.plain() for result in costs), *rows]
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-    console.print(f"\nwritten to {OUT}")
+    _write(OUT, rows, console)
+
+
+def _write(path: Path, rows: list[dict[str, Any]], console: Console) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    console.print(f"\nwritten to {path}")
 
 
 def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
-    """Measure a gateway and a forwarding proxy in front of the same upstream."""
-    for streams, rate in GATEWAY_RATES.items():
-        measured: dict[str, Loaded] = {}
-        with started("-m", "alone.relay", "upstream", str(rate)) as upstream:
-            serving = ["-m", "interlock", "serve", "--port", "0", "--upstream", upstream.url]
-            for side, command in {INTERLOCK: serving, PROXY: ["-m", "alone.relay", "forward", upstream.url]}.items():
-                with started(*command) as server:
-                    measured[side] = asyncio.run(_loaded(server, streams, probes=PROBES))
-        name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} tokens a second through a gateway"
-        row = Row("gateway", name, "µs per token", {}, WINDOWS, streams)
-        yield Result.of(row, {side: loaded.costs for side, loaded in measured.items()})
-        waits = {side: quantiles(loaded.waits, n=100)[49] for side, loaded in measured.items()}
-        first = _row("gateway: first event", name, "ms", streams, waits)
-        memory = _memory(name, streams, measured[INTERLOCK])
-        console.print(f"{name}: {_told(first)}; {_told(memory)}")
-        yield first
-        yield {**memory, "group": "gateway: memory"}
+    """Measure a gateway, the raw forwarder and, where it is installed, agentic-api, in turns in front of the same upstream."""
+    for (api, kind), (streams, rate) in product(SHAPES, GATEWAY_RATES.items()):
+        measured: dict[str, list[Loaded]] = {}
+        with started("-m", "alone.relay", "upstream", api, kind, str(rate)) as upstream, TemporaryDirectory() as folder:
+            for _ in range(ROUNDS):
+                for side, (program, command) in _sides(api, upstream.url, folder).items():
+                    with started(*command, program=program, address=LISTENING if side == PEER else ADDRESS) as server:
+                        measured.setdefault(side, []).append(asyncio.run(_loaded(server, streams, probes=PROBES)))
+        name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} {kind} deltas a second, {api} upstream"
+        row = Row("gateway", name, "µs per delta", {}, ROUNDS, streams)
+        yield Result.of(row, {side: [median(each.costs) for each in rounds] for side, rounds in measured.items()})
+        waits = {side: median(wait for each in rounds for wait in each.waits) for side, rounds in measured.items()}
+        yield _row("gateway: first event", name, "ms", streams, waits)
+        for when in ("start", "during"):
+            memory = {side: median(each.memory[when] for each in rounds) for side, rounds in measured.items()}
+            yield _row("gateway: memory", f"{name}, {when}", "MB", streams, memory)
+        console.print(f"{name}: {_told(_row('', name, 'ms to the first event', streams, waits))}")
+
+
+def _sides(api: str, url: str, folder: str) -> dict[str, tuple[str, list[str]]]:
+    """Return the program and the arguments of each contender."""
+    ours = ["-m", "interlock", "serve", "--port", "0", "--upstream", url, "--upstream-api", api]
+    sides = {INTERLOCK: (sys.executable, ours), FLOOR: (sys.executable, ["-m", "alone.relay", "forward", url])}
+    agentic = os.environ.get("AGENTIC_SERVER") or which("agentic-server")
+    if agentic is not None and api == "responses":  # it speaks no other API upstream
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        database = f"sqlite://{folder}/agentic.db?mode=rwc"
+        options = {"llm-api-base": url, "gateway-host": "127.0.0.1", "gateway-port": port, "db-url": database}
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        sides[PEER] = (agentic, [*arguments, "--skip-llm-ready-check"])
+    return sides
 
 
 def _interlock(script: Path, rate: int) -> list[str]:
@@ -132,7 +160,7 @@ async def _loaded(server: Process, streams: int, *, probes: int) -> Loaded:
     memory["before"] = server.megabytes
     crowd = Crowd(server.url, streams, TOKENS)
     await crowd.open()
-    await asyncio.sleep(1)
+    await asyncio.sleep(SETTLE)
     costs: list[float] = []
     for _ in range(WINDOWS):
         taken, tokens = server.microseconds, crowd.tally.tokens
@@ -141,7 +169,7 @@ async def _loaded(server: Process, streams: int, *, probes: int) -> Loaded:
     memory["during"] = server.megabytes
     waits = await _probed(server.url, probes)
     await crowd.leave()
-    await asyncio.sleep(2)
+    await asyncio.sleep(2 * SETTLE)
     memory["after"] = server.megabytes
     return Loaded(costs, waits, memory)
 

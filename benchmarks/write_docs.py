@@ -28,7 +28,7 @@ PICTURES: Final = HERE.parent / "docs" / "performance"
 STORES: Final = PICTURES / "stores.md"
 TABLES: Final = PICTURES / "figures.md"
 BOUNDS: Final = PICTURES / "bounds.md"
-RUNS: Final = "latest", "server", "alone"
+RUNS: Final = "latest", "server", "gateway", "alone"
 """What the benches wrote, each in a file of its own."""
 CONTENDERS: Final = {"interlock": "Interlock", "plugin": "Interlock, on vLLM's outputs", "vllm": "vLLM", "floor": "floor"}
 SECTION: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -16,7 +16,8 @@ from alone.script import MODEL
 
 __all__ = ["Crowd", "Tally", "first_event", "unread"]
 
-DELTA: Final = b"event: response.output_text.delta\n"
+DELTA: Final = b".delta\n"
+"""The end of the line that names an event of text or of arguments."""
 EVENT: Final = b"event: "
 LAST: Final = b"\r\n0\r\n\r\n"
 """The end of a body in chunks."""
@@ -38,7 +39,7 @@ class Tally:
     """What all clients have received.
 
     Args:
-        tokens: Events of text.
+        tokens: Events of text or of arguments.
     """
 
     tokens: int = 0

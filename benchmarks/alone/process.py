@@ -17,7 +17,9 @@ from server.load import cpu_time
 __all__ = ["Process", "started"]
 
 HERE: Final = Path(__file__).parents[1]
-ADDRESS: Final = re.compile(r"http://[\d.]+:\d+")
+ADDRESS: Final = re.compile(r"http://([\d.]+:\d+)")
+LISTENING: Final = re.compile(r"listening on ([\d.]+:\d+)")
+"""How agentic-api says it."""
 STATES: Final = ("01", "08")
 """Established, and closed by the client alone."""
 
@@ -58,16 +60,20 @@ class Process:
 
 
 @contextmanager
-def started(*arguments: str) -> Generator[Process]:
+def started(*arguments: str, program: str = sys.executable, address: re.Pattern[str] = ADDRESS) -> Generator[Process]:
     """Start a server, and end it.
 
     Args:
-        arguments: What Python is given; the server writes its URL to standard error.
+        arguments: What the program is given; the server writes its address to its output.
+        program: Python, or another server.
+        address: How it writes its address.
     """
-    command: Sequence[str] = [sys.executable, *arguments]
-    with subprocess.Popen(command, cwd=HERE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
-        assert process.stderr is not None  # noqa: S101 - it is a pipe
+    command: Sequence[str] = [program, *arguments]
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=HERE, text=True, **out) as process:  # noqa: S603 - our own
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
         try:
-            yield Process(next(found[0] for line in process.stderr if (found := ADDRESS.search(line))), process.pid)
+            place = next(found[1] for line in process.stdout if (found := address.search(line)))
+            yield Process(f"http://{place}", process.pid)
         finally:
             process.kill()

@@ -249,10 +249,10 @@ class _Item:
 
 def finish_reason(event: Fields) -> FinishReason | None:
     """Return why the turn ended, if an event ends it."""
-    response = as_mapping(event.get("response"))
     verb = as_text(event.get("type")).removeprefix("response.")
     if verb not in ENDINGS:
         return None
+    response = as_mapping(event.get("response"))
     if as_mapping(response.get("incomplete_details")).get("reason") == "content_filter":
         return "content_filter"
     return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])

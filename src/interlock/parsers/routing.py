@@ -198,7 +198,7 @@ def _mappings(value: object) -> Iterator[Mapping[str, object]]:
 
 def as_mapping(value: object) -> Mapping[str, object]:
     """Return the value if it is an object, or else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    return cast("Mapping[str, object]", value) if isinstance(value, (dict, Mapping)) else {}
 
 
 def as_sequence(value: object) -> Sequence[object]:
@@ -213,7 +213,7 @@ def as_text(value: object) -> str:
 
 def as_arguments(value: object) -> str:
     """Return the arguments of a call as text; some services send an object instead."""
-    return dumps(cast("object", value)).decode() if isinstance(value, Mapping) else as_text(value)
+    return dumps(cast("object", value)).decode() if isinstance(value, (dict, Mapping)) else as_text(value)
 
 
 def is_json(text: str) -> bool:

@@ -13,6 +13,7 @@ from interlock.serving.engines.upstream import upstream_client
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.engines.upstream.upstream_client import SseReader
+from interlock.serving.http.answers import StreamedAnswer
 
 KEY = "sk-secret-0123456789"
 HELLO = chunk({"content": "Hello"})
@@ -182,16 +183,22 @@ def test_an_error_that_cannot_be_read_is_an_error_of_the_upstream(value):
 
 
 @pytest.mark.parametrize("many_events", [True, False])
-def test_thousands_of_calls_in_one_read_are_sent_in_parts(many_events):
+def test_thousands_of_calls_in_one_read_are_sent_in_parts(many_events, monkeypatch):
     function = {"name": "f", "arguments": "{}"}
     calls = [{"index": index, "id": f"call_{index}", "function": function} for index in range(4_000)]
     chunks = [chunk({"tool_calls": [call]}) for call in calls] if many_events else [chunk({"tool_calls": calls})]
     data = b"".join(map(event, [*chunks, chunk({}, "tool_calls"), b"[DONE]"]))
-    with gateway(Reply((data,))) as (url, _), httpx.stream("POST", f"{url}/v1/responses", json=BODY, timeout=60) as answer:
-        parts = [*answer.iter_raw()]
-    events = bodies(b"".join(parts))
+    sizes, message = [], StreamedAnswer._message
+
+    def record(answer, frames):
+        sizes.append(len(frames))
+        return message(answer, frames)
+
+    monkeypatch.setattr(StreamedAnswer, "_message", record)
+    with gateway(Reply((data,))) as (url, _):
+        events = bodies(post(url).content)
     assert [item["call_id"] for item in events[-1]["response"]["output"]] == [call["id"] for call in calls]
-    assert len(parts) > 30
+    assert max(sizes) < 1_000
 
 
 # The connection.

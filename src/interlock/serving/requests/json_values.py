@@ -11,7 +11,7 @@ EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
 
 def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
     """Return whether a value is a JSON object."""
-    return isinstance(value, Mapping)
+    return isinstance(value, (dict, Mapping))  # a dict is found faster by its own type
 
 
 def is_array(value: object) -> TypeGuard[list[object]]:
