@@ -5,12 +5,13 @@ from attrs import frozen
 
 @frozen
 class Shape:
-    """The chunks of one turn, its items (kind, text or arguments, name), and its usage (input, cached, output, reasoning)."""
+    """The chunks of one turn, its items (kind, text or arguments, name), usage (input, cached, output, reasoning) and status."""
 
     chunks: list
     items: list
     usage: tuple = (0, 0, 0, 0)
     done: bool = True
+    status: str = "completed"
 
 
 def chunk(delta=None, finish_reason=None, usage=None, **choice):
@@ -177,6 +178,7 @@ SHAPES = {
         ],
         [("reasoning", "Hm", None), ("message", "Yes", None)],
         (3, 0, 3, 0),
+        status="incomplete",
     ),
     "empty content, a refusal and both forms of calls in one chunk": Shape(
         [
@@ -199,6 +201,92 @@ SHAPES = {
     ),
     "no end marker, and an unknown finish reason": Shape(
         [chunk({"role": "assistant", "content": "Yes."}), chunk({}, "eos")], [("message", "Yes.", None)], done=False
+    ),
+    "azure: results of a content filter in choices without a delta, before and after the end": Shape(
+        [
+            chunk({"role": "assistant", "content": "Yes."}),
+            {"choices": [{"index": 0, "content_filter_offsets": {"start_offset": 4}, "content_filter_results": {}}]},
+            chunk({}, "stop"),
+            {"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {}}]},
+        ],
+        [("message", "Yes.", None)],
+    ),
+    "snowflake: reasoning as details, usage and the end marker, but no finish reason": Shape(
+        [
+            chunk({"role": "assistant", "reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]}),
+            chunk({"reasoning_details": [{"type": "reasoning.text", "text": "m.", "signature": "x"}]}),
+            chunk({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}], "content": "Yes."}),
+            chunk(usage={"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}),
+        ],
+        [("reasoning", "Hmm.", None), ("message", "Yes.", None)],
+        (3, 0, 4, 0),
+    ),
+    "openrouter: a whole call, usage and the end marker, but no finish reason": Shape(
+        [chunk(call(0, WEATHER, "get_weather", "call_1")), chunk(usage={"prompt_tokens": 3, "completion_tokens": 4})],
+        [("function_call", WEATHER, "get_weather")],
+        (3, 0, 4, 0),
+    ),
+    "openrouter: the same reasoning in two fields": Shape(
+        [
+            chunk({"reasoning": "Hm.", "reasoning_details": [{"type": "reasoning.summary", "summary": "Hm.", "index": 0}]}),
+            chunk({"reasoning_details": [{"type": "reasoning.summary", "summary": " So.", "index": 0}], "reasoning": None}),
+            chunk({"content": "Yes."}, "stop"),
+        ],
+        [("reasoning", "Hm. So.", None), ("message", "Yes.", None)],
+    ),
+    "databricks: reasoning as parts of the content": Shape(
+        [
+            chunk({"content": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm", "signature": ""}]}]}),
+            chunk({"content": [{"type": "reasoning", "text": "m."}, {"type": "text", "text": "Yes."}]}),
+            chunk({}, "stop"),
+        ],
+        [("reasoning", "Hmm.", None), ("message", "Yes.", None)],
+    ),
+    "an empty finish reason in every chunk": Shape(
+        [chunk({"role": "assistant", "content": "Ye"}, ""), chunk({"content": "s."}, ""), chunk({}, "STOP")],
+        [("message", "Yes.", None)],
+    ),
+    "fields that nobody has asked for, of other types": Shape(
+        [
+            chunk({"content": "Y"}, logprobs=-0.0000017),
+            chunk({"content": "e"}, logprobs={"content": [{"token": "e", "bytes": [-1, "x"], "logprob": 10**30}]}),
+            {**chunk({"content": "s"}, logprobs=[1]), "object": 7, "usage": [1]},
+            {**chunk(call("0", WEATHER, "get_weather", 7)), "usage": "none"},
+            chunk({}, "stop", usage={"prompt_tokens": 10**30, "completion_tokens": 4, "prompt_tokens_details": [1]}),
+        ],
+        [("message", "Yes", None), ("function_call", WEATHER, "get_weather")],
+        (0, 0, 4, 0),
+    ),
+    "several choices, in chunks of their own or in one": Shape(
+        [
+            chunk({"content": "Ye"}),
+            chunk({"content": "No"}, index=1),
+            {"choices": [{"index": 1, "delta": {"content": "!"}}, {"index": 0, "delta": {"content": "s."}}]},
+            chunk({}, "length", index=1),
+            chunk({}, "stop"),
+        ],
+        [("message", "Yes.", None)],
+    ),
+    "two calls without ids, both with the index 0, whose names come first": Shape(
+        [
+            chunk(call(0, "", "get_weather")),
+            chunk(call(0, '{"city":')),
+            chunk(call(0, '"Berlin"}')),
+            chunk(call(0, "", "get_time")),
+            chunk(call(0, TIME)),
+            chunk(call(0, "", "get_time")),
+            chunk(call(0, TIME)),
+            chunk({}, "tool_calls"),
+        ],
+        [("function_call", WEATHER, "get_weather"), ("function_call", TIME, "get_time"), ("function_call", TIME, "get_time")],
+    ),
+    "two calls without ids and arguments, both with the index 0": Shape(
+        [chunk(call(0, "", "get_weather")), chunk(call(0, "", "get_time")), chunk({}, "tool_calls")],
+        [("function_call", "", "get_weather"), ("function_call", "", "get_time")],
+    ),
+    "a character whose halves are in two chunks": Shape(
+        [chunk({"content": "a\ud83d"}), chunk({"content": "\ude00b"}), chunk({"content": "\ude00\\ud83d"}), chunk({}, "stop")],
+        [("message", "a\U0001f600b\ufffd\\ud83d", None)],
     ),
     "arguments as an object": Shape(
         [chunk({"tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Berlin"}}}]}), chunk({}, "stop")],

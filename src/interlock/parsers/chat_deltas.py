@@ -35,7 +35,11 @@ CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
 """The finish reasons of Chat Completions for a turn that ends with calls; both mean `stop`."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
-_KNOWN: Final = ("content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
+_REASONING: Final = ("reasoning", "reasoning_content", "reasoning_details")
+"""The fields in which servers send reasoning; the first that has text counts, because some servers fill several."""
+_REASONING_PARTS: Final[Mapping[object, Sequence[str]]] = {"thinking": ("thinking",), "reasoning": ("summary", "text")}
+"""The content parts that are reasoning, by type, with the fields that may have their text."""
+_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", "function_call")
 """The fields of a delta; it has at least one of them, unless it is empty."""
 
 
@@ -56,26 +60,35 @@ class _Item:
     key: Key
     writer: Writer | None = None
     name: str = ""
-    """The name of a call so far, while more of it may follow."""
+    """The name of a call, of which more may follow while it has no writer."""
     call_id: str = ""
     chunks: list[TokenizedText] = field(factory=list[TokenizedText])
     arguments: list[str] = field(factory=list[str])
+    repeats_name: bool = False
+    """Whether the name has come again after the complete arguments; arguments after it are those of another call."""
 
-    def matches(self, index: int, call_id: str, *, begins: bool) -> bool:
-        """Return whether a fragment belongs to this call: it has the same index and no different id.
+    def matches(self, name: str, call_id: str, arguments: str) -> bool:
+        """Return whether a fragment of this index belongs to this call: it has no different id or name.
 
-        Some servers number every call 0, so a fragment with a name and arguments (`begins`) does not belong to a complete call.
+        Some servers number every call 0 and send no ids, so complete arguments followed by the name and arguments are two calls.
         """
-        if self.key != index or (call_id and self.call_id and call_id != self.call_id):
+        begins = name
+        if call_id and self.call_id:
+            if call_id != self.call_id:
+                return False
+        elif name and self.writer is not None and name != self.name:
             return False
-        return not (begins and self.is_complete)
+        elif self.repeats_name:
+            begins = self.name
+        return not (begins and arguments.strip() and self.is_complete)
 
     @property
     def is_complete(self) -> bool:
         """Whether the item is complete, given that another has begun."""
         if isinstance(self.key, str):
             return True
-        if self.writer is None or not (self.arguments and self.arguments[-1].rstrip().endswith("}")):
+        last = next((text for text in reversed(self.arguments) if text.strip()), "")
+        if self.writer is None or not last.rstrip().endswith("}"):
             return False
         return is_json("".join(self.arguments))
 
@@ -153,7 +166,10 @@ class ChatParser:
         return self._take()
 
     def end(self, reason: FinishReason | CallEnd, usage: Usage) -> list[Delta]:
-        """End the turn, and write the queued items. If the last one is a truncated call, `stop` becomes `cut`."""
+        """End the turn, and write the queued items.
+
+        If the last one is a truncated call, `stop` becomes `cut`. If it is not an incomplete call, `cut` becomes `stop`.
+        """
         if reason == "tool_calls" or reason == "function_call":  # noqa: PLR1714 - narrows the type
             reason = "stop"
         self._flush_alignment()
@@ -163,6 +179,8 @@ class ChatParser:
             writer = self._start(item)
             if reason == "stop" and item.is_truncated:
                 reason = "cut"
+            elif reason == "cut" and item.is_complete:
+                reason = "stop"
             self._out += writer.close() if reason == "stop" else writer.leave()
         reasoning_tokens = round(self._reasoning) if self._count is None else self._count(self._token_ids)
         total = evolve(
@@ -193,17 +211,19 @@ class ChatParser:
         function = _get(call, "function")
         name, call_id, arguments = as_text(_get(function, "name")), as_text(_get(call, "id")), _arguments(call)
         self._last_index = self._index(call, name, call_id)
-        begins = bool(name and arguments.strip())
-        matches = (item for item in self._queue if item.matches(self._last_index, call_id, begins=begins))
-        item = next(matches, None)
+        calls = [item for item in reversed(self._queue) if item.key == self._last_index]
+        item = next((item for item in calls if item.matches(name, call_id, arguments)), None)
         if item is None:
             if not (name or call_id or arguments.strip()):
                 return
+            name = name or next((item.name for item in calls if item.repeats_name), "")
             item = self._enqueue(_Item(self._last_index))
         self._blank = ("content", "")
         item.call_id = item.call_id or call_id
         if item.writer is None and name != item.name:
             item.name += name
+        elif name and item.is_complete:
+            item.repeats_name = True
         item.arguments.append(arguments)
         if arguments.strip() or not self._routing.may_continue(item.name):
             self._set_writer(item)
@@ -215,15 +235,16 @@ class ChatParser:
         if isinstance(index, int):
             return index
         last = self._queue[-1] if self._queue else None
-        if last is not None and last.key == self._last_index and (last.name or (call_id and call_id == last.call_id)):
-            return self._last_index
+        if last is not None and last.key == self._last_index:
+            is_named = last.writer is None and last.name
+            if is_named or (call_id and call_id == last.call_id):
+                return self._last_index
         return max(self._last_index + bool(name), 0)
 
     def _set_writer(self, item: _Item) -> None:
         """Choose the writer of a call whose name is complete."""
         if item.writer is None and item.name:
             item.writer = writer_for(self._routing.function(item.name), item.call_id)
-            item.name = ""
 
     def _enqueue(self, item: _Item) -> _Item:
         """Enqueue an item, which completes the previous text or the previous call's name."""
@@ -281,7 +302,8 @@ class ChatParser:
     def _take(self) -> list[Delta]:
         """Return the new deltas, and note whether the next text can pass through."""
         current = self._current if len(self._queue) == 1 and self._alignment.idle else None
-        self._sole = current if current is not None and isinstance(current.writer, StreamWriter) else None
+        passes = current is not None and isinstance(current.writer, StreamWriter) and not current.repeats_name
+        self._sole = current if passes else None
         out, self._out = self._out, []
         return join_text(out) if len(out) > 1 else out
 
@@ -307,21 +329,25 @@ def _continuation(item: _Item, delta: object) -> str:
     return function.arguments
 
 
-def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
-    """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls.
-
-    Servers name reasoning `reasoning` or `reasoning_content`; Mistral sends it as a part of the content.
-    """
+def reasoning_of(delta: object) -> str:
+    """Return the reasoning in the fields of a delta; its content may have more, in parts."""
     get = _getter(delta)
-    reasoning = get("reasoning") or get("reasoning_content")
+    texts = (get(name) for name in _REASONING)
+    return next(filter(None, (_joined(text, ("text", "summary")) for text in texts)), "")
+
+
+def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
+    """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls."""
+    get = _getter(delta)
+    reasoning = reasoning_of(delta)
     content, refusal, function = get("content"), get("refusal"), get("function_call")
     fragments = as_sequence(get("tool_calls"))
     if function is not None:
         fragments = [*fragments, {"index": 0, "function": function}]
     if is_list := isinstance(content, list):
         thinking, content = _parts(cast("list[object]", content))
-        reasoning = as_text(reasoning) + thinking
-    texts = (as_text(reasoning), as_text(content), as_text(refusal))
+        reasoning += thinking
+    texts = (reasoning, as_text(content), as_text(refusal))
     if not (fragments or is_list or any(texts)):
         _require_delta(delta)
     return texts, fragments
@@ -337,12 +363,20 @@ def _parts(content: Sequence[object]) -> tuple[str, str]:
     reasoning: list[str] = []
     texts: list[str] = []
     for part in content:
-        if _get(part, "type") == "thinking":
-            thinking = _get(part, "thinking")
-            reasoning += [as_text(_get(each, "text")) for each in as_sequence(thinking)] or [as_text(thinking)]
-        else:
+        names = _REASONING_PARTS.get(_get(part, "type"))
+        if names is None:
             texts.append(as_text(_get(part, "text")))
+        else:
+            reasoning.append(_joined([part], names))
     return "".join(reasoning), "".join(texts)
+
+
+def _joined(value: object, names: Sequence[str]) -> str:
+    """Return a text, or the joined texts of parts, each in the first of the named fields that has any."""
+    if isinstance(value, str):
+        return value
+    parts = as_sequence(value)
+    return "".join(next(filter(None, (_joined(_get(part, name), ("text",)) for name in names)), "") for part in parts)
 
 
 def _require_delta(delta: object) -> None:

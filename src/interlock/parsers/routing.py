@@ -28,6 +28,7 @@ from attrs import evolve, field, frozen
 
 from interlock.events.items import ItemKind
 from interlock.events.json import dumps
+from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
@@ -35,6 +36,11 @@ Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
 
 SEPARATOR = "__"
 """Separates a namespace or server from a name in the flat names that chat templates show to a model."""
+
+
+def flat_name(space: object, name: object) -> str:
+    """Return the flat name of a tool in a namespace or on a server, or the name of another tool."""
+    return f"{space}{SEPARATOR}{name}" if space else str(name)
 
 
 @frozen
@@ -154,11 +160,11 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
         if tool.get("type") == "namespace":
             space = as_text(tool.get("name"))
             for member in _mappings(tool.get("tools")):
-                route = _route(member, {"namespace": space})
+                route = declared_route(member, {"namespace": space})
                 if route is not None:
                     for between in (SEPARATOR, "."):
                         yield from _recipients(f"{space}{between}{route.fields['name']}", route)
-        elif (route := _route(tool, {})) is not None:
+        elif (route := declared_route(tool)) is not None:
             name = str(route.fields["name"])
             is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NO_CALL
             yield from _recipients(name, route) if not is_taken else [(f"functions.{name}", route)]
@@ -169,7 +175,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
     yield f"functions.{name}", route
 
 
-def _route(tool: Mapping[str, object], fields: Mapping[str, object]) -> Route | None:
+def declared_route(tool: Mapping[str, object], fields: Mapping[str, object] = NO_FIELDS) -> Route | None:
     """Return the route of a declared tool; functions may be nested, as in chat completions."""
     name = as_text(tool.get("name")) or as_text(as_mapping(tool.get("function")).get("name"))
     match tool.get("type"):

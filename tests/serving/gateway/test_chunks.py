@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from live.chunk_shapes import SHAPES, WEATHER, chunk
+from live.chunk_shapes import SHAPES, WEATHER, call, chunk
 from live.upstream import Reply, gateway, stream
 from live.wire import bodies
 
@@ -36,7 +36,7 @@ def test_the_chunks_of_a_server_become_items(shape, whole):
         reply = Reply((text,))
     events, _ = answered(reply)
     response = events[-1]["response"]
-    assert [seen(item) for item in response["output"]] == shape.items
+    assert (response["status"], [seen(item) for item in response["output"]]) == (shape.status, shape.items)
     usage = response["usage"]
     details = usage["input_tokens_details"]["cached_tokens"], usage["output_tokens_details"]["reasoning_tokens"]
     assert (usage["input_tokens"], details[0], usage["output_tokens"], details[1]) == shape.usage
@@ -58,12 +58,42 @@ def test_one_byte_at_a_time_is_the_same():
         ("content_filter", "incomplete", {"reason": "content_filter"}),
         ("abort", "failed", None),
         ("insufficient_system_resource", "failed", None),
+        ("LENGTH", "incomplete", {"reason": "max_output_tokens"}),
+        ("MAX_TOKENS", "incomplete", {"reason": "max_output_tokens"}),
+        ("SAFETY", "incomplete", {"reason": "content_filter"}),
+        ("STOP", "completed", None),
         ("something else", "completed", None),
     ],
 )
 def test_every_finish_reason_is_an_end(reason, end, why):
     response = answered(stream(chunk({"content": "a"}), chunk({}, reason)))[0][-1]["response"]
     assert (response["status"], response["incomplete_details"]) == (end, why)
+
+
+def test_a_call_that_is_open_when_only_usage_and_the_end_marker_come_is_incomplete():
+    usage = chunk(usage={"prompt_tokens": 3, "completion_tokens": 4})
+    for arguments in ("", '{"city":'):
+        response = answered(stream(chunk(call(0, arguments, "get_weather", "call_1")), usage))[0][-1]["response"]
+        (item,) = response["output"]
+        assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
+        assert (item["status"], item["arguments"]) == ("incomplete", arguments)
+
+
+def test_log_probabilities_of_other_types_are_bounded():
+    entries = [{"token": "a", "bytes": [-1, "x"], "logprob": -(10**30)}, {"token": "b", "logprob": "x", "top_logprobs": 7}]
+    chunks = [chunk({"content": "ab"}, logprobs={"content": entries}), chunk({"content": "c"}, logprobs=-1), chunk({}, "stop")]
+    events, _ = answered(stream(*chunks), body={"include": ["message.output_text.logprobs"]})
+    parts = [part for item in events[-1]["response"]["output"] for part in item["content"]]
+    expected = [{"token": "a", "bytes": [97], "logprob": -9999.0, "top_logprobs": []}]
+    expected += [{"token": "b", "bytes": [98], "logprob": 0.0, "top_logprobs": []}]
+    assert [(part["text"], part["logprobs"]) for part in parts] == [("ab", expected), ("c", [])]
+
+
+def test_numbers_that_json_lacks_end_no_stream():
+    data = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": %s}]}}]}\n\n'
+    end = stream(chunk({}, "stop"))
+    events, _ = answered(Reply((data % b"-Infinity", data % b"1e999", data % b"NaN", *end.body)))
+    assert [seen(item) for item in events[-1]["response"]["output"]] == [("message", "aaa", None)]
 
 
 def test_log_probabilities_come_with_the_text_and_have_every_field():
@@ -90,6 +120,18 @@ def test_with_a_family_the_content_is_read_by_our_own_parser():
         ("reasoning", "Hm.", None),
         ("function_call", WEATHER, "get_weather"),
     ]
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_reasoning_between_tags_is_a_family_whose_calls_the_upstream_parses(size):
+    text = "<reasoning>Hm. 1 < 2</reasoning>It rains <here>.<"
+    pieces = [chunk({"content": text[at : at + size]}) for at in range(0, len(text), size)]
+    calls = [chunk(call(0, WEATHER, "get_weather", "call_1"))]
+    items = [("reasoning", "Hm. 1 < 2", None), ("message", "It rains <here>.<", None)]
+    events, _ = answered(stream(*pieces, chunk({}, "stop")), family="bedrock_gpt_oss")
+    assert [seen(item) for item in events[-1]["response"]["output"]] == items
+    events, _ = answered(stream(*pieces, *calls, chunk({}, "tool_calls")), family="bedrock_gpt_oss")
+    assert [seen(item) for item in events[-1]["response"]["output"]] == [*items, ("function_call", WEATHER, "get_weather")]
 
 
 @pytest.mark.parametrize("delta", [{"reasoning_content": "Hm."}, {"refusal": "No."}, {"function_call": {"name": "f"}}])

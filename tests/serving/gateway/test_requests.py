@@ -1,5 +1,7 @@
 """What the gateway sends to a server of Chat Completions: docs/gateway.md has tables of it."""
 
+import re
+
 import httpx
 import pytest
 from live.chunk_shapes import call, chunk
@@ -9,6 +11,7 @@ from live.wire import bodies
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PNG = "data:image/png;base64,aGk="
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+F, G = ({"type": "function", "name": name, "parameters": SCHEMA} for name in "fg")
 
 
 def sent(settings=(), **body):
@@ -146,6 +149,137 @@ def test_a_turn_of_the_assistant_is_one_message_and_images_of_tools_follow_the_o
     ]
 
 
+def result(call_id, output="done"):
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def requested(call_id, name="f", **fields):
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}", **fields}
+
+
+def summary(body):
+    """The messages of a request in short: the ids of calls, the id of an output, or the text."""
+    return [
+        [call["id"] for call in each["tool_calls"]] if "tool_calls" in each else each.get("tool_call_id", each["content"])
+        for each in body["messages"]
+    ]
+
+
+UPSTREAM_IDS = ["g6fVbXS8K", "functions.f:0", "call_1", "call__1", "call_a:b-ab", "toolu_01-ab-zz", "chatcmpl-0a", "ü", "-2d-"]
+
+
+@pytest.mark.parametrize("upstream_id", [*UPSTREAM_IDS, f"call_1__thought__{'aB+/' * 100}=="])
+def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
+    with gateway(stream(chunk(call(0, "{}", "f", upstream_id)), chunk({}, "tool_calls")), GOOD) as (url, upstream):
+        body = {"model": "m", "input": "Hi", "tools": [F]}
+        (item,) = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
+        assert re.fullmatch("call_[a-zA-Z0-9_-]+", item["call_id"])
+        history = [{"role": "user", "content": "Hi"}, item, result(item["call_id"])]
+        httpx.post(f"{url}/v1/responses", json={**body, "input": history})
+    assert summary(upstream.bodies[-1]) == ["Hi", [upstream_id], upstream_id]
+
+
+def test_an_id_that_is_too_long_is_replaced():
+    with gateway(stream(chunk(call(0, "{}", "f", "a" * 1_025)), chunk({}, "tool_calls"))) as (url, _):
+        (item,) = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", "tools": [F]}).json()["output"]
+    assert re.fullmatch("call_[0-9a-f]{32}", item["call_id"])
+
+
+def test_calls_of_the_server_have_ids_that_every_service_accepts():
+    ran = {"type": "mcp_call", "id": f"mcp_{'0' * 32}", "server_label": "s", "name": "f", "arguments": "{}", "output": "a"}
+    (_, (call_id,), output) = summary(sent(input=[{"role": "user", "content": "Hi"}, ran]))
+    assert (re.fullmatch("[a-zA-Z0-9]{9}", call_id) is not None, output) == (True, call_id)
+
+
+USER, DONE = {"role": "user", "content": "And?"}, "done"
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([requested("f"), USER, result("f")], [["f"], "f", "And?"]),
+        (
+            [requested("f"), requested("g"), result("f"), requested("h"), result("g"), result("h")],
+            [["f", "g"], "f", "g", ["h"], "h"],
+        ),
+        ([requested("f"), result("f"), requested("f"), USER, result("f")], [["f"], "f", ["f"], "f", "And?"]),
+        ([requested("f"), requested("g"), result("g"), USER, result("f")], [["f", "g"], "g", "f", "And?"]),
+        ([{"type": "local_shell_call_output", "id": "old", "output": "a"}, USER], ["old", "And?"]),
+    ],
+)
+def test_the_outputs_of_calls_follow_their_calls(items, expected):
+    assert summary(sent(input=items)) == expected
+
+
+def test_files_in_the_output_of_a_tool_follow_it():
+    file = {"type": "input_file", "file_data": "aGk=", "filename": "a.pdf"}
+    output = [{"type": "input_text", "text": "seen"}, {"type": "input_image", "image_url": PNG}, file]
+    assert messages(requested("f"), USER, result("f", output), result("f", [file]))[1:] == [
+        {"role": "tool", "tool_call_id": "f", "content": "seen\n[input_image]\n[input_file]"},
+        {"role": "tool", "tool_call_id": "f", "content": "[input_file]"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "These are the images and files in the output of the tools."},
+                {"type": "image_url", "image_url": {"url": PNG}},
+                *[{"type": "file", "file": {"file_data": "aGk=", "filename": "a.pdf"}}] * 2,
+            ],
+        },
+        USER,
+    ]
+
+
+def test_a_file_in_the_output_of_a_tool_that_cannot_be_sent_gets_a_400():
+    with gateway(GOOD) as (url, upstream):
+        output = [{"type": "input_file", "file_url": "https://example.com/a.pdf"}]
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": [requested("f"), result("f", output)]})
+    message = "An 'input_file' without 'file_data' or 'file_id' cannot be sent to this model."
+    assert (answer.status_code, answer.json()["error"]["message"], upstream.bodies) == (400, message, [])
+
+
+def space(name, *names):
+    tools = [{"type": "function", "name": each, "parameters": SCHEMA} for each in names]
+    return {"type": "namespace", "name": name, "description": "", "tools": tools}
+
+
+LONG = "x" * 60
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([F, space("crm", "get")], ["f", "crm__get"]),
+        ([space("my.crm", "get")], ["my_crm__get_8494a372"]),
+        ([space(LONG, "get")], [f"{LONG[:55]}_407e2cf8"]),
+        ([space("a__b", "c"), space("a", "b__c")], ["a__b__c_0079d871", "a__b__c_f40290d4"]),
+        ([{**F, "name": "crm__get"}, space("crm", "get")], ["crm__get", "crm__get_0883a571"]),
+        ([{"type": "from_the_future", "name": "a.b", "parameters": SCHEMA}], ["a_b_f8c5abde"]),
+    ],
+)
+def test_names_of_functions_are_distinct_and_fit_every_service(tools, names):
+    chunks = [chunk(call(index, "{}", name, f"call_{index}")) for index, name in enumerate(names)]
+    declared = [
+        {name: value for name, value in (("name", each["name"]), ("namespace", namespace)) if value}
+        for tool in tools
+        for namespace, each in ([(tool["name"], each) for each in tool["tools"]] if "tools" in tool else [(None, tool)])
+    ]
+    with gateway(stream(*chunks, chunk({}, "tool_calls")), GOOD) as (url, upstream):
+        body = {"model": "m", "input": [USER], "tools": tools}
+        output = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
+        assert [{name: item[name] for name in ("name", "namespace") if item.get(name)} for item in output] == declared
+        httpx.post(
+            f"{url}/v1/responses", json={**body, "input": [USER, *output, *map(result, ["call_0", "call_1"][: len(output)])]}
+        )
+    for received in upstream.bodies:
+        assert [tool["function"]["name"] for tool in received["tools"]] == names
+    assert [each["function"]["name"] for each in upstream.bodies[1]["messages"][1]["tool_calls"]] == names
+
+
+def test_a_call_of_a_tool_that_is_declared_no_more_has_the_same_name():
+    named = messages(requested("f", "get", namespace="my.crm"), result("f"))[0]["tool_calls"][0]["function"]["name"]
+    assert named == "my_crm__get_8494a372"
+
+
 def test_tools_become_functions_and_their_calls_come_back():
     tools = [
         {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
@@ -182,7 +316,6 @@ def test_tools_become_functions_and_their_calls_come_back():
 
 
 CALLS = [("f", "{}"), ("patch", '{"input":"x"}'), ("crm__get", "{}"), ("local_shell", '{"command":["ls"]}')]
-F, G = ({"type": "function", "name": name, "parameters": SCHEMA} for name in "fg")
 
 
 @pytest.mark.parametrize(

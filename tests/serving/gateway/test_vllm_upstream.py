@@ -175,7 +175,8 @@ def test_a_later_turn_goes_on_from_the_tokens_of_the_last_one():
     [
         (written("<|channel|>final<|message|>a", "length"), "incomplete", None),
         (written("<|channel|>final<|message|>a", "repetition"), "incomplete", None),
-        (written("<|channel|>final<|message|>a", None), "failed", "upstream_disconnected"),
+        (written("<|channel|>final<|message|>a", None), "completed", None),
+        (written("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{", None), "incomplete", None),
         (stream(chunk(), {"error": {"message": "m", "code": "c"}}), "failed", "c"),
         (stream(chunk(), {"error": {"message": "m", "code": 500}}), "failed", "upstream_error"),
         (stream({"choices": [{"text": "a"}]}), "failed", "upstream_error"),

@@ -79,31 +79,31 @@ CASES = [
     (item("program_output", result="1"), [answer("1")]),
     (
         {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]},
-        [call("python", '{"code":"1"}', "call_ci_1"), answer("1", "call_ci_1")],
+        [call("python", '{"code":"1"}', "EKEELRKYJ"), answer("1", "EKEELRKYJ")],
     ),
     (
         {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": []},
-        [call("python", '{"code":"1"}', "call_ci_1"), answer("", "call_ci_1")],
+        [call("python", '{"code":"1"}', "EKEELRKYJ"), answer("", "EKEELRKYJ")],
     ),
     (
         {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": None},
-        [call("python", '{"code":"1"}', "call_ci_1"), answer("[The output is not in the conversation.]", "call_ci_1")],
+        [call("python", '{"code":"1"}', "EKEELRKYJ"), answer("[The output is not in the conversation.]", "EKEELRKYJ")],
     ),
     (
         {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}", "output": "10:24"},
-        [call("rail__next", "{}", "call_mcp_1"), answer("10:24", "call_mcp_1")],
+        [call("rail__next", "{}", "NS2TJ4FNH"), answer("10:24", "NS2TJ4FNH")],
     ),
     (
         {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}", "error": {"code": 1}},
-        [call("rail__next", "{}", "call_mcp_1"), answer('{"code":1}', "call_mcp_1")],
+        [call("rail__next", "{}", "NS2TJ4FNH"), answer('{"code":1}', "NS2TJ4FNH")],
     ),
     (
         {"type": "mcp_call", "id": "mcp_1", "server_label": "rail", "name": "next", "arguments": "{}"},
-        [call("rail__next", "{}", "call_mcp_1"), answer("", "call_mcp_1")],
+        [call("rail__next", "{}", "NS2TJ4FNH"), answer("", "NS2TJ4FNH")],
     ),
     (
         {"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": [{"text": "b"}]},
-        [call("file_search", '{"queries":["a"]}', "call_fs_1"), answer('[{"text":"b"}]', "call_fs_1")],
+        [call("file_search", '{"queries":["a"]}', "NGHSILAYS"), answer('[{"text":"b"}]', "NGHSILAYS")],
     ),
     ({"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": None}, []),
     (

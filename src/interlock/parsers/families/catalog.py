@@ -476,6 +476,7 @@ _COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THI
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
     {
         **dict.fromkeys(("qwen3", "step3p5", "step5", "step3", "olmo3"), _THINK),
+        "bedrock_gpt_oss": evolve(_ASKED, begins=("<reasoning>",), ends=("</reasoning>",)),
         "seed_oss": evolve(_THINK, begins=("<seed:think>",), ends=("\n</seed:think>", "</seed:think>")),
         "kimi_k3": evolve(_THINK, begins=("<|open|>think<|sep|>",), ends=("<|close|>think<|sep|>",), answers=_XTML_ANSWERS),
         "minimax_m3": evolve(_THINK, begins=("<mm:think>",), ends=("\n</mm:think>", "</mm:think>"), implied=False),

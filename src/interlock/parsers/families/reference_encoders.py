@@ -230,6 +230,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
 
 _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "mistral": ("[THINK]", "[/THINK]"),
+    "bedrock_gpt_oss": ("<reasoning>", "</reasoning>"),
     "seed_oss": ("<seed:think>", "</seed:think>"),
     "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     "minimax_m3": ("<mm:think>", "</mm:think>"),

@@ -7,12 +7,14 @@ of the input items.
 
 from __future__ import annotations
 
+from base64 import b32encode
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from hashlib import sha256
 from typing import Final
 
 from interlock.events.json import dumps
-from interlock.parsers.routing import SEPARATOR
+from interlock.parsers.routing import flat_name
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members, text_of
 
@@ -20,16 +22,19 @@ UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
 """What the model reads if a client sends a call of the code interpreter back without its `outputs`."""
 
 
-def normalize(items: Iterable[Item], *, images: bool = True) -> tuple[Item, ...]:
+def normalize(items: Iterable[Item], *, images: bool = True, files: bool = False) -> tuple[Item, ...]:
     """Return a conversation as messages, reasoning, function calls and their outputs.
 
     Args:
         items: Items of known types, each with its type; references are resolved and encrypted content is unsealed.
         images: Whether a tool's output keeps its images; if not, `[input_image]` replaces each.
+        files: Whether it keeps its files, and all else that is not text.
     """
     conversation = [*items]
     denied = {item.get("approval_request_id") for item in conversation if item.get("approve") is False}
-    return tuple(_flatten(each, images=images) for item in conversation for each in _normalize(item, denied))
+    kept = frozenset({"input_image"} if images else ())
+    normalized = (each for item in conversation for each in _normalize(item, denied))
+    return tuple(each if files else _flatten(each, kept) for each in normalized)
 
 
 def _normalize(item: Item, denied: AbstractSet[object]) -> Iterable[Item]:
@@ -40,13 +45,12 @@ def _normalize(item: Item, denied: AbstractSet[object]) -> Iterable[Item]:
     return () if normalizer is None else normalizer(item)
 
 
-def _flatten(item: Item, *, images: bool) -> Item:
-    """Join the parts of a tool's output into one text, unless it has images to keep. Other items are unchanged."""
+def _flatten(item: Item, kept: AbstractSet[object]) -> Item:
+    """Join the parts of a tool's output into one text, unless it has a part of a type to keep. Other items are unchanged."""
     output = item.get("output")
     if item["type"] != "function_call_output" or not is_array(output):
         return item
-    keep = images and any(members(part).get("type") == "input_image" for part in output)
-    return item if keep else {**item, "output": text_of(output)}
+    return item if any(members(part).get("type") in kept for part in output) else {**item, "output": text_of(output)}
 
 
 def _message(item: Item) -> Iterable[Item]:
@@ -112,7 +116,7 @@ def _code(item: Item) -> Iterable[Item]:
 def _mcp(item: Item) -> Iterable[Item]:
     output = item.get("output") if item.get("error") is None else item["error"]
     result = output if isinstance(output, str) or output is None else dumps(output).decode()
-    yield from _server_call(item, f"{item.get('server_label')}{SEPARATOR}{item.get('name')}", item.get("arguments"), result)
+    yield from _server_call(item, _name(item), item.get("arguments"), result)
 
 
 def _files(item: Item) -> Iterable[Item]:
@@ -131,8 +135,13 @@ def _search(item: Item) -> Iterable[Item]:
 
 
 def _server_call(item: Item, name: str, arguments: object, output: object) -> Iterable[Item]:
-    call_id = f"call_{item.get('id')}"
+    call_id = _made_id(str(item.get("id")))
     return _call(call_id, name, arguments), _call_output(call_id, output or "")
+
+
+def _made_id(item_id: str) -> str:
+    """Return a call id of nine letters and digits, the only form that all services and chat templates accept."""
+    return b32encode(sha256(item_id.encode(errors="replace")).digest())[:9].decode()
 
 
 def _call(call_id: object, name: str, arguments: object) -> dict[str, object]:
@@ -146,8 +155,7 @@ def _call_output(call_id: object, output: object) -> dict[str, object]:
 
 
 def _name(item: Item) -> str:
-    namespace, name = item.get("namespace"), str(item.get("name"))
-    return f"{namespace}{SEPARATOR}{name}" if namespace else name
+    return flat_name(item.get("namespace") or item.get("server_label"), item.get("name"))
 
 
 def _identity(item: Item) -> dict[str, object]:

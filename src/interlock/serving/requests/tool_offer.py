@@ -10,7 +10,7 @@ other tools are left out. `interlock.parsers.routing` maps calls of these names 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
@@ -19,7 +19,7 @@ from attrs import evolve, field, frozen
 
 from interlock.events.tools import AnyTool
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR, Route, Routing
+from interlock.parsers.routing import SEPARATOR, Route, Routing, declared_route, flat_name
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_object, members
 
@@ -90,11 +90,20 @@ REGEX: Final = re.compile(
 
 @frozen
 class OfferedTool:
-    """A tool for the engine, its type in the request, and the names by which `tool_choice` selects it."""
+    """A tool for the engine, its type in the request, and the names by which `tool_choice` selects it.
+
+    Calls of a tool that a client or an MCP server runs have a `route`.
+    """
 
     tool: Tool
     kind: str
     names: frozenset[object] = frozenset()
+    route: Route | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that the model sees, or else the server's label or the type."""
+        return str(self.tool.get("name") or self.tool.get("server_label") or self.tool["type"])
 
 
 @frozen
@@ -114,8 +123,28 @@ class HostedTools:
     labels: AbstractSet[object] = frozenset()
 
 
-def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: HostedTools) -> ToolOffer:
-    """Translate the tools and the `tool_choice` of a request, including tools that its conversation adds."""
+NameAssignment: TypeAlias = Callable[[Sequence[OfferedTool]], Sequence[OfferedTool]]
+
+
+def first_of_each_name(tools: Sequence[OfferedTool]) -> Sequence[OfferedTool]:
+    """Return the tools without those whose name an earlier one has."""
+    named: dict[str, OfferedTool] = {}
+    for tool in tools:
+        named.setdefault(tool.name, tool)
+    return [*named.values()]
+
+
+def offer(
+    tools: Iterable[Tool],
+    choice: object,
+    items: Iterable[Item],
+    hosted: HostedTools,
+    assign_names: NameAssignment = first_of_each_name,
+) -> ToolOffer:
+    """Translate the tools and the `tool_choice` of a request, including tools that its conversation adds.
+
+    `assign_names` returns the tools with distinct names.
+    """
     conversation = [*items]
     lists = {
         item.get("server_label"): elements(item.get("tools")) for item in conversation if item.get("type") == "mcp_list_tools"
@@ -125,10 +154,10 @@ def offer(tools: Iterable[Tool], choice: object, items: Iterable[Item], hosted: 
     for tool in declare(tools, conversation):
         translations = [*_offered(tool, hosted), *_mcp_functions(tool, lists)]
         for each in translations:
-            offered.setdefault(each.tool.get("name") or each.tool.get("server_label") or each.tool["type"], each)
+            offered.setdefault(each.name if each.route is None else (*each.route.fields.items(),), each)
         if not translations and tool.get("type") not in DISPENSABLE:
             left_out.append(str(tool.get("type")))
-    allowed, new_choice = _choose(list(offered.values()), choice)
+    allowed, new_choice = _choose([*assign_names([*offered.values()])], choice)
     return ToolOffer(tuple(each.tool for each in allowed), new_choice, tuple(left_out))
 
 
@@ -152,9 +181,10 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
     match kind:
         case "function":
             fields = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
-            yield OfferedTool({"type": kind, "parameters": NO_PARAMETERS, **fields}, kind, frozenset({tool.get("name")}))
+            function = {"type": kind, "parameters": NO_PARAMETERS, **fields}
+            yield OfferedTool(function, kind, frozenset({tool.get("name")}), declared_route(tool))
         case "custom":
-            yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}))
+            yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}), declared_route(tool))
         case "namespace":
             yield from _namespace_functions(tool)
         case "tool_search" if tool.get("execution") != "client":
@@ -164,7 +194,7 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
             description = tool.get("description") or client_tool.description
             parameters = members(tool.get("parameters")) or client_tool.parameters
             function = {"type": "function", "name": kind, "description": description, "parameters": parameters}
-            yield OfferedTool(function, kind, frozenset({kind}))
+            yield OfferedTool(function, kind, frozenset({kind}), declared_route(tool))
         case "mcp":
             label = tool.get("server_label")
             if label in hosted.labels or (label in LABELS and label in hosted.tools):
@@ -182,16 +212,17 @@ def _mcp_functions(tool: Tool, lists: Mapping[object, Iterable[object]]) -> Iter
         name = str(each.get("name"))
         description = {"description": each["description"]} if each.get("description") else {}
         parameters = members(each.get("input_schema")) or NO_PARAMETERS
-        function: Tool = {"type": "function", "name": f"{label}{SEPARATOR}{name}", "parameters": parameters, **description}
-        yield OfferedTool(function, "mcp", frozenset({label, name}))
+        function: Tool = {"type": "function", "name": flat_name(label, name), "parameters": parameters, **description}
+        yield OfferedTool(function, "mcp", frozenset({label, name}), Route("mcp_call", {"name": name, "server_label": label}))
 
 
 def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
+    space = str(namespace.get("name"))
     for tool in map(members, elements(namespace.get("tools"))):
         for each in _offered(tool, HostedTools()):
-            name = f"{namespace.get('name')}{SEPARATOR}{each.tool['name']}"
-            names = frozenset({*each.names, name, f"{namespace.get('name')}.{each.tool['name']}"})
-            yield OfferedTool({**each.tool, "name": name}, each.kind, names)
+            name = flat_name(space, each.name)
+            names = frozenset({*each.names, name, f"{space}.{each.name}"})
+            yield OfferedTool({**each.tool, "name": name}, each.kind, names, declared_route(tool, {"namespace": space}))
 
 
 def _custom_function(tool: Tool) -> Tool:

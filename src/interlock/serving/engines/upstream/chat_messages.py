@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import define, field
@@ -14,93 +14,116 @@ from interlock.serving.requests.normalize import normalize
 
 Message = dict[str, object]
 
+MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "input_audio": "recordings", "video_url": "videos"}
+"""What the parts of a message are that are not text, by type."""
 TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"})
 
 
-def chat_messages(instructions: str | None, items: Iterable[Item], reasoning_field: str = "reasoning_content") -> list[Message]:
+def chat_messages(
+    instructions: str | None, items: Iterable[Item], reasoning_field: str, upstream_id: Callable[[str], str]
+) -> list[Message]:
     """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
 
-    Items of one assistant turn become one message. Developer messages become system messages, and adjacent system messages are
-    joined, beginning with the instructions, because many chat templates accept nothing else. Images in the output of a tool
-    follow as a user message.
+    `upstream_id` returns the upstream's id for a call id. Items of one assistant turn become one message. The outputs of its
+    calls follow it, wherever they are in the conversation, and then their images and files as a user message. Developer messages
+    become system messages, and adjacent system messages are joined, beginning with the instructions, because many chat templates
+    accept nothing else.
 
     Raises:
         ApiError: 400 for a content part that Chat Completions cannot express.
     """
-    writer = _MessageWriter(reasoning_field)
+    writer = _MessageWriter(reasoning_field, upstream_id)
     if instructions:
         writer.add_text("system", instructions)
-    for item in normalize(items):
+    for item in normalize(items, files=True):
         writer.add(item)
-    writer.flush_images()
-    return writer.messages
+    return [message for entry in writer.entries for message in entry.messages()]
+
+
+@define(eq=False)
+class _Entry:
+    """A message, with the outputs of its calls, and with the images and files in these."""
+
+    message: Message
+    outputs: list[Message] = field(factory=list[Message])
+    media: list[Message] = field(factory=list[Message])
+
+    def messages(self) -> Iterator[Message]:
+        yield self.message
+        yield from self.outputs
+        if self.media:
+            kinds = " and ".join(dict.fromkeys(MEDIA[part["type"]] for part in self.media))
+            text = f"These are the {kinds} in the output of the tools."
+            yield {"role": "user", "content": [{"type": "text", "text": text}, *self.media]}
 
 
 @define(eq=False)
 class _MessageWriter:
-    """Collects messages; `_images` holds the images of tool outputs until the last output of a turn."""
+    """Collects messages; `_callers` has the message with the last call of each id."""
 
     _reasoning_field: str
-    messages: list[Message] = field(factory=list[Message])
-    _images: list[Message] = field(factory=list[Message])
+    _upstream_id: Callable[[str], str]
+    entries: list[_Entry] = field(factory=list[_Entry])
+    _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
 
     def add(self, item: Item) -> None:
         """Add a normalized item."""
-        if item["type"] != "function_call_output":
-            self.flush_images()
         match item["type"]:
             case "reasoning":
                 if self._reasoning_field:
-                    self._extend(self._assistant(), self._reasoning_field, text_of(item.get("content")))
+                    self._extend(self._assistant().message, self._reasoning_field, text_of(item.get("content")))
             case "function_call":
                 function = {"name": item["name"], "arguments": item["arguments"]}
-                call = {"id": item["call_id"], "type": "function", "function": function}
-                message = self._assistant()
-                message["tool_calls"] = [*elements(message.get("tool_calls")), call]
+                call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function}
+                self._callers[item["call_id"]] = entry = self._assistant()
+                entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]
             case "function_call_output":
                 self._add_output(item)
             case _:
                 self._add_message(item)
 
-    def flush_images(self) -> None:
-        """Add the images of tool outputs as a user's message."""
-        if self._images:
-            text = {"type": "text", "text": "These are the images in the output of the tools."}
-            self.messages.append({"role": "user", "content": [text, *self._images]})
-            self._images = []
-
     def add_text(self, role: str, text: str) -> None:
         """Add a message, or extend the last one if both are system messages."""
-        last = self.messages[-1] if self.messages else None
+        last = self.entries[-1].message if self.entries else None
         if role == "system" and last is not None and last["role"] == "system":
             last["content"] = f"{last['content']}\n\n{text}"
         else:
-            self.messages.append({"role": role, "content": text})
+            self._append({"role": role, "content": text})
 
     def _add_message(self, item: Item) -> None:
         content, role = item.get("content"), str(item.get("role"))
         parts = [members(part) for part in elements(content)] if is_array(content) else []
         if role == "assistant":
-            self._extend(self._assistant(), "content", text_of(content))
+            self._extend(self._assistant().message, "content", text_of(content))
         elif role in ("system", "developer"):
             self.add_text("system", text_of(content))
         elif all(part.get("type") in TEXTS for part in parts):
             self.add_text(role, text_of(content))
         else:
-            self.messages.append({"role": role, "content": [_part(part) for part in parts]})
+            self._append({"role": role, "content": [_part(part) for part in parts]})
 
     def _add_output(self, item: Item) -> None:
+        """Add an output to the message with its call; one without a call, such as that of an old release, is a message."""
         output = item.get("output")
-        parts = [members(part) for part in elements(output)]
-        images = [_part(part) for part in parts if part.get("type") == "input_image"]
-        self._images += images
-        self.messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": text_of(output)})
+        media = [_part(part) for part in map(members, elements(output)) if part.get("type") not in TEXTS]
+        message: Message = {"role": "tool", "tool_call_id": self._upstream_id(str(item["call_id"])), "content": text_of(output)}
+        entry = self._callers.get(item["call_id"])
+        if entry is None:
+            self._append(message).media.extend(media)
+        else:
+            entry.outputs.append(message)
+            entry.media.extend(media)
 
-    def _assistant(self) -> Message:
-        """Return the last message if it is the assistant's, else a new one."""
-        if not self.messages or self.messages[-1]["role"] != "assistant":
-            self.messages.append({"role": "assistant", "content": ""})
-        return self.messages[-1]
+    def _append(self, message: Message) -> _Entry:
+        self.entries.append(_Entry(message))
+        return self.entries[-1]
+
+    def _assistant(self) -> _Entry:
+        """Return the last message if it is the assistant's and none of its calls has an output, else a new one."""
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.message["role"] != "assistant" or last.outputs:
+            return self._append({"role": "assistant", "content": ""})
+        return last
 
     def _extend(self, message: Message, name: str, text: str) -> None:
         before = message.get(name)

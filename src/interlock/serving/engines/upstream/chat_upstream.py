@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from attrs import define
+from attrs import define, evolve, field
 from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
 from interlock.parsers import Chunk
-from interlock.parsers.chat_deltas import ChatParser
-from interlock.serving.engines.engine import Turn
+from interlock.parsers.chat_deltas import ChatParser, reasoning_of
+from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
+from interlock.serving.engines.upstream.chat_names import FunctionNames, api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
 from interlock.serving.engines.upstream.gateway import Call, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
+from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.tool_offer import ToolOffer
+
+if TYPE_CHECKING:
+    from interlock.parsers.families import Family
+    from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning
 
 SAME: Final = frozenset(
     {
@@ -28,6 +36,9 @@ SAME: Final = frozenset(
     }
 )
 """The parameters of the Responses API that Chat Completions has too."""
+BYTES: Final = range(256)
+LEAST_PROBABLE: Final = -9999.0
+"""The log probability that OpenAI's service gives to the least probable tokens."""
 RESERVED: Final = ("n", "messages", "functions", "function_call")
 """The fields of Chat Completions that a client must not set."""
 MANY: Final = 16
@@ -44,8 +55,8 @@ class FunctionDelta(Struct):
 class CallDelta(Struct):
     """A part of a call."""
 
-    index: int | None = None
-    id: str | None = None
+    index: Any = None
+    id: Any = None
     function: FunctionDelta | None = None
 
 
@@ -53,8 +64,9 @@ class ChatDelta(Struct):
     """The delta of a choice, or its whole message, as `ChatParser` reads it."""
 
     content: str | list[dict[str, Any]] | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
+    reasoning: Any = None
+    reasoning_content: Any = None
+    reasoning_details: Any = None
     refusal: str | None = None
     tool_calls: list[CallDelta] | None = None
     function_call: FunctionDelta | None = None
@@ -65,7 +77,7 @@ class ChatChoice(Choice):
 
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
-    logprobs: dict[str, Any] | None = None
+    logprobs: Any = None
 
 
 @define(eq=False)
@@ -75,30 +87,46 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     path = "chat/completions"
     not_sent = frozenset({*wire.CreateResponse.__struct_fields__, *RESERVED}) - SAME
     decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
+    _names: FunctionNames = field(factory=FunctionNames)
+    _family: Family | None = None
+    """The family of the model, if the parser reads its raw text."""
+    _reasoning: TaggedReasoning | None = None
 
     @classmethod
     def of(cls, call: Call) -> ChatTranslator:
         """Return the translator of a response."""
-        tagged = call.upstream.family
+        tagged, names = call.upstream.family, FunctionNames()
+        routing = evolve(call.routing, declared=ChainMap(names.routes, dict(call.routing.declared)))
+        parser = ChatParser(routing, call.request.raw.get("include_reasoning") is not False)
         if tagged is None:
-            return cls(call, ChatParser(call.routing, call.request.raw.get("include_reasoning") is not False))
+            return cls(call, parser, names)
         from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
 
+        model_family = family(tagged.tool_parser, tagged.reasoning_parser)
+        if tagged.tool_parser is None:
+            from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning  # noqa: PLC0415 - see above
+
+            return cls(call, parser, names, None, TaggedReasoning(FamilyParser(model_family)))
         settings = Settings.from_request(call.declared)
         settings.routing = call.routing
-        return cls(call, FamilyParser(family(tagged.tool_parser, tagged.reasoning_parser), settings))
+        return cls(call, FamilyParser(model_family, settings), names, model_family)
 
     def _read_choice(self, choice: ChatChoice) -> Sequence[Chunk]:
         delta = choice.delta or choice.message
-        if delta is None:
-            if choice.finish_reason is None:
-                raise upstream_error("The upstream server sent a choice without a delta.")
+        if delta is None:  # such as one with only the results of a content filter
             return ()
-        if delta.reasoning is None:
-            delta.reasoning = delta.reasoning_content
-        logprobs = _entries(choice.logprobs) if choice.logprobs and self._call.request.wants_logprobs else None
-        if self._call.upstream.family is not None:
+        delta.reasoning = reasoning_of(delta)
+        for call in delta.tool_calls or ():
+            call.id = api_call_id(call.id)
+        logprobs = _entries(members(choice.logprobs)) if self._call.request.wants_logprobs else None
+        if self._family is not None:
             return [Chunk((), _raw_text(delta), logprobs)]
+        if self._reasoning is not None and isinstance(delta.content, str):
+            texts = [self._reasoning.feed(delta.content)]
+            if delta.tool_calls:
+                texts.append(self._reasoning.flush())
+            delta.reasoning += "".join(reasoning for reasoning, _ in texts)
+            delta.content = "".join(text for _, text in texts)
         if delta.refusal or delta.function_call:  # the parser's fast path ignores these fields of a Struct
             return [Chunk((), "", logprobs, asdict(delta))]
         chunks = [Chunk((), "", logprobs, delta)]
@@ -108,6 +136,13 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             chunks += [Chunk(delta=ChatDelta(tool_calls=[call])) for call in more]
         return chunks
 
+    def end(self) -> EngineOutput:
+        output = super().end()
+        if self._reasoning is not None:
+            reasoning, content = self._reasoning.flush()
+            output.chunk.delta = ChatDelta(content, reasoning)
+        return output
+
     async def count(self, turn: Turn) -> int:
         """Return an estimate, because Chat Completions counts tokens only in its answers."""
         body = await self._body(turn)
@@ -116,12 +151,19 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     async def _fields(self, turn: Turn) -> dict[str, object]:
         request, upstream = turn.request, self._call.upstream
         reasoning_field = upstream.fields.get("reasoning_content", "reasoning_content")
+        items: Iterable[Item] = turn.items
+        if self._family is None:
+            tools = self._offer(turn, self._call.functions, self._names.assign)
+            items, upstream_id = map(self._names.apply, turn.items), upstream_call_id
+        else:
+            tools = self._offer(turn, self._call.functions)
+            upstream_id = self._family.written_id
         fields: dict[str, object] = {
-            "messages": chat_messages(request.instructions, turn.items, reasoning_field),
+            "messages": chat_messages(request.instructions, items, reasoning_field, upstream_id),
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": members(request.raw.get("text")).get("verbosity"),
-            **_tool_parameters(self._offer(turn, self._call.functions), request.parallel_tool_calls),
+            **_tool_parameters(tools, request.parallel_tool_calls),
         }
         if request.wants_logprobs:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
@@ -146,18 +188,17 @@ def _raw_text(delta: ChatDelta) -> str:
 
 
 def _entries(logprobs: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
-    entries = [_entry(members(each)) for each in (*elements(logprobs.get("content")), *elements(logprobs.get("refusal")))]
-    return entries or None
+    entries = map(members, (*elements(logprobs.get("content")), *elements(logprobs.get("refusal"))))
+    return [{**_entry(each), "top_logprobs": [*map(_entry, elements(each.get("top_logprobs")))]} for each in entries] or None
 
 
-def _entry(entry: Mapping[str, object]) -> Mapping[str, object]:
+def _entry(value: object) -> dict[str, object]:
     """Return the log probability of a token with all the fields that the API requires."""
-    token = str(entry.get("token", ""))
-    raw = entry.get("bytes")
-    alternatives = [_entry(members(each)) for each in elements(entry.get("top_logprobs"))]
-    result: dict[str, object] = {
+    entry = members(value)
+    token, raw, logprob = str(entry.get("token", "")), elements(entry.get("bytes")), entry.get("logprob")
+    is_raw = raw and all(type(byte) is int and byte in BYTES for byte in raw)
+    return {
         "token": token,
-        "bytes": raw if isinstance(raw, list) else [*token.encode(errors="replace")],
-        "logprob": entry.get("logprob", 0.0),
+        "bytes": raw if is_raw else [*token.encode(errors="replace")],
+        "logprob": max(LEAST_PROBABLE, min(logprob, 0.0)) if isinstance(logprob, int | float) and not isnan(logprob) else 0.0,
     }
-    return {**result, "top_logprobs": alternatives} if "top_logprobs" in entry else result

@@ -51,6 +51,9 @@ STEP: Final = 64
 LOST: Final = (DISCONNECTED, STALLED)
 """The error codes of a lost connection, which does no harm to a turn that has finished."""
 
+
+MOST_TOKENS: Final = 2**53 - 1
+"""The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
 BYTES_PER_TOKEN: Final = 4
 """How many bytes of JSON an estimate counts as one token."""
 
@@ -385,7 +388,7 @@ class UpstreamGeneration(Generation):
 
 def count_of(value: object) -> int:
     """Return a positive number of tokens as it is, and 0 for anything else."""
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if type(value) is int and 0 < value <= MOST_TOKENS else 0
 
 
 def _engine_error(error: ApiError) -> EngineError:

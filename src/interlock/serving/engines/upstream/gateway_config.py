@@ -124,12 +124,15 @@ def _config_error(error: msgspec.ValidationError) -> ConfigError:
 
 
 def family_format(name: str) -> Tagged:
-    """Return the format of a model family; raise `ConfigError` for an unknown one."""
-    from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - only gateways with a family load the families
+    """Return the format of a model family, or of reasoning alone; raise `ConfigError` for an unknown one."""
+    from interlock.parsers.families import DEFAULT_REASONING, REASONINGS  # noqa: PLC0415 - only gateways with a family load them
 
-    if name not in DEFAULT_REASONING:
-        raise ConfigError("family", f"unknown family {name!r}; choose one of {', '.join(DEFAULT_REASONING)}")
-    return Tagged(name, DEFAULT_REASONING[name])
+    if name in DEFAULT_REASONING:
+        return Tagged(name, DEFAULT_REASONING[name])
+    if name in REASONINGS:
+        return Tagged(None, name)
+    names = ", ".join(dict.fromkeys((*DEFAULT_REASONING, *REASONINGS)))
+    raise ConfigError("family", f"unknown family {name!r}; choose one of {names}")
 
 
 def _sendable(key: str | None, name: str) -> str | None:

@@ -32,7 +32,14 @@ from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_pro
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, hosted_kinds
+from interlock.serving.requests.tool_offer import (
+    SEARCHES,
+    HostedTools,
+    NameAssignment,
+    ToolOffer,
+    first_of_each_name,
+    hosted_kinds,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -155,8 +162,8 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
             self._prompt = (turn, await self._render(turn))
         return self._prompt[1]
 
-    def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
-        offered = super()._offer(turn, hosted)
+    def _offer(self, turn: Turn, hosted: HostedTools, assign_names: NameAssignment = first_of_each_name) -> ToolOffer:
+        offered = super()._offer(turn, hosted, assign_names)
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
@@ -261,7 +268,7 @@ class FamilyTranslator(VllmTranslator):
     async def _render(self, turn: Turn) -> Prompt:
         request, raw = turn.request, turn.request.raw
         self._settings.special = await self._special()
-        messages = chat_messages(request.instructions, map(self._family.with_written_id, turn.items), "reasoning")
+        messages = chat_messages(request.instructions, turn.items, "reasoning", self._family.written_id)
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self._call.functions)
