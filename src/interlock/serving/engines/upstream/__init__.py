@@ -7,6 +7,7 @@ upstream_client     HTTP: event streams, timeouts, retries, errors
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
 chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
+chat_names          Chat Completions: names and call ids, there and back
 responses_upstream  Responses: requests and events
 vllm_upstream       vLLM's completions: prompts and outputs as tokens
 harmony_prompt      prompts of gpt-oss as tokens

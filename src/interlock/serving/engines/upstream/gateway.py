@@ -51,9 +51,9 @@ STEP: Final = 64
 LOST: Final = (DISCONNECTED, STALLED)
 """The error codes of a lost connection, which does no harm to a turn that has finished."""
 
-
 MOST_TOKENS: Final = 2**53 - 1
 """The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
+
 BYTES_PER_TOKEN: Final = 4
 """How many bytes of JSON an estimate counts as one token."""
 
