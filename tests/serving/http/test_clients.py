@@ -37,7 +37,7 @@ def asynchronously(url, use):
     """Run a coroutine function with an asynchronous client."""
 
     async def run():
-        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, timeout=600) as client:
             return await use(client)
 
     return asyncio.run(run())
