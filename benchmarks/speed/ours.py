@@ -8,6 +8,7 @@ from json.encoder import encode_basestring_ascii
 from types import SimpleNamespace
 from typing import Any, Final
 
+from interlock.embedding import now, random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
@@ -15,7 +16,6 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, Parser, Routing
 from interlock.serving.engines.vllm.compat import Output
 from interlock.serving.engines.vllm.readers import DeltaReader, Pairing
-from interlock.serving.requests.runtime import now, random_id
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 

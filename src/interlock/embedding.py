@@ -1,20 +1,31 @@
-"""`driver_for`: a driver with random ids and the system clock.
+"""Random ids, the system clock, and a driver with both.
 
 `interlock.fsm` uses neither, to keep its output reproducible.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from typing import TypeVar, cast, overload
 
 from interlock.events import SseWriter, Writer, response_settings
 from interlock.fsm import Clock, Ids, ResponseDriver
-from interlock.serving.requests.runtime import now, random_id
 
 __all__ = ["driver_for", "now", "random_id"]
 
 T = TypeVar("T")
+
+
+def random_id(prefix: str) -> str:
+    """Create an id: a prefix such as `msg`, `call` or `resp`, an underscore, and 128 random bits in hex."""
+    return f"{prefix}_{os.urandom(16).hex()}"
+
+
+def now() -> int:
+    """Return the time in whole seconds since the epoch."""
+    return int(time.time())
 
 
 @overload

@@ -77,7 +77,10 @@ def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
         ("upstreams = []", "Object contains unknown field `upstreams`"),
         ("[[upstream]]\nurl = 7", "upstream[0].url: Expected `str`, got `int`"),
         ("[[upstream]]\nmodels = []", "upstream[0]: Object missing required field `url`"),
-        ('[[upstream]]\nurl = "http://a"\napi = "grpc"', "upstream[0].api: Invalid enum value 'grpc'"),
+        (
+            '[[upstream]]\nurl = "http://a"\napi = "grpc"',
+            "upstream[0].api: unknown API 'grpc'; choose one of chat, responses, vllm",
+        ),
         ('[[upstream]]\nurl = "a.example"', "upstream[0].url: 'a.example' is not an HTTP URL"),
         ('[[upstream]]\nurl = "http://a:65536"', "upstream[0].url: 'http://a:65536' is invalid: Port out of range 0-65535"),
         ('[[upstream]]\nurl = "http://[::1"', "upstream[0].url: 'http://[::1' is invalid: Invalid IPv6 URL"),

@@ -18,6 +18,7 @@ from live.injection import ask
 from live.wire import bodies, without_chance
 from openai import OpenAI
 
+from interlock.embedding import random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
@@ -25,7 +26,6 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.runtime import random_id
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
@@ -345,7 +345,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Fault, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.requests.runtime import now, random_id
+from interlock.embedding import now, random_id
 from interlock.serving.responses.archive import _resume_driver
 from interlock.serving.store import StoredResponse
 

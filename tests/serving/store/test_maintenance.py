@@ -6,11 +6,11 @@ import logging
 import pytest
 from live.store_kinds import KINDS, REDIS
 
+from interlock.embedding import random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.requests.runtime import random_id
 from interlock.serving.responses import archive as module
 from interlock.serving.responses.archive import Archive
 from interlock.serving.store import LEASE, StoreDown, StoredResponse

@@ -6,8 +6,8 @@ import json
 import pytest
 from live.store_kinds import POSTGRES
 
+from interlock.embedding import random_id
 from interlock.events.resource import response_settings
-from interlock.serving.requests.runtime import random_id
 from interlock.serving.store import StoredResponse
 
 COUNT = 500

@@ -14,9 +14,10 @@ import click
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
 from interlock.serving.cli.sources import DEFAULT_TIMEOUT, fail
+from interlock.serving.engines.upstream.apis import TRANSLATORS
 
 if TYPE_CHECKING:
-    from interlock.serving.engines.upstream.gateway import Upstream
+    from interlock.serving.engines.upstream.translator import Upstream
 
 Function: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[Function], Function]
@@ -114,7 +115,7 @@ upstream_options = _all(
     environment_option("--upstream", metavar="URL", help="Serve the models of this server, as a gateway to it."),
     environment_option(
         "--upstream-api",
-        type=click.Choice(["chat", "responses", "vllm"]),
+        type=click.Choice([*TRANSLATORS]),
         default="chat",
         help="The API of that server; vllm exchanges tokens with any vLLM server.",
     ),

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.sse import SseWriter, Writer
 from interlock.fsm.subjects import usage_of
@@ -45,7 +46,7 @@ from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, is_array, members
-from interlock.serving.requests.runtime import Yielder, now, panics_as_errors, random_id
+from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summarize

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from interlock.embedding import now, random_id
 from interlock.events.dialects import Dialect
 from interlock.serving.http.answers import BackgroundStream, JsonResponse
 from interlock.serving.http.request_body import read_body
@@ -22,7 +23,7 @@ from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 from interlock.serving.requests.input_items import Item, join, with_ids
-from interlock.serving.requests.runtime import Yielder, now, random_id
+from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import locked, no_such_conversation
 from interlock.serving.responses.sealing import require_openable

@@ -17,6 +17,7 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 from starlette.websockets import WebSocket, WebSocketState
 
+from interlock.embedding import now, random_id
 from interlock.events import SseWriter, response_settings
 from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
@@ -30,7 +31,7 @@ from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
-from interlock.serving.requests.runtime import Yielder, is_fault, now, random_id
+from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interrupt, Run
 from interlock.serving.responses.service import ResponseService

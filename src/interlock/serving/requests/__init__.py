@@ -11,5 +11,5 @@ context_window   compaction and truncation of conversations
 json_values      access to JSON values of unknown type
 api_errors       the errors of serving
 api_keys         API keys and their tenants
-runtime          random ids, the clock, the event loop, and which exceptions are faults
+runtime          the event loop, and which exceptions are faults
 """

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, TypeAlias
 
+from interlock.embedding import random_id
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
-from interlock.serving.requests.runtime import random_id
 
 Item: TypeAlias = Mapping[str, object]
 

@@ -1,4 +1,4 @@
-"""Random ids, the clock, the event loop, and which exceptions are faults.
+"""The event loop, and which exceptions are faults.
 
 The other exceptions stop a task, close a generator or end the process. A panic in Rust code raises
 `pyo3_runtime.PanicException`, which is not an `Exception`. So `except Exception` does not catch every fault that must fail a
@@ -8,8 +8,6 @@ response.
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter
@@ -26,16 +24,6 @@ ENDS: Final = (KeyboardInterrupt, SystemExit)
 
 STRETCH: Final = 0.005
 """Seconds of work between two yields to the event loop."""
-
-
-def random_id(prefix: str) -> str:
-    """Create an id: a prefix such as `msg`, `call` or `resp`, an underscore, and 128 random bits in hex."""
-    return f"{prefix}_{os.urandom(16).hex()}"
-
-
-def now() -> int:
-    """Return the time in whole seconds since the epoch."""
-    return int(time.time())
 
 
 @define

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from attrs import define, field, frozen
 
+from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import SseWriter
@@ -23,7 +24,7 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.runtime import alongside, is_fault, now, random_id
+from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.store import (
     SHARED,
     Addition,

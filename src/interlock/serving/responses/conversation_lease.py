@@ -10,10 +10,11 @@ from typing import Final, Self
 
 from attrs import field, frozen
 
+from interlock.embedding import random_id
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.runtime import alongside, random_id
+from interlock.serving.requests.runtime import alongside
 from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, StoreDown, StoredResponse
 
 logger = logging.getLogger(__name__)

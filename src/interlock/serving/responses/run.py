@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, assert_nev
 
 from attrs import Factory, define, evolve, field, frozen
 
+from interlock.embedding import now, random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
@@ -33,7 +34,7 @@ from interlock.serving.requests.context_window import compacted, summary_message
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item, with_ids
 from interlock.serving.requests.json_values import elements, members
-from interlock.serving.requests.runtime import ends_process, is_fault, now, random_id
+from interlock.serving.requests.runtime import ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals

@@ -1,6 +1,8 @@
 """The gateway: an engine whose models are on other servers, behind any of three APIs.
 
-gateway             upstreams, their models, and the generation of a response by one of them
+gateway             the models of all upstreams, and the generation of a response by one of them
+apis                the table of the APIs
+translator          an upstream, and what the translators of all APIs have in common
 gateway_config      upstreams from options or a TOML file
 model_list          the models that an upstream lists
 upstream_client     HTTP: event streams, timeouts, retries, errors
@@ -9,6 +11,7 @@ chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
 chat_names          Chat Completions: names and call ids, there and back
 responses_upstream  Responses: requests and events
+tagged_reasoning    Chat Completions: reasoning between tags in the content
 vllm_upstream       vLLM's completions: prompts and outputs as tokens
 harmony_prompt      prompts of gpt-oss as tokens
 """

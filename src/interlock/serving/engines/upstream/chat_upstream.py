@@ -19,7 +19,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.chat_names import FunctionNames, api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
-from interlock.serving.engines.upstream.gateway import Call, estimate
+from interlock.serving.engines.upstream.translator import UpstreamCall, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.json_values import elements, members
@@ -93,7 +93,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     _reasoning: TaggedReasoning | None = None
 
     @classmethod
-    def of(cls, call: Call) -> ChatTranslator:
+    def of(cls, call: UpstreamCall) -> ChatTranslator:
         """Return the translator of a response."""
         tagged, names = call.upstream.family, FunctionNames()
         routing = evolve(call.routing, declared=ChainMap(names.routes, dict(call.routing.declared)))

@@ -16,7 +16,7 @@ from msgspec.json import Decoder
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.upstream.gateway import Translator
+from interlock.serving.engines.upstream.translator import Translator
 from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
 from interlock.serving.requests.json_values import members
 from interlock.serving.requests.tool_offer import HostedTools, NameAssignment, ToolOffer, first_of_each_name, offer

@@ -15,7 +15,8 @@ from msgspec import Meta, Struct
 
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Tagged
-from interlock.serving.engines.upstream.gateway import Upstream, UpstreamApi
+from interlock.serving.engines.upstream.apis import TRANSLATORS
+from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
 
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
@@ -41,7 +42,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
     """A table `[[upstream]]` of the file; docs/gateway.md explains the keys."""
 
     url: str
-    api: UpstreamApi = "chat"
+    api: str = "chat"
     models: list[str] = []
     aliases: dict[str, str] = {}
     family: str | None = None
@@ -56,6 +57,8 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def upstream(self) -> Upstream:
         """Return the upstream; raise `ConfigError` for an invalid value."""
+        if self.api not in TRANSLATORS:
+            raise ConfigError("api", f"unknown API {self.api!r}; choose one of {', '.join(TRANSLATORS)}")
         timeouts = Timeouts(self.connect_timeout, self.first_timeout, self.between_timeout)
         return Upstream(
             UpstreamClient(_base_url(self.url), self._key(), self.pass_key, timeouts, self.retries),

@@ -13,7 +13,7 @@ from interlock.events.json import dumps
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.upstream.gateway import Call, Translator, count_of, estimate
+from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of, estimate
 from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import Item
@@ -47,7 +47,7 @@ class ResponsesTranslator(Translator):
     )
 
     @classmethod
-    def of(cls, call: Call) -> ResponsesTranslator:
+    def of(cls, call: UpstreamCall) -> ResponsesTranslator:
         """Return the translator of a response."""
         parser = ResponsesParser(call.routing, frozenset(call.request.include))
         return cls(call, parser, parser)

@@ -27,8 +27,8 @@ from interlock.serving.engines.harmony_tokens import encode_replies, required_ca
 from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
-from interlock.serving.engines.upstream.gateway import Call, count_of
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt
+from interlock.serving.engines.upstream.translator import UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.json_values import elements, members
@@ -104,7 +104,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     """The output of the current turn."""
 
     @staticmethod
-    def of(call: Call) -> VllmTranslator:
+    def of(call: UpstreamCall) -> VllmTranslator:
         """Return the translator of a response; without a family, the model is gpt-oss."""
         tagged = call.upstream.family
         return HarmonyTranslator.begin(call) if tagged is None else FamilyTranslator.begin(call, tagged)
@@ -194,7 +194,7 @@ class HarmonyTranslator(VllmTranslator):
     scores_ids = True
 
     @classmethod
-    def begin(cls, call: Call) -> HarmonyTranslator:
+    def begin(cls, call: UpstreamCall) -> HarmonyTranslator:
         return cls(call, parser_for("harmony", call.declared))
 
     async def _render(self, turn: Turn) -> Prompt:
@@ -259,7 +259,7 @@ class FamilyTranslator(VllmTranslator):
     """Where the turn starts, if the end of the prompt decides that."""
 
     @classmethod
-    def begin(cls, call: Call, tagged: Tagged) -> FamilyTranslator:
+    def begin(cls, call: UpstreamCall, tagged: Tagged) -> FamilyTranslator:
         settings = Settings.from_request(call.declared)
         settings.routing = call.routing
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 from starlette.requests import HTTPConnection, Request
 
+from interlock.embedding import random_id
 from interlock.events import response_object as wire
 from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason
@@ -40,7 +41,7 @@ from interlock.serving.requests.input_items import Item, require_input
 from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
-from interlock.serving.requests.runtime import Outcome, is_fault, outcome, random_id
+from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, declare, hosted_functions, hosted_kinds, offer
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler

@@ -1,0 +1,192 @@
+"""What every upstream API needs: the upstream, the context of a response, and the base class of translators.
+
+The table of APIs is in `interlock.serving.engines.upstream.apis`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from importlib import import_module
+from typing import ClassVar, Final, Self
+
+from attrs import define, field, frozen
+
+from interlock.events.json import dumps
+from interlock.fsm.deltas import FinishReason
+from interlock.parsers import Chunk, Parser, Tagged
+from interlock.parsers.routing import Routing
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.upstream.apis import TRANSLATORS
+from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
+from interlock.serving.requests.create import CreateResponse
+from interlock.serving.requests.json_values import members
+from interlock.serving.requests.tool_offer import HostedTools, hosted_functions, hosted_kinds, with_hosted
+
+MOST_TOKENS: Final = 2**53 - 1
+"""The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
+
+BYTES_PER_TOKEN: Final = 4
+"""How many bytes of JSON an estimate counts as one token."""
+
+
+@frozen(eq=False)
+class Upstream:
+    """One server behind the gateway.
+
+    `api` is a key of `TRANSLATORS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
+    names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
+    requests, and drops those named "".
+    """
+
+    client: UpstreamClient
+    api: str = "chat"
+    models: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(factory=dict[str, str])
+    family: Tagged | None = None
+    fields: Mapping[str, str] = field(factory=dict[str, str])
+    cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
+    """Constant facts about the server, which translators cache here."""
+
+    def renamed(self, body: Mapping[str, object]) -> dict[str, object]:
+        """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
+        names = self.fields
+        return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
+
+@frozen
+class UpstreamCall:
+    """The context of one response, for its translator."""
+
+    upstream: Upstream
+    model: str
+    """The upstream's own name of the model."""
+    request: CreateResponse
+    declared: Mapping[str, object]
+    """The body of the request with the tools of the conversation added; parsers need it to recognize calls."""
+    hosted: AbstractSet[str]
+    """The types of tools that the gateway runs."""
+    authorization: str | None = field(repr=False)
+    """The client's `Authorization` header."""
+
+    @property
+    def functions(self) -> HostedTools:
+        """The functions that stand for the tools of the gateway, for upstreams that know only functions."""
+        return HostedTools(hosted_functions(self.hosted))
+
+    @property
+    def routing(self) -> Routing:
+        """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
+        return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """What no text of the upstream may contain; see `redact`."""
+        return keys_of(self.upstream.client.authorization(self.authorization))
+
+    async def fetch(self, path: str, body: Mapping[str, object] | None = None) -> object:
+        """Return the JSON answer of the upstream; see `UpstreamClient.fetch`."""
+        return await self.upstream.client.fetch(path, body, self.authorization)
+
+
+@define(eq=False)
+class Translator(ABC):
+    """Translates one response to and from an upstream's API: writes the request of each turn and reads its events."""
+
+    path: ClassVar[str]
+    """The path of the API, relative to the upstream's URL."""
+    not_sent: ClassVar[AbstractSet[str]]
+    """The fields of a client's request that are not copied to the upstream's."""
+    _call: UpstreamCall
+    parser: Parser
+    """Parses the chunks of the outputs."""
+    _finish_reason: FinishReason | None = field(default=None, init=False)
+    """Why the turn has ended, once an event says so."""
+    _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
+    """The upstream's counts of tokens."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, call: UpstreamCall) -> Self:
+        """Return the translator of a response."""
+
+    async def stream(self, turn: Turn) -> EventStream:
+        """Return the call of the upstream for a turn, which is not sent yet, and prepare to read its answer.
+
+        Raises:
+            ApiError: The turn cannot be expressed in the API.
+        """
+        self._finish_reason, self._usage = None, {}
+        upstream = self._call.upstream
+        return upstream.client.stream(self.path, upstream.renamed(await self._body(turn)), self._call.authorization)
+
+    async def _body(self, turn: Turn) -> dict[str, object]:
+        """Return the body of the request, with the API's own names of fields; fields that are None are not sent."""
+        copied = {name: value for name, value in turn.request.raw.items() if name not in self.not_sent}
+        return {**copied, "model": self._call.model, "stream": True, **await self._fields(turn)}
+
+    @abstractmethod
+    async def _fields(self, turn: Turn) -> Mapping[str, object]:
+        """Return the fields of the request that the API needs besides the copied ones, or in place of them."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether an event has said why the turn ended."""
+        return self._finish_reason is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more follows, not even the usage."""
+        return False
+
+    @abstractmethod
+    def read(self, data: bytes) -> Sequence[Chunk]:
+        """Return the output in the data of one event, in small chunks; keep a finish reason for `end`.
+
+        Raises:
+            ApiError: The event is an error, or malformed.
+        """
+
+    def end(self) -> EngineOutput:
+        """Return the last output of a turn, with its finish reason and usage, when the stream has ended.
+
+        Raises:
+            ApiError: The turn has not ended.
+        """
+        if self._finish_reason is None:
+            message = "The upstream server ended its stream before the end of the turn."
+            raise upstream_error(message, DISCONNECTED)
+        usage = self._usage
+        read = members(usage.get("input_tokens_details", usage.get("prompt_tokens_details")))
+        written = members(usage.get("output_tokens_details", usage.get("completion_tokens_details")))
+        return EngineOutput(
+            Chunk(),
+            self._finish_reason,
+            input_tokens=count_of(usage.get("input_tokens", usage.get("prompt_tokens"))),
+            cached_tokens=count_of(read.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
+            cache_write_tokens=count_of(read.get("cache_write_tokens")),
+            output_tokens=count_of(usage.get("output_tokens", usage.get("completion_tokens"))),
+            reasoning_tokens=count_of(written.get("reasoning_tokens")),
+        )
+
+    @abstractmethod
+    async def count(self, turn: Turn) -> int:
+        """Return the number of tokens in the prompt of a turn, or an estimate."""
+
+
+def estimate(body: object) -> int:
+    """Estimate the number of tokens in the JSON of a request."""
+    return len(dumps(body)) // BYTES_PER_TOKEN
+
+
+def count_of(value: object) -> int:
+    """Return a positive number of tokens as it is, and 0 for anything else."""
+    return value if type(value) is int and 0 < value <= MOST_TOKENS else 0
+
+
+def translator_of(call: UpstreamCall) -> Translator:
+    """Return the translator of a response."""
+    module, name = TRANSLATORS[call.upstream.api]
+    translator: type[Translator] = getattr(import_module(module), name)
+    return translator.of(call)
