@@ -513,6 +513,19 @@ def test_a_turn_that_stops_inside_a_call_ends_the_response_incomplete_for_no_rea
     assert (response["output"][1]["arguments"], response["usage"]["output_tokens"]) == ('{"a"', 2)
 
 
+@pytest.mark.parametrize(
+    ("opening", "shown"),
+    [
+        (Open("program", {"fingerprint": "f1"}), {"code": ""}),
+        (Open("local_shell_call", {"action": {"type": "exec", "command": [], "env": {}}}), {"status": "incomplete"}),
+    ],
+)
+def test_a_turn_that_stops_inside_a_call_of_any_name_ends_the_response_incomplete(opening, shown):
+    response = Stream(opening).finish(EndTurn("cut"))
+    assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
+    assert {name: response["output"][0][name] for name in shown} == shown
+
+
 def test_a_turn_cannot_stop_inside_of_what_is_no_call():
     assert statuses(Stream("a", EndTurn("cut"), "b", EndTurn("cut")).finish()["output"]) == [
         ("msg_1", "completed"),

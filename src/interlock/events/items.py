@@ -51,6 +51,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
     - `opaque`: the field with encrypted content, with which an item without text is not dropped.
+    - `prose`: whether the item is complete wherever its turn stops; a call is not.
     """
 
     prefix: ClassVar[str] = ""
@@ -61,6 +62,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     tool_result: ClassVar[tuple[str, ...] | None] = None
     no_result: ClassVar[Mapping[str, object]] = NOTHING
     opaque: ClassVar[str] = ""
+    prose: ClassVar[bool] = False
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
@@ -86,6 +88,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
     written = MappingProxyType({"summary": [], "content": []})
     late = ("encrypted_content",)
     opaque = "encrypted_content"
+    prose = True
 
     encrypted_content: Nullable[str] = UNSET
     status: Maybe[Status] = UNSET
@@ -98,6 +101,7 @@ class Message(Item, tag="message", kw_only=True):
 
     prefix = "msg"
     written = MappingProxyType({"content": []})
+    prose = True
 
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET

@@ -393,7 +393,7 @@ class ResponseDriver(Generic[T]):
                 self._usage += usage
                 self._try("start")
                 self._close_active()
-            case "cut" if self._active is None or not self._active.kind.endswith("_call"):
+            case "cut" if self._active is None or self._active.body.prose:
                 self._end_turn("stop", usage)
             case "cut":
                 self._end("cut", usage)  # neither of the API's reasons applies, so none is sent (rule R12)

@@ -34,7 +34,7 @@ def client(url):
 
 
 def asynchronously(url, use):
-    """Run a coroutine function with an asynchronous client."""
+    """Run a coroutine function with an asynchronous client, which waits as long as a slow machine needs for a connection."""
 
     async def run():
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, timeout=600) as client:

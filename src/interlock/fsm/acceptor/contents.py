@@ -476,7 +476,8 @@ def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) ->
 def _ends_in_call(output: Sequence[object]) -> bool:
     """Return whether the output ends with an unfinished call, for which the API has no reason."""
     last = as_object(output[-1] if output else None)
-    return as_text(last.get("type")).endswith("_call") and as_text(last.get("status")) not in {"", "completed"}
+    kind, status = as_text(last.get("type")), as_text(last.get("status"))
+    return kind == "program" or (kind.endswith("_call") and status not in {"", "completed"})  # a program has no status
 
 
 def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Fault]:

@@ -415,8 +415,9 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
     details = response.get("incomplete_details")
     if response.get("status") == "incomplete":
         last_item = stream.items[-1].done if details is None and stream.items else None
-        ends_in_call = (
-            last_item is not None and last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed")
+        ends_in_call = last_item is not None and (
+            last_item["type"] == "program"  # which has no status
+            or (last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed"))
         )
         if not ends_in_call and as_object(details).get("reason") not in _REASONS:
             yield Violation("R12", last, "the incomplete response lacks its reason")

@@ -314,7 +314,7 @@ class Expectation:
             case "stop":
                 self._begin()
                 self._close()
-            case "cut" if self._active is None or not self._active.kind.endswith("_call"):
+            case "cut" if self._active is None or self._active.kind in {"message", "reasoning"}:
                 self._end_turn("stop")
             case "cut":
                 self._end("incomplete", None)
