@@ -25,7 +25,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_response
+from interlock.serving.responses.run import RequestContext, Run, begin_response
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]
@@ -113,7 +113,7 @@ def _ended() -> StoredResponse:
 async def _background(store: ResponseStore) -> None:
     """Make a background response, and read it meanwhile."""
     run = _run(None)
-    background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
+    background_registry = BackgroundRegistry(Archive(store))
     queued = await background_registry.begin("", run)
     async for frames in Tail(store, "", queued.id, "reader").frames():
         b"".join(frames)

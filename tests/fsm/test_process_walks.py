@@ -38,12 +38,32 @@ def test_a_response_that_is_stored_before_it_has_ended_is_found():
 
 def test_a_loop_that_ends_before_the_response_is_found():
     result = walk(change_row(TURNS, "running", TurnTrigger.LEAVE, effects=[]))
-    assert "begin, prepare, call, leave: the loop has ended and the response has not" in result.faults
+    assert "begin, prepare, call, leave: the run has ended and the response has not" in result.faults
 
 
 def test_a_delta_after_the_end_is_found():
     result = walk(change_row(TURNS, "generating", TurnTrigger.END, effects=[TurnEffect.CUT, TurnEffect.STORE]))
     assert "begin, prepare, go_on, end: cut after the response has ended" in result.faults
+
+
+def test_a_slot_that_is_not_taken_or_not_given_back_or_given_back_too_soon_is_found():
+    trigger, effect = TurnTrigger, TurnEffect
+    kept = walk(change_row(TURNS, "withdrawn", trigger.FAIL, dest="ended"))
+    assert "interrupt, begin, fail: the run has ended and holds a slot" in kept.faults
+    soon = walk(change_row(TURNS, "admitting", trigger.FAIL, effects=[effect.REFUSE, effect.FREE]))
+    assert "begin, fail, leave: free with 0 slots" in soon.faults
+    none = walk(change_row(TURNS, "absent", trigger.BEGIN, effects=[effect.ADMIT]))
+    assert "begin: admit with 0 slots" in none.faults
+
+
+def test_work_without_an_admission_a_second_admission_and_a_late_refusal_are_found():
+    trigger, effect = TurnTrigger, TurnEffect
+    none = walk(change_row(TURNS, "absent", trigger.BEGIN, effects=[effect.TAKE]))
+    assert "begin, prepare: prepare before the admission, or a second admission" in none.faults
+    twice = walk(change_row(TURNS, "admitting", trigger.OPEN, effects=[effect.OPEN, effect.ADMIT]))
+    assert "begin, open: admit before the admission, or a second admission" in twice.faults
+    late = walk(change_row(TURNS, "opening", trigger.PREPARE, effects=[effect.REFUSE]))
+    assert "begin, open, prepare: a response is refused after it has begun" in late.faults
 
 
 def test_an_edge_that_cannot_fire_is_named():
@@ -61,8 +81,6 @@ def test_an_owner_that_writes_twice_at_once_or_ends_too_soon_or_waits_forever_is
         "closing/retry: a write is pending and the table does not wait for it, or the reverse",
         "closing/retry: the run is over and nothing finishes the response",
     )
-    silent = change_row(BACKGROUND, "ending", BackgroundTrigger.WRITTEN, effects=[])
-    assert walk(silent).faults == ("ending/written: waiters are released before the end, or not released at the end",)
 
 
 def test_every_edge_of_a_stored_response_fires_and_it_has_one_owner_and_one_end():
@@ -170,12 +188,9 @@ def test_faults_of_a_lane_are_found():
     assert walk(change_row(LANE, "running", trigger.CANCEL, effects=[])).faults == (
         "running/cancel: a cancelled request is not interrupted, or the reverse",
     )
-    assert walk(change_row(LANE, "cancelled", trigger.START, effects=[])).faults == (
-        "cancelled/start: a request that was cancelled before it ran is not interrupted, or the reverse",
-    )
     assert (
-        "running/leave: the lane closes before its last request ends"
-        in walk(change_row(LANE, "running", trigger.LEAVE, dest="closed")).faults
+        "running/end: the lane closes before its last request ends"
+        in walk(change_row(LANE, "running", trigger.END, dest="closed", effects=[])).faults
     )
 
 

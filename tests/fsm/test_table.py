@@ -141,12 +141,26 @@ def rows(table):
 
 
 def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
-    broken, stored = ("ended", ("break_off",)), ("settling", ("store",))
-    open_ = {"fail": ("settling", ("break_off", "store")), "leave": broken}
+    broken, stored = ("ended", ("break_off", "free")), ("settling", ("store",))
+    freed, refused = ("ended", ("free",)), ("refused", ("refuse",))
+    aborted = {"fail": ("settling", ("break_off", "store")), "leave": broken}
+    open_ = {"interrupt": ("interrupted", ("stop",)), **aborted}
+    preparing, compacting = ("preparing", ("prepare",)), ("compacting", ("compact",))
     assert rows(TURNS) == {
-        "absent": {"begin": ("opening", ("open",)), "leave": broken},
-        "opening": {"prepare": ("preparing", ("prepare",)), "compact": ("compacting", ("compact",)), **open_},
-        "compacting": {"prepare": ("preparing", ("prepare",)), "answer": ("ending", ("finish",)), **open_},
+        "absent": {"begin": ("admitting", ("take", "admit")), "interrupt": ("unwanted", ())},
+        "unwanted": {"begin": ("withdrawn", ("take",))},
+        "admitting": {
+            "prepare": preparing,
+            "compact": compacting,
+            "open": ("opening", ("open",)),
+            "interrupt": ("withdrawn", ("stop",)),
+            "fail": refused,
+            "leave": freed,
+        },
+        "withdrawn": {"fail": refused, "leave": freed},
+        "refused": {"leave": freed},
+        "opening": {"prepare": preparing, "compact": compacting, **open_},
+        "compacting": {"prepare": preparing, "answer": ("ending", ("finish",)), **open_},
         "preparing": {"go_on": ("generating", ("generate",)), "call": ("running", ("run",)), "end": stored, **open_},
         "generating": {"answer": ("ending", ("finish",)), "call": ("running", ("run",)), "end": stored, **open_},
         "running": {
@@ -157,7 +171,9 @@ def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
             **open_,
         },
         "ending": {"end": stored, **open_},
-        "settling": {"settle": ("ended", ()), "leave": ("ended", ())},
+        "interrupted": aborted,
+        "settling": {"settle": ("settled", ()), "leave": freed},
+        "settled": {"leave": freed},
         "ended": {},
     }
 

@@ -311,7 +311,7 @@ def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended
             events += await anext(stream)
         await stream.aclose()
         requested = bool(engine.turns)
-        events += run.driver.feed([Cancel()])
+        events += run.conclude()
         return [as_json(event) for event in events], not requested or engine.closed.is_set()
 
     events, stopped = asyncio.run(leave())

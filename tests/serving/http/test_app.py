@@ -274,7 +274,7 @@ def test_only_pages_of_allowed_origins_may_use_the_server(serve, url) -> None:
 
 
 def test_a_server_error_before_the_stream_has_an_error_body(serve, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(making, "begin_response", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(making, "new_driver", lambda *_, **__: 1 / 0)
     with serve(StagedEngine()) as url:
         assert error_of(post(url, STAGED)) == (500, None, None)
     assert "ZeroDivisionError" in caplog.text

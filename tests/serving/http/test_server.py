@@ -41,13 +41,14 @@ def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None
     assert "unknown" in caplog.text
 
 
-def test_a_response_that_begins_during_a_shutdown_fails_at_once() -> None:
+def test_a_request_that_arrives_during_a_shutdown_is_refused() -> None:
     engine = StagedEngine([step(ANSWER, "stop")])
     app = create_app(engine)
     app.state.active_runs.end()
     with ServerThread(app) as url:
-        events = bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
-    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
+        answer = httpx.post(f"{url}/v1/responses", json=STREAM)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "The server is shutting down.")
+    assert answer.headers["retry-after"] == "1"
     assert engine.turns == []
 
 

@@ -19,7 +19,7 @@ from interlock.serving.responses import background_response as background
 from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.responses.run import ActiveRuns, RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext, begin_response
 from interlock.serving.store import Conflict, Conversation, Edit, MemoryStore, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
@@ -72,9 +72,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(archive_module, "POLL_SECONDS", 0.01)
 
 
-def run_of(*script, dialect=OPENAI, **body):
+def run_of(*script, dialect=OPENAI, lease=None, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(RequestContext(request, request.input), StagedEngine(list(script)), SseWriter(dialect))
+    return begin_response(RequestContext(request, request.input, lease=lease), StagedEngine(list(script)), SseWriter(dialect))
 
 
 async def read(archive, response_id, start=0):
@@ -97,7 +97,7 @@ def last(frames):
 async def run_to_end(store, *script):
     """Make a response, and give its events and what is stored of it."""
     archive = Archive(store)
-    background_registry = BackgroundRegistry(archive, ActiveRuns())
+    background_registry = BackgroundRegistry(archive)
     run = run_of(*script)
     queued = await background_registry.begin(TENANT, run)
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
@@ -123,7 +123,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         times = Times()
         store = Unreliable(clock=times, down={"append": 10**6, "finish": 10**6})
         archive, gate = Archive(store), Gate()
-        background_registry = BackgroundRegistry(archive, ActiveRuns())
+        background_registry = BackgroundRegistry(archive)
         run = run_of(step(REASONING), gate, *steps(ANSWER))
         queued = await background_registry.begin(TENANT, run)
         await background_registry.wait(20)
@@ -250,9 +250,9 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
-        background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
-        run = run_of(*steps(ANSWER))
-        await background_registry.begin(TENANT, run, lease)
+        background_registry = BackgroundRegistry(Archive(store))
+        run = run_of(*steps(ANSWER), lease=lease)
+        await background_registry.begin(TENANT, run)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
@@ -273,10 +273,10 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
         store = Full()
         await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
-        background_registry = BackgroundRegistry(Archive(store), ActiveRuns())
-        run = run_of(*steps(ANSWER))
+        background_registry = BackgroundRegistry(Archive(store))
+        run = run_of(*steps(ANSWER), lease=lease)
         with pytest.raises(StoreFull):
-            await background_registry.begin(TENANT, run, lease)
+            await background_registry.begin(TENANT, run)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused())

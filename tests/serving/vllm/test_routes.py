@@ -87,7 +87,7 @@ class VLLMValidationError(ValueError):
     """vLLM's class of this name."""
 
 
-@pytest.mark.parametrize("body", [{}, {"stream": True}, {"background": True}, {"background": True, "stream": True}])
+@pytest.mark.parametrize("body", [{}, {"stream": True}])
 def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_response(body):
     async def refuse(_, error):
         return JSONResponse({"refused": str(error)}, 400)
@@ -101,6 +101,19 @@ def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_respons
             return answer.status_code, answer.json(), stored.status_code
 
     assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404)
+
+
+@pytest.mark.parametrize("error", [VLLMValidationError("No such token."), ValueError("No such token.")])
+def test_what_the_engine_refuses_after_it_was_queued_fails_in_vllms_words(error):
+    async def asking():
+        async with client_of(Serving(fake.HarmonyContext, [error])) as client:
+            queued = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
+            return queued, (await client.get(f"/v1/responses/{queued['id']}", params={"stream": "true"})).content
+
+    queued, content = asyncio.run(asking())
+    response = events(content)[-1]["response"]
+    assert (queued["status"], response["status"]) == ("queued", "failed")
+    assert response["error"] == {"code": "invalid_prompt", "message": "No such token."}
 
 
 def test_a_stream_with_parameters_of_the_api_alone_starts_before_the_engine_is_reached():
@@ -259,12 +272,20 @@ def test_a_reader_of_the_background_that_goes_away_ends_nothing():
 def test_a_shutdown_of_the_engine_first_ends_the_responses():
     async def asking():
         engine = fake.Engine()
-        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
+        reached = asyncio.Event()
+
+        class Waiting(asyncio.Event):
+            """An event that says that somebody waits for it."""
+
+            def wait(self):
+                reached.set()
+                return super().wait()
+
+        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], Waiting()])
         async with client_of(serving, engine) as client:
             reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
             active_runs = client.app.state.interlock.service.active_runs
-            while not len(active_runs):  # noqa: ASYNC110 - the engine begins before the run is there
-                await asyncio.sleep(0)
+            await reached.wait()
             assert await asyncio.to_thread(engine.shutdown, timeout=3) == 3
             assert len(active_runs) == 0
             assert engine.shutdown(timeout=5) == 5  # by the loop itself, which waits for nothing
@@ -412,9 +433,10 @@ def test_a_run_that_begins_at_a_shutdown_ends_at_once():
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
             client.app.state.interlock.service.active_runs.end(Fault("server_error", "It shuts down."))
-            return (await client.post("/v1/responses", json=BODY)).json()
+            return await client.post("/v1/responses", json=BODY)
 
-    assert asyncio.run(asking())["status"] == "failed"
+    answer = asyncio.run(asking())
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "It shuts down.")
 
 
 @pytest.mark.parametrize(("view", "key", "status"), [("1", "", 200), ("1", "secret", 401), ("", "", 404)])

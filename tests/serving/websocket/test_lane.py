@@ -56,21 +56,23 @@ def test_requests_run_one_after_another_in_their_order() -> None:
     assert (numbers(host), host.lane.in_flight) == ([0, 1, 2], 0)
 
 
-def test_a_cancel_that_comes_before_the_run_interrupts_it_when_it_begins() -> None:
+def test_a_cancel_and_a_client_that_leaves_interrupt_the_run_of_the_current_request() -> None:
+    host = Host()
+    host.lane.cancel()
+    host.ask(0)
+    host.ask(1)
+    host.begin()
+    host.lane.cancel()
+    host.lane.close()
+    assert host.run.interruptions == [Cancel(), Cancel()]
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0], 0)
+
+
+def test_a_request_that_was_refused_at_once_has_no_run_to_interrupt() -> None:
     host = Host()
     host.ask(0)
     host.lane.cancel()
-    host.begin()
-    assert host.run.interruptions == [Cancel()]
-
-
-def test_a_client_that_leaves_before_the_run_interrupts_it_when_it_begins() -> None:
-    host = Host()
-    host.ask(0)
-    host.ask(1)
-    host.lane.close()
-    host.begin()
-    assert host.run.interruptions == [Cancel()]
     host.end()
     assert (numbers(host), host.lane.in_flight) == ([0], 0)
 

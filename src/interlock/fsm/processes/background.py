@@ -45,8 +45,6 @@ class BackgroundEffect(StrEnum):
     """Tell the run to cancel the response, so that its stream ends legally."""
     STOP = "stop"
     """Stop the run at once; its further events are discarded."""
-    RELEASE = "release"
-    """Release the tasks that wait for the owner."""
 
 
 _T, _E = BackgroundTrigger, BackgroundEffect
@@ -74,13 +72,13 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
 
         # The run is over. The last commit follows the pending write, and writes the rest.
         Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
-        Edge("ending",  _T.WRITTEN, "ended",   [_E.RELEASE]),
+        Edge("ending",  _T.WRITTEN, "ended"),
         Edge("over",    _T.RETRY,   "ending",  [_E.FINISH]),
-        Edge("over",    _T.LOSE,    "left",    [_E.RELEASE]),
+        Edge("over",    _T.LOSE,    "left"),
 
         # The next owner ends the response; this one only waits for its run.
         Edge("lost",    _T.GROW,    "lost"),
-        Edge("lost",    _T.END,     "left",    [_E.RELEASE]),
+        Edge("lost",    _T.END,     "left"),
     ],
 )  # fmt: skip
 """The owner of a background response. Every path ends with the last commit or the loss of the lease."""

@@ -16,8 +16,6 @@ class LaneTrigger(StrEnum):
 
     ASK = "ask"
     """A request arrives, or is next in the queue."""
-    START = "start"
-    """The request is read, and its run starts."""
     CANCEL = "cancel"
     """The client cancels the current response."""
     END = "end"
@@ -30,7 +28,7 @@ class LaneEffect(StrEnum):
     """The effects of a lane."""
 
     BEGIN = "begin"
-    """Read the request and start its run."""
+    """Read the request and begin its run."""
     QUEUE = "queue"
     """Put the request at the end of the queue."""
     INTERRUPT = "interrupt"
@@ -47,36 +45,19 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
     "lane",
     initial="idle",
     final={"closed"},
-    regions={"busy": ["beginning", "cancelled", "running"]},
     edges=[
-        #    in           on         goes to      effects
-        Edge("idle",      _T.ASK,    "beginning", [_E.BEGIN]),
-        Edge("idle",      _T.CANCEL, "idle"),
-        Edge("idle",      _T.LEAVE,  "closed"),
+        #    in         on         goes to    effects
+        Edge("idle",    _T.ASK,    "running", [_E.BEGIN]),
+        Edge("idle",    _T.CANCEL, "idle"),
+        Edge("idle",    _T.LEAVE,  "closed"),
 
-        Edge("busy",      _T.ASK,    "busy",      [_E.QUEUE]),
-        Edge("busy",      _T.END,    "idle",      [_E.ADVANCE]),
+        Edge("running", _T.ASK,    "running", [_E.QUEUE]),
+        Edge("running", _T.CANCEL, "running", [_E.INTERRUPT]),
+        Edge("running", _T.LEAVE,  "leaving", [_E.CLEAR, _E.INTERRUPT]),
+        Edge("running", _T.END,    "idle",    [_E.ADVANCE]),
 
-        Edge("beginning", _T.START,  "running"),
-        Edge("beginning", _T.CANCEL, "cancelled"),
-        Edge("beginning", _T.LEAVE,  "leaving",   [_E.CLEAR]),
-
-        Edge("cancelled", _T.START,  "running",   [_E.INTERRUPT]),
-        Edge("cancelled", _T.CANCEL, "cancelled"),
-        Edge("cancelled", _T.LEAVE,  "leaving",   [_E.CLEAR]),
-
-        Edge("running",   _T.CANCEL, "running",   [_E.INTERRUPT]),
-        Edge("running",   _T.LEAVE,  "leaving",   [_E.CLEAR, _E.INTERRUPT]),
-
-        Edge("leaving",   _T.START,  "leaving",   [_E.INTERRUPT]),
-        Edge("leaving",   _T.END,    "closed"),
+        Edge("leaving", _T.END,    "closed"),
     ],
-    total={
-        "idle": [_T.ASK, _T.CANCEL, _T.LEAVE],
-        "beginning": list(_T),
-        "cancelled": list(_T),
-        "running": [_T.ASK, _T.CANCEL, _T.END, _T.LEAVE],
-        "leaving": [_T.START, _T.END],
-    },
+    total={"idle": [_T.ASK, _T.CANCEL, _T.LEAVE], "running": list(_T), "leaving": [_T.END]},
 )  # fmt: skip
 """A lane. It runs one response at a time and queues the other requests."""

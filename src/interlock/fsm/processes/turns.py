@@ -1,7 +1,8 @@
-"""The loop over the turns of one response, declared as a table.
+"""One run, declared as a table: its admission, the loop over the turns of its response, and its end.
 
-First, a conversation that is too long is compacted. Then the model generates, the server runs the tools that the model called,
-and the model generates again, until the response ends. This table alone defines the order, and the end after an interruption.
+A run takes a slot of the server. Its request is resolved, and the engine accepts or refuses it; a refused run makes no response.
+Then a conversation that is too long is compacted, the model generates, the server runs the tools that the model called, and the
+model generates again, until the response ends. This table alone defines the order, and the end after an interruption.
 
 `interlock.serving.responses.run` executes the table. A run feeds all results of an effect to the driver before it chooses the
 next trigger.
@@ -19,7 +20,9 @@ class TurnTrigger(StrEnum):
     """The triggers of the loop."""
 
     BEGIN = "begin"
-    """The run starts."""
+    """The run has a slot, and starts."""
+    OPEN = "open"
+    """The response begins before the engine accepts it: in the background, within another one, or because it lists tools."""
     COMPACT = "compact"
     """The conversation exceeds the request's `compact_threshold`, or the request only asks for compaction."""
     PREPARE = "prepare"
@@ -35,17 +38,25 @@ class TurnTrigger(StrEnum):
     """The request's token limit is used up before the model has finished."""
     END = "end"
     """The driver has ended the response: it is finished, a turn was truncated, or the limit of tool calls is reached."""
+    INTERRUPT = "interrupt"
+    """A client cancels the response or disconnects, the server shuts down, or a lease is lost."""
     FAIL = "fail"
-    """Something failed, or the response was cancelled."""
+    """The server or the engine refuses the request, something failed, or the interrupted step has stopped."""
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """`Run.events` was closed, or its task was cancelled, so nobody waits for the response."""
+    """The last events are taken, or nobody takes them: `Run.events` was closed, or its task was cancelled."""
 
 
 class TurnEffect(StrEnum):
     """The effects of the loop."""
 
+    TAKE = "take"
+    """Take one of the server's slots."""
+    ADMIT = "admit"
+    """Resolve the request, and have the engine accept the first turn, unless the response begins before or is compacted first."""
+    REFUSE = "refuse"
+    """Raise the error instead of making a response."""
     OPEN = "open"
     """Begin the response, and decide whether to compact its conversation."""
     COMPACT = "compact"
@@ -64,6 +75,10 @@ class TurnEffect(StrEnum):
     """End the response in the middle of a turn: feed the text that the parser holds back, then the failure or cancellation."""
     STORE = "store"
     """Store and log the response before the client receives its last event."""
+    STOP = "stop"
+    """Stop waiting for the current step."""
+    FREE = "free"
+    """Give the slot back; the engine, the tools and the conversation are free already."""
 
 
 _T, _E = TurnTrigger, TurnEffect
@@ -72,38 +87,54 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
     "turns",
     initial="absent",
     final={"ended"},
-    regions={"open": ["opening", "compacting", "preparing", "generating", "running", "ending"]},
+    regions={
+        "open": ["opening", "compacting", "preparing", "generating", "running", "ending"],
+        "outside": ["admitting", "withdrawn", "refused"],
+        "over": ["settling", "settled"],
+    },
     edges=[
-        #    in            on          goes to       effects
-        Edge("absent",     _T.BEGIN,   "opening",    [_E.OPEN]),
-        Edge("absent",     _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
+        #    in             on            goes to        effects
+        Edge("absent",      _T.BEGIN,     "admitting",   [_E.TAKE, _E.ADMIT]),
+        Edge("absent",      _T.INTERRUPT, "unwanted"),
+        Edge("unwanted",    _T.BEGIN,     "withdrawn",   [_E.TAKE]),
 
-        Edge("opening",    _T.PREPARE, "preparing",  [_E.PREPARE]),
-        Edge("opening",    _T.COMPACT, "compacting", [_E.COMPACT]),
+        Edge("admitting",   _T.PREPARE,   "preparing",   [_E.PREPARE]),
+        Edge("admitting",   _T.COMPACT,   "compacting",  [_E.COMPACT]),
+        Edge("admitting",   _T.OPEN,      "opening",     [_E.OPEN]),
+        Edge("admitting",   _T.INTERRUPT, "withdrawn",   [_E.STOP]),
+        Edge("admitting",   _T.FAIL,      "refused",     [_E.REFUSE]),
+        Edge("withdrawn",   _T.FAIL,      "refused",     [_E.REFUSE]),
+        Edge("outside",     _T.LEAVE,     "ended",       [_E.FREE]),
 
-        Edge("compacting", _T.PREPARE, "preparing",  [_E.PREPARE]),
-        Edge("compacting", _T.ANSWER,  "ending",     [_E.FINISH]),
+        Edge("opening",     _T.PREPARE,   "preparing",   [_E.PREPARE]),
+        Edge("opening",     _T.COMPACT,   "compacting",  [_E.COMPACT]),
 
-        Edge("preparing",  _T.GO_ON,   "generating", [_E.GENERATE]),
-        Edge("preparing",  _T.CALL,    "running",    [_E.RUN]),
-        Edge("preparing",  _T.END,     "settling",   [_E.STORE]),
+        Edge("compacting",  _T.PREPARE,   "preparing",   [_E.PREPARE]),
+        Edge("compacting",  _T.ANSWER,    "ending",      [_E.FINISH]),
 
-        Edge("generating", _T.ANSWER,  "ending",     [_E.FINISH]),
-        Edge("generating", _T.CALL,    "running",    [_E.RUN]),
-        Edge("generating", _T.END,     "settling",   [_E.STORE]),
+        Edge("preparing",   _T.GO_ON,     "generating",  [_E.GENERATE]),
+        Edge("preparing",   _T.CALL,      "running",     [_E.RUN]),
+        Edge("preparing",   _T.END,       "settling",    [_E.STORE]),
 
-        Edge("running",    _T.GO_ON,   "generating", [_E.GENERATE]),
-        Edge("running",    _T.ANSWER,  "ending",     [_E.FINISH]),
-        Edge("running",    _T.EXHAUST, "ending",     [_E.CUT]),
-        Edge("running",    _T.END,     "settling",   [_E.STORE]),
+        Edge("generating",  _T.ANSWER,    "ending",      [_E.FINISH]),
+        Edge("generating",  _T.CALL,      "running",     [_E.RUN]),
+        Edge("generating",  _T.END,       "settling",    [_E.STORE]),
 
-        Edge("ending",     _T.END,     "settling",   [_E.STORE]),
+        Edge("running",     _T.GO_ON,     "generating",  [_E.GENERATE]),
+        Edge("running",     _T.ANSWER,    "ending",      [_E.FINISH]),
+        Edge("running",     _T.EXHAUST,   "ending",      [_E.CUT]),
+        Edge("running",     _T.END,       "settling",    [_E.STORE]),
 
-        Edge("open",       _T.FAIL,    "settling",   [_E.BREAK_OFF, _E.STORE]),
-        Edge("open",       _T.LEAVE,   "ended",      [_E.BREAK_OFF]),
+        Edge("ending",      _T.END,       "settling",    [_E.STORE]),
 
-        Edge("settling",   _T.SETTLE,  "ended"),
-        Edge("settling",   _T.LEAVE,   "ended"),
+        Edge("open",        _T.INTERRUPT, "interrupted", [_E.STOP]),
+        Edge("open",        _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
+        Edge("open",        _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
+        Edge("interrupted", _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
+        Edge("interrupted", _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
+
+        Edge("settling",    _T.SETTLE,    "settled"),
+        Edge("over",        _T.LEAVE,     "ended",       [_E.FREE]),
     ],
 )  # fmt: skip
-"""The loop over the turns of one response."""
+"""A run: its admission, the turns of its response, and its end."""

@@ -1,8 +1,8 @@
 """Explores the tables of `interlock.fsm.processes`: fires every edge in every reachable place.
 
-A place is a state of the table with the facts around it that matter, such as a pending write. The walk through `turns`, the loop
-over the turns of a response, feeds the real driver. It checks that the loop stores the response only after the driver has ended
-it, feeds nothing afterwards, and makes a legal stream.
+A place is a state of the table with the facts around it that matter, such as a pending write. The walk through `turns` feeds the
+real driver. It checks that a run takes one slot before it works and gives it back at its end, is admitted once, makes a legal
+stream or none, stores a response only after the driver has ended it, and feeds nothing afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -39,6 +39,7 @@ _COMPACTION: Final[Deltas] = (deltas.Start(), deltas.Open("compaction"), deltas.
 _FUNCTION_CALL: Final[Deltas] = (deltas.Open("function_call", {"name": "look_up"}), "{}", deltas.Close())
 
 _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
+    **dict.fromkeys((TurnEffect.TAKE, TurnEffect.ADMIT, TurnEffect.REFUSE, TurnEffect.STOP, TurnEffect.FREE), ((),)),
     TurnEffect.OPEN: [(), (deltas.Start(),), (deltas.Enqueue(),), (deltas.Enqueue(), deltas.Start())],
     TurnEffect.COMPACT: [
         (*_COMPACTION, deltas.Succeed("cmp_1", {"encrypted_content": "sealed"}), deltas.EndTurn("stop")),
@@ -110,8 +111,13 @@ class _Place(ABC, Generic[T, E]):
 
 
 @frozen
-class _Loop(_Place[TurnTrigger, TurnEffect]):
-    """The loop over the turns of a response, with the real driver."""
+class _Run(_Place[TurnTrigger, TurnEffect]):
+    """A run of a response, with the real driver."""
+
+    slots: int = 0
+    """How many slots the run holds."""
+    stage: Literal["new", "admitted", "begun"] = "new"
+    """Whether the request was handed to the engine, and whether its response has begun."""
 
     fed: Deltas = field(default=(), eq=False)
     """The deltas on the path to this place."""
@@ -121,6 +127,9 @@ class _Loop(_Place[TurnTrigger, TurnEffect]):
     """The faults in the order of the last trigger's effects."""
     facts: tuple[bool, bool, int] = field(init=False)
     """Whether the response has begun, whether it has ended, and how many calls wait, up to 2."""
+
+    _BESIDE: ClassVar = frozenset({TurnEffect.TAKE, TurnEffect.FREE, TurnEffect.STOP, TurnEffect.REFUSE})
+    """The effects that may come before the admission."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "facts", (bool(self.frames), self.driver.ended, min(len(self.driver.ready), 2)))
@@ -135,9 +144,8 @@ class _Loop(_Place[TurnTrigger, TurnEffect]):
         return self.driver.feed(self.fed)
 
     def is_possible(self, trigger: TurnTrigger) -> bool:
-        # In `settling`, all triggers can fire; else only `end` after the response has ended, and the others before.
-        settling = TurnTrigger.SETTLE in self.state.rows
-        return settling or (trigger is TurnTrigger.END) is self.driver.ended
+        # Where no work can fail any more, all triggers can fire; else only `end` after the response has ended, the others before.
+        return TurnTrigger.FAIL not in self.state.rows or (trigger is TurnTrigger.END) is self.driver.ended
 
     def after(self, trigger: TurnTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
@@ -148,19 +156,32 @@ class _Loop(_Place[TurnTrigger, TurnEffect]):
 
     def carry_out(self, effect: TurnEffect) -> Iterator[Self]:
         """Yield the places after each work that an effect may do."""
-        wrong_effects = self.wrong_effects
-        if effect is TurnEffect.STORE and not self.driver.ended:
-            wrong_effects += ("the response is stored before it has ended",)
-        if effect is not TurnEffect.STORE and self.driver.ended:
-            wrong_effects += (f"{effect} after the response has ended",)
+        wrong_effects = (*self.wrong_effects, *self._wrong(effect))
+        slots = self.slots + (effect is TurnEffect.TAKE) - (effect is TurnEffect.FREE)
+        stage = self.stage if effect in self._BESIDE else "admitted" if effect is TurnEffect.ADMIT else "begun"
         for work in _calls(self.driver.ready) if effect is TurnEffect.RUN else _WORK[effect]:
-            yield evolve(self, fed=(*self.fed, *work), wrong_effects=wrong_effects)
+            yield evolve(self, fed=(*self.fed, *work), wrong_effects=wrong_effects, slots=slots, stage=stage)
+
+    def _wrong(self, effect: TurnEffect) -> Iterator[str]:
+        """Yield what is wrong with an effect here."""
+        if self.slots != (effect is not TurnEffect.TAKE):
+            yield f"{effect} with {self.slots} slots"
+        if effect is TurnEffect.STORE and not self.driver.ended:
+            yield "the response is stored before it has ended"
+        if effect not in {TurnEffect.STORE, TurnEffect.FREE} and self.driver.ended:
+            yield f"{effect} after the response has ended"
+        if effect is TurnEffect.REFUSE and self.stage == "begun":
+            yield "a response is refused after it has begun"
+        if effect not in self._BESIDE and (self.stage == "new") is not (effect is TurnEffect.ADMIT):
+            yield f"{effect} before the admission, or a second admission"
 
     def faults(self, _trigger: TurnTrigger, after: Self) -> Iterator[str]:
         yield from after.wrong_effects
-        if not after.state.rows and not after.driver.ended:
-            yield "the loop has ended and the response has not"
-        elif not after.state.rows:
+        if not after.state.rows and after.slots:
+            yield "the run has ended and holds a slot"
+        if not after.state.rows and after.stage == "begun" and not after.driver.ended:
+            yield "the run has ended and the response has not"
+        elif not after.state.rows and after.stage == "begun":
             violations = oracle.check([decoded(frame) for frame in after.frames])
             yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
 
@@ -181,11 +202,10 @@ def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
 
 @frozen
 class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
-    """The owner of a background response: only one write is pending at a time, and its waiters are released last."""
+    """The owner of a background response: only one write is pending at a time."""
 
     writing: bool = False
     run_over: bool = False
-    released: bool = False
 
     _ANSWERS: ClassVar = frozenset({BackgroundTrigger.WRITTEN, BackgroundTrigger.RETRY, BackgroundTrigger.LOSE})
     _EVENTS: ClassVar = frozenset({BackgroundTrigger.GROW, BackgroundTrigger.END})
@@ -202,7 +222,6 @@ class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
             state=dest,
             writing=(self.writing and trigger not in self._ANSWERS) or not self._WRITES.isdisjoint(effects),
             run_over=self.run_over or trigger is BackgroundTrigger.END,
-            released=self.released or BackgroundEffect.RELEASE in effects,
         )
 
     def faults(self, trigger: BackgroundTrigger, after: Self) -> Iterator[str]:
@@ -215,8 +234,6 @@ class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
             yield "a write is pending and the table does not wait for it, or the reverse"
         if after.run_over and not after.writing and after.state.rows:
             yield "the run is over and nothing finishes the response"
-        if after.released is bool(after.state.rows):
-            yield "waiters are released before the end, or not released at the end"
 
 
 _PROCESSES: Final = ("first", "second")
@@ -352,34 +369,21 @@ class _Lane(_Place[LaneTrigger, LaneEffect]):
 
     queued: int = 0
     """How many requests wait; 2 stands for more."""
-    started: bool = False
-    """Whether a request was started and has not ended."""
     running: bool = False
-    """Whether the run of that request has started."""
-    cancelled: bool = False
-    """Whether the request was cancelled before its run started."""
+    """Whether a request has begun and has not ended."""
     client_gone: bool = False
 
     def is_possible(self, trigger: LaneTrigger) -> bool:
-        # A request starts to run once, and a client that has disconnected sends nothing.
-        match trigger:
-            case LaneTrigger.START:
-                return self.started and not self.running
-            case LaneTrigger.END:
-                return self.started
-            case _:
-                return not self.client_gone
+        # A client that has disconnected sends nothing.
+        return self.running if trigger is LaneTrigger.END else not self.client_gone
 
     def after(self, trigger: LaneTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
-        started = (self.started or LaneEffect.BEGIN in effects) and trigger is not LaneTrigger.END
         lane = evolve(
             self,
             state=dest,
             queued=0 if LaneEffect.CLEAR in effects else min(self.queued + (LaneEffect.QUEUE in effects), 2),
-            started=started,
-            running=started and (self.running or trigger is LaneTrigger.START),
-            cancelled=started and not self.running and (self.cancelled or trigger in {LaneTrigger.CANCEL, LaneTrigger.LEAVE}),
+            running=(self.running or LaneEffect.BEGIN in effects) and trigger is not LaneTrigger.END,
             client_gone=self.client_gone or trigger is LaneTrigger.LEAVE,
         )
         if LaneEffect.ADVANCE in effects and lane.queued:
@@ -389,18 +393,16 @@ class _Lane(_Place[LaneTrigger, LaneEffect]):
 
     def faults(self, trigger: LaneTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
-        if self.started and LaneEffect.BEGIN in effects:
+        if self.running and LaneEffect.BEGIN in effects:
             yield "two requests run at once"
         if trigger is LaneTrigger.ASK and not {LaneEffect.BEGIN, LaneEffect.QUEUE}.intersection(effects):
             yield "a request is lost"
-        if after.queued and not after.started:
+        if after.queued and not after.running:
             yield "a queued request never starts"
         cancels = trigger in {LaneTrigger.CANCEL, LaneTrigger.LEAVE}
-        if (cancels and self.running) is not (LaneEffect.INTERRUPT in effects) and trigger is not LaneTrigger.START:
+        if (cancels and self.running) is not (LaneEffect.INTERRUPT in effects):
             yield "a cancelled request is not interrupted, or the reverse"
-        if trigger is LaneTrigger.START and self.cancelled is not (LaneEffect.INTERRUPT in effects):
-            yield "a request that was cancelled before it ran is not interrupted, or the reverse"
-        if not after.state.rows and (after.started or after.queued or not after.client_gone):
+        if not after.state.rows and (after.running or after.queued or not after.client_gone):
             yield "the lane closes before its last request ends"
 
 
@@ -455,7 +457,7 @@ class _Connection(_Place[ConnectionTrigger, ConnectionEffect]):
 
 
 _PLACES: Final[Mapping[str, Callable[[State[Any, Any]], _Place[Any, Any]]]] = {
-    TURNS.name: _Loop,
+    TURNS.name: _Run,
     BACKGROUND.name: _Owner,
     STORED.name: _StoredResponse,
     CONVERSATION.name: _Conversation,

@@ -144,7 +144,7 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.fsm.processes.turns import TURNS
 
     graphs = (
-        draw(TURNS, way=("absent", "opening", "preparing", "generating", "ending", "settling", "ended")),
+        draw(TURNS, way=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),
         draw(
             BACKGROUND,
             way=("idle", "holding", "writing", "closing", "ending", "ended"),
@@ -156,7 +156,7 @@ def process_graphs() -> Mapping[str, Graph]:
             column=("absent", "queued", "running", "lost", "ended", "expired"),
         ),
         draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
-        draw(LANE, way=("idle", "beginning", "running"), column=("idle", "beginning", "cancelled", "running")),
+        draw(LANE, way=("idle", "running", "leaving", "closed")),
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
     )
     return {graph.name: graph for graph in graphs}

@@ -26,7 +26,7 @@ from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Tail, store_error
-from interlock.serving.responses.run import ActiveRuns, Run
+from interlock.serving.responses.run import Run
 
 T = TypeVar("T")
 
@@ -83,17 +83,22 @@ def _headers_of(error: ApiError) -> dict[str, str] | None:
 
 
 @asynccontextmanager
-async def open_events(run: Run[T], active_runs: ActiveRuns, receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
-    """Open the events of a run; if the client disconnects, cancel the run (R4)."""
+async def cancelled_on_disconnect(run: Run[Any], receive: Receive) -> AsyncGenerator[None]:
+    """Cancel a run if the client disconnects within the context (R4)."""
 
     async def watch() -> None:
         await _disconnect(receive)
         run.interrupt(Cancel())
 
     async with alongside(watch()):
-        with active_runs.track(run.interrupt):
-            async with aclosing(run.events()) as events:
-                yield events
+        yield
+
+
+@asynccontextmanager
+async def open_events(run: Run[T], receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
+    """Open the events of a run; if the client disconnects, cancel the run."""
+    async with cancelled_on_disconnect(run, receive), aclosing(run.events()) as events:
+        yield events
 
 
 @frozen
@@ -101,17 +106,23 @@ class StreamedAnswer:
     """Streams the events of a run, with one write for each of its steps and no partial events (R5)."""
 
     run: Run[bytes]
-    active_runs: ActiveRuns
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the headers at once, then the frames of each step; the last write includes `data: [DONE]` (R3).
+        """Send the headers once the request is accepted, then the frames of each step; the last have `data: [DONE]` (R3).
 
         The end is sent even if this task is cancelled (R4), or if the client has disconnected and cannot read it.
+
+        Raises:
+            Exception: The request is refused, and nothing is sent; see `Run.events`.
         """
-        await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
         unsent: Sequence[bytes] = ()
         try:
-            async with open_events(self.run, self.active_runs, receive) as events:
+            async with open_events(self.run, receive) as events:
+                unsent = await anext(events)
+                await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+                message = self._message(unsent)
+                unsent = ()
+                await send(message)
                 async for frames in events:
                     unsent = frames
                     message = self._message(frames)
@@ -133,12 +144,11 @@ class WholeAnswer:
     """Sends the response object of the terminal event (R19), with the HTTP status 200 even if the response failed."""
 
     run: Run[None]
-    active_runs: ActiveRuns
     dialect: Dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the response to its end and send it; its engine and tools are closed afterwards, as for a stream."""
-        async with open_events(self.run, self.active_runs, receive) as events:
+        async with open_events(self.run, receive) as events:
             async for _ in events:
                 if self.run.driver.ended:
                     await JsonResponse(self.dialect.convert(self.run.driver.response))(scope, receive, send)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 from attrs import evolve, field, frozen
 from starlette.applications import Starlette
@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
-from interlock.events.sse import SseWriter, Writer
+from interlock.events.sse import SseWriter
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
@@ -33,6 +33,7 @@ from interlock.serving.http.answers import (
     WholeAnswer,
     answer_error,
     cancel_on_disconnect,
+    cancelled_on_disconnect,
     error_response,
 )
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
@@ -49,13 +50,11 @@ from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, Run, summarize
+from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, summarize
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
-
-T = TypeVar("T")
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 POLICY_VIOLATION: Final = 1008
@@ -173,7 +172,7 @@ class Api:
 
     @cached_property
     def background_registry(self) -> BackgroundRegistry:
-        return BackgroundRegistry(self.service.archive, self.service.active_runs)
+        return BackgroundRegistry(self.service.archive)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -211,21 +210,17 @@ class Api:
 
     async def create(self, request: Request) -> ASGIApp:
         parameters = await self._parameters(request)
-        active_runs, dialect = self.service.active_runs, self._dialect(request)
+        tenant, dialect = tenant_of(request), self._dialect(request)
         if not (parameters.stream or parameters.background):
-            return WholeAnswer(await self._run(request, parameters, NullWriter()), active_runs, dialect)
-        run = await self._run(request, parameters, SseWriter(dialect))
+            return WholeAnswer(self.service.begin(parameters, tenant, NullWriter(), connection=request), dialect)
+        run = self.service.begin(parameters, tenant, SseWriter(dialect), connection=request)
         if not parameters.background:
-            return StreamedAnswer(run, active_runs)
-        tenant, registry = tenant_of(request), self.background_registry
-        queued = await registry.begin(tenant, run, run.context.lease)
+            return StreamedAnswer(run)
+        async with cancelled_on_disconnect(run, request.receive):
+            queued = await self.background_registry.begin(tenant, run)
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued))
         return JsonResponse(dialect.convert(queued.response))
-
-    async def _run(self, request: Request, parameters: CreateResponse, writer: Writer[T]) -> Run[T]:
-        work = self.service.begin(parameters, tenant_of(request), writer, connection=request)
-        return await cancel_on_disconnect(request.receive, work)
 
     async def _parameters(
         self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
@@ -233,7 +228,8 @@ class Api:
         """Read the body of a request, convert it with `convert`, and validate it."""
         yielder = Yielder()
         body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
-        return await self.service.read(convert(body), yielder)
+        await yielder.checkpoint()  # because decoding may have taken long
+        return self.service.read(convert(body))
 
     async def count_input(self, request: Request) -> Response:
         parameters = await self._parameters(request)
@@ -243,10 +239,8 @@ class Api:
     async def compact(self, request: Request) -> Response:
         """Compact a conversation to the user's messages and an encrypted summary of the whole."""
         parameters = await self._parameters(request, _compact_request)
-        work = self.service.begin_summary(parameters, tenant_of(request), request)
-        run, items, seals = await cancel_on_disconnect(request.receive, work)
-        with self.service.active_runs.track(run.interrupt):
-            result = await cancel_on_disconnect(request.receive, summarize(run))
+        run, seals = self.service.begin_summary(parameters, tenant_of(request), request)
+        result = await cancel_on_disconnect(request.receive, summarize(run))
         if isinstance(result.fault, PromptError):
             raise invalid("input", str(result.fault), result.fault.code)
         if result.fault is not None:
@@ -257,7 +251,7 @@ class Api:
                 "id": run.driver.id,
                 "object": "response.compaction",
                 "created_at": run.driver.response["created_at"],
-                "output": [*_user_messages(items), item],
+                "output": [*_user_messages(run.context.items), item],
                 "usage": usage_of(result.usage),
             }
         )

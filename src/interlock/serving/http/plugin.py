@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from importlib import import_module
@@ -188,14 +188,8 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 
     async def answering(*, raw_request: Request) -> Response:
         identify(raw_request)
-        with panics_as_errors():
-            try:
-                response = await answer(raw_request)
-            except VllmRefusedError as error:
-                return _refusal(error)
-            except (ApiError, StoreError, ClientDisconnect) as error:
-                return answer_error(raw_request, error)
-        return response if isinstance(response, Response) else LongAnswer(response)
+        response = await _or_refusal(raw_request, answer(raw_request))
+        return response if isinstance(response, Response) else LongAnswer(raw_request, response)
 
     aware = vllm.load_aware_call(answering)
 
@@ -208,22 +202,35 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 class LongAnswer(StreamingResponse):
     """Wraps an answer in a Starlette response, so that vLLM's `load_aware_call` can set its `background` task."""
 
-    def __init__(self, answer: ASGIApp) -> None:
+    def __init__(self, request: Request, answer: ASGIApp) -> None:
         super().__init__(())
+        self._request = request
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; then run vLLM's `background` task, even after an error.
+        """Send the answer, or a refusal of the request; then run vLLM's `background` task, even after an error.
 
         Raises:
             PanicError: The answer raised a fault that is not an `Exception`; vLLM answers with an error body.
         """
         try:
-            with panics_as_errors():
-                await self._answer(scope, receive, send)
+            refusal = await _or_refusal(self._request, self._answer(scope, receive, send))
+            if refusal is not None:
+                await refusal(scope, receive, send)
         finally:
             if self.background is not None:
                 await self.background()
+
+
+async def _or_refusal(request: Request, answer: Awaitable[T]) -> T | Response:
+    """Await the answer to a request; if the request is refused, return the response that says so, as vLLM would."""
+    with panics_as_errors():
+        try:
+            return await answer
+        except VllmRefusedError as error:
+            return _refusal(error)
+        except (ApiError, StoreError, ClientDisconnect) as error:
+            return answer_error(request, error)
 
 
 async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:

@@ -31,9 +31,9 @@ from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
-from interlock.serving.requests.runtime import Yielder, is_fault
+from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.run import SHUTDOWN, ActiveRuns, Interrupt, Run
+from interlock.serving.responses.run import Interrupt, NotBegunError, Run
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
@@ -114,7 +114,6 @@ class Lane:
     def begin(self, interrupt: Interrupt) -> None:
         """Set the function that ends the run of the current request."""
         self._interrupt = interrupt
-        self._fire(LaneTrigger.START)
 
     def end(self) -> CreateFrame | None:
         """End the current request, and return the next one to start."""
@@ -159,7 +158,6 @@ class Connection:
     _limits: Limits = Limits()
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
-    _preparations: ActiveRuns = field(factory=ActiveRuns, init=False)
     _machine: Machine[ConnectionTrigger, ConnectionEffect] = field(factory=lambda: Machine.at_start(CONNECTION), init=False)
 
     async def serve(self) -> None:
@@ -178,9 +176,8 @@ class Connection:
             self._memory.close()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """Fail the requests without a run, and close the connection once all requests have ended; `ActiveRuns` ends the runs."""
+        """Close the connection once all requests have ended; `ActiveRuns` ends their runs."""
         del ending
-        self._preparations.end()
         self._spawn(self._fire(ConnectionTrigger.SHUT_DOWN))
 
     def _expire(self) -> None:
@@ -247,61 +244,60 @@ class Connection:
         return self._lanes.setdefault(request.stream_id, lane or Lane(request.stream_id))
 
     def _start(self, lane: Lane, request: CreateFrame | None) -> None:
-        if request is not None:
-            self._spawn(self._answer(lane, request))
-
-    async def _answer(self, lane: Lane, request: CreateFrame) -> None:
-        """Answer a request with events or an error, then start the next request of its lane."""
+        """Begin the run of a request, which can be cancelled from now on, and answer it in a task."""
+        if request is None:
+            return
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
-            await self._respond(lane, request, latest)
+            begun = Outcome(value=self._begin(lane, request, latest))
         except BaseException as error:
             if not is_fault(error):
                 raise
-            api_error = store_error(error)
-            if not isinstance(api_error, ApiError):
-                logger.exception("a request over a WebSocket could not be answered")
-                api_error = INTERNAL_ERROR
-            await self._send(_error_frame(api_error, lane.stream_id))
+            begun = Outcome[Run[bytes]](error=error)
+        self._spawn(self._answer(lane, request, begun))
+
+    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> Run[bytes]:
+        run = self._service.begin(
+            self._service.read(request.body),
+            tenant_of(self._socket),
+            SseWriter(self._dialect),
+            latest=latest,
+            generate=request.generate,
+            connection=self._socket,
+        )
+        lane.begin(run.interrupt)
+        return run
+
+    async def _answer(self, lane: Lane, request: CreateFrame, begun: Outcome[Run[bytes]]) -> None:
+        """Answer a request with events or an error, then start the next request of its lane."""
+        try:
+            await self._stream(begun.result(), lane)
+        except NotBegunError as error:  # a stream, because the client waits for the end of one
+            settings = response_settings({**request.body, "conversation": None})
+            driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
+            await self._send_events(driver.feed([Start(), error.ending]), lane)
+        except BaseException as error:
+            if not is_fault(error):
+                raise
+            await self._send(_error_frame(self._api_error(error, request), lane.stream_id))
         finally:
             self._release(lane)
             self._start(lane, lane.end())
             if not self._in_flight:
                 await self._fire(ConnectionTrigger.DRAIN)
 
-    async def _respond(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> None:
-        run = await self._run(request, latest)
-        if run is None:
-            settings = response_settings({**request.body, "conversation": None})
-            driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
-            await self._send_events(driver.feed([Start(), SHUTDOWN]), lane)
-            return
-        lane.begin(run.interrupt)
-        with self._service.active_runs.track(run.interrupt):
-            await self._stream(run, lane)
-
-    async def _run(self, request: CreateFrame, latest: StoredResponse | None) -> Run[bytes] | None:
-        """Return the run of a request; None if the server shuts down before it begins."""
-        timeout = asyncio.timeout(None)  # expires only at shutdown
-        try:
-            async with timeout:
-                with self._preparations.track(lambda _ending: timeout.reschedule(0)):
-                    return await self._service.begin(
-                        await self._service.read(request.body, Yielder()),
-                        tenant_of(self._socket),
-                        SseWriter(self._dialect),
-                        latest=latest,
-                        generate=request.generate,
-                        connection=self._socket,
-                    )
-        except BaseException as error:
-            if is_fault(error) and timeout.when() is not None:
-                return None
-            if not isinstance(error, ApiError) or error.code != "previous_response_not_found":
-                raise
-            evicted = self._memory.was_evicted(request.stream_id, request.body.get("previous_response_id"))
-            raise evolve(error, message=f"{error.message} {EVICTED}") if evicted else error from None
+    def _api_error(self, error: BaseException, request: CreateFrame) -> ApiError:
+        """Return the error to send in place of a response; log an unexpected one."""
+        api_error = store_error(error)
+        if not isinstance(api_error, ApiError):
+            logger.error("a request over a WebSocket could not be answered", exc_info=error)
+            return INTERNAL_ERROR
+        if api_error.code == "previous_response_not_found" and self._memory.was_evicted(
+            request.stream_id, request.body.get("previous_response_id")
+        ):
+            return evolve(api_error, message=f"{api_error.message} {EVICTED}")
+        return api_error
 
     async def _stream(self, run: Run[bytes], lane: Lane) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""

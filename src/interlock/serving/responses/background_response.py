@@ -21,7 +21,7 @@ from interlock.fsm.table import Machine
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.run import ActiveRuns, Run
+from interlock.serving.responses.run import Run
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
 logger = logging.getLogger(__name__)
@@ -47,9 +47,7 @@ class BackgroundResponse:
     _run: Run[bytes]
     _tenant: str
     _archive: Archive
-    _active_runs: ActiveRuns
     _spawn: Callable[[Coroutine[None, None, None]], object]
-    _conversation_lease: ConversationLease | None = None
     _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _pending: list[bytes] = field(factory=list[bytes], init=False)
     """Events that the store has not confirmed."""
@@ -59,30 +57,30 @@ class BackgroundResponse:
     _last_failure: str = field(default="", init=False)  # of the writes since the last success, so that the log has each once
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
     queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    """The response as stored before its first event, or the error that prevented storing it."""
-    finished: asyncio.Event = field(factory=asyncio.Event, init=False)
-    """Set when this process writes no more: after the last commit, the loss of the lease, or an error."""
+    """The response as stored before its first event, or the error of the request or the store that prevented it."""
 
     async def execute(self) -> None:
-        """Store the response and run it; its end is written even if this task is cancelled."""
+        """Run the response and store its events, and its end even if this task is cancelled."""
+        events = self._run.events()
         try:
+            self._pending += await anext(events)
             lease = await self._enqueue()
             self._spawn(self._write_events(lease))
         except BaseException as error:
-            if not self.queued.done():
-                self.queued.set_exception(error)
-            self.finished.set()
-            if self._conversation_lease is not None:
-                await self._conversation_lease.release()
+            try:
+                await events.aclose()
+            finally:
+                if not self.queued.done():
+                    self.queued.set_exception(error)
             if not is_fault(error):
                 raise
             return
         try:
-            with self._active_runs.track(self._run.interrupt):
-                async with aclosing(self._run.events()) as events:
-                    async for frames in events:
-                        self._pending += frames
-                        self._grow(frames)
+            async with aclosing(events):
+                self._grow(self._pending)
+                async for frames in events:
+                    self._pending += frames
+                    self._grow(frames)
         finally:
             try:
                 self._conclude()
@@ -90,10 +88,19 @@ class BackgroundResponse:
                 if BackgroundTrigger.END in self._machine.state.rows:  # the first `_conclude` raised before it fired
                     self._conclude()
 
+    @property
+    def _conversation_lease(self) -> ConversationLease | None:
+        return self._run.context.lease
+
     async def _enqueue(self) -> Lease:
-        stored = self._run.stored
+        stored, conversation = self._run.stored, self._conversation_lease
         queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
-        lease = await self._archive.enqueue(self._tenant, queued)
+        try:
+            lease = await self._archive.enqueue(self._tenant, queued)
+        except BaseException:
+            if conversation is not None:
+                await conversation.release()
+            raise
         self._lease_end = monotonic() + LEASE
         self.queued.set_result(queued)
         return lease
@@ -123,19 +130,14 @@ class BackgroundResponse:
                     self._run.interrupt(Cancel())
                 case BackgroundEffect.STOP:
                     self._run.interrupt(NOT_STORED)
-                case BackgroundEffect.RELEASE:
-                    self.finished.set()
                 case _:
                     assert_never(effect)
 
     async def _write_events(self, lease: Lease) -> None:
         conversation = self._conversation_lease
         keep_alive = nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt)
-        try:
-            async with alongside(self._renew(lease)), keep_alive:
-                await self._write_until_done(lease)
-        finally:
-            self.finished.set()
+        async with alongside(self._renew(lease)), keep_alive:
+            await self._write_until_done(lease)
 
     async def _write_until_done(self, lease: Lease) -> None:
         while BackgroundTrigger.WRITTEN in self._machine.state.paths:
@@ -213,27 +215,19 @@ class BackgroundResponse:
 
 @define(eq=False)
 class BackgroundRegistry:
-    """The background responses of one process. `archive` stores them, and `active_runs` ends them at shutdown."""
+    """The background responses of one process, which `archive` stores."""
 
     archive: Archive
-    active_runs: ActiveRuns
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    async def begin(self, tenant: str, run: Run[bytes], lease: ConversationLease | None = None) -> StoredResponse:
-        """Begin a response in a new task, and return it as it is before its first event.
+    async def begin(self, tenant: str, run: Run[bytes]) -> StoredResponse:
+        """Begin a response in a new task, and return it as stored before its first event, without waiting for the engine.
 
-        If the store or the engine refuses it, raise the error and leave nothing stored.
+        If the run or the store refuses it, raise the error and leave nothing stored.
         """
-        response = BackgroundResponse(run, tenant, self.archive, self.active_runs, self._spawn, lease)
+        response = BackgroundResponse(run, tenant, self.archive, self._spawn)
         self._spawn(response.execute())
-        queued = await asyncio.shield(response.queued)
-        try:
-            await run.admit()
-        except Exception:
-            await response.finished.wait()
-            await self.archive.store.delete(tenant, queued.id)
-            raise
-        return queued
+        return await asyncio.shield(response.queued)
 
     async def wait(self, seconds: float) -> None:
         """Wait until all responses have ended and are stored, for at most `seconds`."""

@@ -1,8 +1,9 @@
-"""Runs the turn loop of a response step by step: the engine generates turns, a parser reads them, and tools run between them.
+"""Runs a response step by step: the engine accepts it and generates turns, a parser reads them, and tools run between them.
 
-The table `TURNS` in `interlock.fsm.processes` defines the loop, and how an interrupted response ends. If a step raises, the
-response fails, and its stream still ends with a terminal event. The same run makes a stream or a JSON response, so both have the
-same content. `ActiveRuns` tracks the runs of a server.
+The table `TURNS` in `interlock.fsm.processes` defines the steps, and how an interrupted run ends. One task drives a run from its
+first step, and an error of the first steps refuses the request. Later, if a step raises, the response fails, and its stream still
+ends with a terminal event. The same run makes a stream or a JSON response, so both have the same content. `ActiveRuns` tracks
+the runs of a server and limits their number.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
 
@@ -76,6 +77,20 @@ class CompactionError(EngineError):
 
 
 @frozen
+class NotBegunError(ApiError):
+    """A run was interrupted before its response began; `ending` is the argument of `Run.interrupt`."""
+
+    ending: Fault | Cancel = field(default=ABANDONED, kw_only=True)
+
+    @classmethod
+    def of(cls, ending: Fault | Cancel) -> NotBegunError:
+        """Return the error for an interruption: 503 for a fault, and 400 for a request that nobody wants any more."""
+        if isinstance(ending, Fault):
+            return cls(503, ending.message, "server_error", ending=ending)
+        return cls(400, "The request was cancelled.", ending=ending)
+
+
+@frozen
 class NullWriter:
     """Writes nothing, for a response without a stream."""
 
@@ -115,33 +130,38 @@ deltas have ended the response.
 
 @define(eq=False)
 class Run(Generic[T]):
-    """Generates one response; `driver` turns its deltas into events. See `begin_response`."""
+    """Makes one response; `driver` turns its deltas into events. See `begin_response`."""
 
-    driver: ResponseDriver[T]
-    context: RequestContext
+    request: CreateResponse
     engine: Engine | HostEngine
-    generation: Generation
-    _tool_runner: ToolRunner
-    _archive: Archive | None
+    _resolve: Callable[[Run[T]], Awaitable[None]]
+    """Resolves the request, prepares its generation and calls `use`; raises an error to refuse the request."""
+    _active_runs: ActiveRuns
+    _tool_runner: ToolRunner = field(factory=NullTools)
+    _archive: Archive | None = None
+    _waits: bool = True
+    """Whether the response begins only after the engine has accepted its first turn."""
+    context: RequestContext = field(init=False)
+    generation: Generation = field(init=False)
+    driver: ResponseDriver[T] = field(init=False)
+    resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    """What the run closes at its end before the tools: the engine's generation and the conversation lease."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
     _steps: Steps | None = field(default=None, init=False)
-    _interruption: Fault | Cancel | None = field(default=None, init=False)
-    """The argument of the first call of `interrupt`."""
-    _break_off_with: Fault | Cancel = field(default=ABANDONED, init=False)
-    """The delta with which the effect `BREAK_OFF` ends the response."""
+    _ending: Fault | Cancel = field(default=ABANDONED, init=False)
+    """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
+    _error: BaseException | None = field(default=None, init=False)
+    """The error that `events` raises at its end: a refusal, or an error that asks the process to end."""
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The same task, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
-    _exit: BaseException | None = field(default=None, init=False)
-    """An error that asks the process to end; raised again after the response ends."""
     _stored_items: tuple[Item, ...] = field(init=False)
     """The conversation as a store needs it: each item has an id."""
     _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
     _tools: Tools = field(factory=NullTools, init=False)
-    _resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    """The tools and the conversation lease, released at the end of the run."""
+    _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _turn_count: int = field(default=0, init=False)
     _turn_usage: Usage = field(factory=Usage, init=False)
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
@@ -149,13 +169,11 @@ class Run(Generic[T]):
     _rejected: Sequence[Item] = field(default=(), init=False)
     """The calls of the last turn with invalid arguments."""
 
-    def __attrs_post_init__(self) -> None:
-        self._stored_items = with_ids(self.context.items)
+    def use(self, context: RequestContext, generation: Generation, driver: ResponseDriver[T]) -> None:
+        """Set what the request was resolved to."""
+        self.context, self.generation, self.driver = context, generation, driver
+        self._stored_items = with_ids(context.items)
         self._remaining_tokens = self.request.max_output_tokens
-
-    @property
-    def request(self) -> CreateResponse:
-        return self.context.request
 
     @property
     def stored(self) -> StoredResponse:
@@ -166,60 +184,66 @@ class Run(Generic[T]):
         kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
         return StoredResponse({**response, "output": kept}, self._stored_items)
 
-    async def admit(self) -> None:
-        """Wait until a host engine has accepted the first turn, unless listing tools or writing a summary comes first.
-
-        Call this before sending anything. It raises the error if the engine refuses the response.
-        """
-        if isinstance(self.generation, PlainGeneration) or any(tool.get("type") == "mcp" for tool in self.request.tools):
-            return
-        if not await self._needs_compaction():
-            await self.generation.admit(self._turn())
-
     async def events(self) -> AsyncGenerator[list[T], None]:
         """Run the response and yield the events of each step, to send in one write. Iterate once, in one task.
 
-        Closing the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the last
+        The run has a slot of the server until the generator ends. The first events come once the request is accepted. Closing
+        the generator (`aclose`), or cancelling its task, stops the engine and the tools; `conclude` then returns the last
         events. A `KeyboardInterrupt` or `SystemExit` is raised again after the response ends.
+
+        Raises:
+            Exception: The server or the engine refuses the request, and there are no events: `ApiError`, `StoreDown` or an error
+                of a host engine.
         """
         self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
-        try:
-            while True:
-                if trigger is not None:
-                    await self._fire(trigger)
-                if self._events:
-                    yield self._take_events()
-                if not self._turns.state.rows:
-                    return
-                trigger = await self._step()
-        finally:
-            await self._close()
-            if self._exit is not None:
-                raise self._exit
+        with self._active_runs.track(self.interrupt):  # the effects `TAKE` and `FREE`
+            try:
+                while True:
+                    if trigger is not None:
+                        await self._fire(trigger)
+                    if self._events:
+                        yield self._take_events()
+                    if TurnTrigger.FAIL not in self._turns.state.rows:
+                        return
+                    trigger = await self._step()
+            finally:
+                try:
+                    await self._close()
+                finally:
+                    self._leave()
+                if self._error is not None:
+                    raise self._take_error(self._error)
 
     def conclude(self) -> list[T]:
         """End a response whose `events` were not exhausted, and return the remaining events."""
-        if TurnTrigger.LEAVE in self._turns.state.rows:
-            self._break_off_with = self._interruption or ABANDONED
-            for effect in self._turns.fire(TurnTrigger.LEAVE):
-                self._apply(effect)
+        self._leave()
         return self._take_events()
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the response with a terminal event, without waiting for the engine. Only the first call counts.
+        """End the run without waiting for the engine: with a terminal event, or an error if its response has not begun.
 
-        Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a `Fault` if the server ends it.
+        Only the first call counts. Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a
+        `Fault` if the server ends it.
         """
-        if self._interruption is None:
-            self._interruption = ending
-            if self._waiting is not None:
-                self._waiting.cancel()
+        if TurnTrigger.INTERRUPT in self._turns.state.rows:
+            self._ending = ending
+            for effect in self._turns.fire(TurnTrigger.INTERRUPT):
+                self._apply(effect)
+
+    async def _admit(self) -> Steps:
+        """Resolve the request, and wait until a host engine has accepted the first turn, unless the response begins before."""
+        await self._resolve(self)
+        lists_tools = any(tool.get("type") == "mcp" for tool in self.request.tools)
+        if not self._waits or lists_tools or isinstance(self.generation, PlainGeneration):
+            yield TurnTrigger.OPEN
+        elif await self._needs_compaction():
+            yield TurnTrigger.COMPACT
+        else:
+            await self.generation.admit(self._turn())
+            yield TurnTrigger.PREPARE
 
     async def _open(self) -> Steps:
-        lease = self.context.lease
-        if lease is not None and not self.request.background:  # else `BackgroundResponse` keeps the lease alive
-            await self._resources.enter_async_context(lease.keep_alive(self.interrupt))
         yield [Enqueue(), Start()] if self.request.background else [Start()]
         yield TurnTrigger.COMPACT if await self._needs_compaction() else TurnTrigger.PREPARE
 
@@ -235,25 +259,27 @@ class Run(Generic[T]):
     async def _compact(self) -> Steps:
         """Replace the conversation with a summary."""
         seals = cast("Seals", self.context.seals)  # `_needs_compaction` requires them
-        yield [Start(), deltas.Open("compaction")]
+        yield [Start()]
+        yield [deltas.Open("compaction")]
         item = next(call for call in self.driver.ready if call.kind == "compaction")
         yield [deltas.Run(item.id)]
+        context = self.context
         try:
-            run = await begin_summary(self.context, self.engine)
+            summary = await summarize(begin_summary(self.request, self.engine, lambda: _returned(context)))
         except ApiError as error:
             raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
-        summary = await summarize(run)
         yield [EndTurn("stop", summary.usage)]
         if summary.fault is not None:
             raise summary.fault
         model_items = (*compacted(self.context.model_items), summary_message(summary.text))
-        self.context = evolve(self.context, model_items=model_items)
+        self.context = evolve(context, model_items=model_items)
         yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
         yield TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
 
     async def _prepare(self) -> Steps:
-        """List the tools of MCP servers, and add the calls that the client has approved, which run next."""
-        self._tools = await self._resources.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
+        """Begin the response, list the tools of MCP servers, and add the calls that the client has approved, which run next."""
+        yield [Start()]
+        self._tools = await self._tool_sessions.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
         async with aclosing(self._tools.prepare(self.driver.items)) as preparation:
             async for step in preparation:
                 yield step
@@ -344,8 +370,18 @@ class Run(Generic[T]):
             else:
                 self._apply(effect)
 
-    def _apply(self, effect: TurnEffect) -> None:
+    def _leave(self) -> None:
+        """Fire `LEAVE` unless the run has ended, or not begun."""
+        if TurnTrigger.LEAVE in self._turns.state.rows:
+            for effect in self._turns.fire(TurnTrigger.LEAVE):
+                self._apply(effect)
+
+    def _apply(self, effect: TurnEffect) -> None:  # noqa: C901, PLR0912 - one case for each effect, in one place
         match effect:
+            case TurnEffect.ADMIT:
+                self._steps = self._admit()
+            case TurnEffect.REFUSE:
+                self._error = self._error or NotBegunError.of(self._ending)
             case TurnEffect.OPEN:
                 self._steps = self._open()
             case TurnEffect.COMPACT:
@@ -361,40 +397,57 @@ class Run(Generic[T]):
             case TurnEffect.CUT:
                 self._steps = _end_with(EndTurn("length"))
             case TurnEffect.BREAK_OFF:
-                self._break_off(self._break_off_with)
-            case TurnEffect.STORE:
-                pass  # see `_fire`
+                self._break_off(self._ending)
+            case TurnEffect.STOP:
+                if self._waiting is not None:
+                    self._waiting.cancel()
+            case TurnEffect.TAKE | TurnEffect.FREE | TurnEffect.STORE:
+                pass  # see `events` and `_fire`
             case _:
                 assert_never(effect)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the run was not interrupted."""
+        return TurnTrigger.INTERRUPT in self._turns.state.rows
 
     async def _step(self) -> TurnTrigger | None:
         """Take one step; return the trigger to fire next, or None if the same work continues."""
         steps = self._steps
-        assert steps is not None  # noqa: S101 - the edge into this state set them
         step: Sequence[Delta] | TurnTrigger = ()
         try:
-            if self._interruption is None:
+            if self._goes_on:
+                assert steps is not None  # noqa: S101 - the edge into this state set them
                 self._waiting = task = self._task
                 try:
                     step = await anext(steps)  # an interruption cancels only this wait
                 except asyncio.CancelledError:
-                    if self._interruption is None:
+                    if self._goes_on:
                         raise
                 finally:
                     self._waiting = None
-                    if self._interruption is not None and task is not None and task.uncancel():
+                    if not self._goes_on and task is not None and task.uncancel():
                         raise asyncio.CancelledError  # the task was also cancelled from outside
-            if self._interruption is None:
-                if isinstance(step, TurnTrigger):
-                    await steps.aclose()
-                    return step
-                self._events += self.driver.feed(step)
-                return TurnTrigger.END if self.driver.ended else None
-            self._break_off_with = self._interruption
-        except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
-            fault = self._fault(error)
-            self._break_off_with = self._interruption or fault
+                if self._goes_on:
+                    if isinstance(step, TurnTrigger):
+                        await steps.aclose()
+                        return step
+                    self._events += self.driver.feed(step)
+                    return TurnTrigger.END if self.driver.ended else None
+        except BaseException as error:  # noqa: BLE001 - what stops the task is raised again
+            self._note(error)
         return TurnTrigger.FAIL
+
+    def _note(self, error: BaseException) -> None:
+        """Note the error of a step, for the effect `REFUSE` or `BREAK_OFF`; an interruption comes before it."""
+        _, effects = self._turns.state.rows[TurnTrigger.FAIL]
+        if TurnEffect.REFUSE not in effects:
+            fault = self._fault(error)
+            self._ending = fault if self._goes_on else self._ending
+        elif not is_fault(error) and not ends_process(error):
+            raise error
+        elif self._goes_on or ends_process(error):
+            self._error = error
 
     def _break_off(self, ending: Fault | Cancel) -> None:
         """Abort the turn and end the response; if the abort fails, feed only the ending."""
@@ -418,12 +471,19 @@ class Run(Generic[T]):
         return Fault(error.code, str(error)) if isinstance(error, EngineError) else Fault("server_error", INTERNAL_ERROR)
 
     def _record(self, error: BaseException, consequence: str) -> None:
-        """Log an error. Save one that asks the process to end, and reraise one that stops the current task."""
+        """Log an error. Keep one that asks the process to end, and reraise one that stops the current task."""
         if ends_process(error):
-            self._exit = error
+            self._error = error
         elif not is_fault(error):
             raise error
-        logger.error("%s: %s", self.driver.id, consequence, exc_info=error)
+        driver: ResponseDriver[T] | None = getattr(self, "driver", None)
+        name = "a request without a response" if driver is None else driver.id
+        logger.error("%s: %s", name, consequence, exc_info=error)
+
+    def _take_error(self, error: BaseException) -> BaseException:
+        """Return the error to raise, and drop it, because its traceback refers to the run."""
+        self._error = None
+        return error
 
     def _take_events(self) -> list[T]:
         events, self._events = self._events, []
@@ -435,7 +495,7 @@ class Run(Generic[T]):
             if self._steps is not None:
                 await self._try_to_close(self._steps.aclose)
         finally:
-            for close in (self.generation.close, self._resources.aclose):
+            for close in (self.resources.aclose, self._tool_sessions.aclose):
                 await self._try_to_close(close)
 
     async def _try_to_close(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -443,6 +503,10 @@ class Run(Generic[T]):
             await close()
         except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
             self._record(error, "the engine or a tool could not be closed")
+
+
+async def _returned(value: T) -> T:
+    return value
 
 
 async def _end_with(delta: Delta) -> Steps:
@@ -465,15 +529,35 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
     ids: Ids = random_id,
     clock: Clock = now,
 ) -> Run[T]:
-    """Return the run of a response; iterate its `events`.
+    """Return the run of a request that is resolved already, outside the limits of a server; iterate its `events`.
 
     A host engine needs a prepared `generation` and its `settings`, which the response echoes. An `archive` stores a foreground
     response at its end.
     """
+    generation = generation or begin_generation(engine, context.request, context.items)
+    run: Run[T] = Run(context.request, engine, _keep, ActiveRuns(), tools or NullTools(), archive, not context.request.background)
+    run.resources.push_async_callback(generation.close)
+    run.use(context, generation, new_driver(context, generation, settings or {}, writer, ids=ids, clock=clock))
+    return run
+
+
+async def _keep(_run: Run[Any]) -> None:
+    """Resolve nothing."""
+
+
+def new_driver(
+    context: RequestContext,
+    generation: Generation,
+    settings: Mapping[str, object],
+    writer: Writer[T],
+    *,
+    ids: Ids = random_id,
+    clock: Clock = now,
+) -> ResponseDriver[T]:
+    """Return the driver of a response, which echoes the request and the `settings` that its engine has resolved."""
     request, seals = context.request, context.seals
-    generation = generation or begin_generation(engine, request, context.items)
-    driver = ResponseDriver(
-        {**response_settings(request.raw), **(settings or {})},
+    return ResponseDriver(
+        {**response_settings(request.raw), **settings},
         writer=writer,
         ids=ids,
         clock=clock,
@@ -481,17 +565,32 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
         late=None if seals is None or REASONING_WANTED not in request.include else seals.late_fields,
         additions=generation.additions,
     )
-    return Run(driver, context, engine, generation, tools or NullTools(), archive)
 
 
-async def begin_summary(context: RequestContext, engine: Engine | HostEngine) -> Run[None]:
-    """Return the run in which the model summarizes a conversation; raise an `ApiError` if the engine refuses it."""
-    body = summary_request(context.request.raw)
-    request = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
-    items = (*context.model_items, *request.input)
-    generation = begin_generation(engine, request, items, context.tenant, context.connection)
-    settings = await generation.prepare(Turn(request, items))
-    return begin_response(RequestContext(request, items), engine, NullWriter(), generation=generation, settings=settings)
+def begin_summary(
+    request: CreateResponse,
+    engine: Engine | HostEngine,
+    find_context: Callable[[], Awaitable[RequestContext]],
+    active_runs: ActiveRuns | None = None,
+) -> Run[None]:
+    """Return the run in which the model summarizes the conversation of a request; without `active_runs`, a part of another run.
+
+    Raises:
+        ApiError: The engine refuses the parameters.
+    """
+    body = summary_request(request.raw)
+    summary = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
+
+    async def resolve(run: Run[None]) -> None:
+        context = await find_context()
+        model_items = (*context.model_items, *summary.input)
+        generation = begin_generation(engine, summary, model_items, context.tenant, context.connection)
+        run.resources.push_async_callback(generation.close)
+        settings = await generation.prepare(Turn(summary, model_items))
+        summarized = RequestContext(summary, context.items, model_items=model_items)
+        run.use(summarized, generation, new_driver(summarized, generation, settings, NullWriter()))
+
+    return Run(summary, engine, resolve, active_runs or ActiveRuns(), waits=active_runs is not None)
 
 
 @frozen
@@ -504,7 +603,11 @@ class Summary:
 
 
 async def summarize(run: Run[None]) -> Summary:
-    """Execute a run from `begin_summary`, and return the summary; a truncated, failed or empty summary has a fault."""
+    """Execute a run from `begin_summary`, and return the summary; a truncated, failed or empty summary has a fault.
+
+    Raises:
+        ApiError: The engine refuses the request.
+    """
     async with aclosing(run.events()) as events:
         async for _ in events:
             pass
@@ -554,7 +657,10 @@ class ActiveRuns:
 
     @contextmanager
     def track(self, interrupt: Interrupt) -> Generator[None]:
-        """Track a run for the duration of the context; `interrupt` it at once if `end` was called."""
+        """Track a run for the duration of the context; `interrupt` it at once if `end` was called. Raise a 429 at the limit."""
+        if self.limit is not None and len(self._runs) >= self.limit:
+            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
+            raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
         try:
             self._runs.add(interrupt)
             self._empty.clear()
@@ -565,12 +671,6 @@ class ActiveRuns:
             self._runs.discard(interrupt)
             if not self._runs:
                 self._empty.set()
-
-    def require_room(self) -> None:
-        """Raise a 429 if the limit is reached."""
-        if self.limit is not None and len(self._runs) >= self.limit:
-            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
-            raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
         """Interrupt all runs, and every run tracked later."""

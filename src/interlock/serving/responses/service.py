@@ -1,28 +1,30 @@
-"""Turns a request into a run: reads it, resolves its conversation, and waits until the engine accepts it.
+"""Turns a request into a run, which resolves the request's conversation and prepares the engine.
 
 HTTP routes and WebSockets share it. docs/request.md describes the stations of a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, field, frozen
 
 from interlock.events.sse import Writer
 from interlock.serving.engines.engine import Engine, Turn
-from interlock.serving.engines.generation import Generation, HostEngine, Rendering, begin_generation, fitting
+from interlock.serving.engines.generation import HostEngine, RemoteEngine, Rendering, begin_generation, fitting
 from interlock.serving.requests.api_errors import PromptError, invalid, no_such_model
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item, join
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_response, begin_summary
+from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_summary, new_driver
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
-from interlock.serving.tools.tool_runner import ToolRunner
+from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -44,9 +46,8 @@ class ResponseService:
         """Return the names of the models."""
         return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
 
-    async def read(self, raw: Mapping[str, object], yielder: Yielder) -> CreateResponse:
+    def read(self, raw: Mapping[str, object]) -> CreateResponse:
         """Validate the body of a request; raise a 400 for an invalid parameter, or a 404 for an unknown model."""
-        await yielder.checkpoint()  # because decoding may have taken long
         if isinstance(self.engine, HostEngine):
             return self.engine.read(raw)
         request = read_request(raw)
@@ -54,7 +55,7 @@ class ResponseService:
             raise no_such_model(request.model)
         return request
 
-    async def begin(
+    def begin(
         self,
         request: CreateResponse,
         tenant: str,
@@ -64,61 +65,61 @@ class ResponseService:
         generate: bool = True,
         connection: HTTPConnection | None = None,
     ) -> Run[T]:
-        """Return the run of a request, accepted by the engine; `BackgroundRegistry.begin` admits background runs instead.
+        """Return the run of a request, which does nothing until its `events` are iterated.
 
-        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt.
+        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt. The
+        run refuses the request with:
 
-        Raises:
-            ApiError: The engine refuses the request. 400 for an unknown previous response or an input that does not fit; 404 for
-                an unknown conversation or item; 409 if the conversation has another response in progress; 429 if the server has
-                too many.
-            StoreDown: The store is not available, and the request needs it.
+        - `ApiError`, if the engine refuses it; 400 for an unknown previous response or an input that does not fit; 404 for an
+          unknown conversation or item; 409 if the conversation has another response in progress; 429 if the server has too many;
+        - `StoreDown`, if the store is not available, and the request needs it.
         """
-        yielder = Yielder()
-        if request.store:
-            self.archive.require_store()
-        store, conversation_id = self.archive.store, request.conversation_id
-        lease = None if conversation_id is None else await ConversationLease.acquire(store, tenant, conversation_id)
-        generation: Generation | None = None
-        try:
-            context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
-            await yielder.checkpoint()
-            self.active_runs.require_room()
-            generation = begin_generation(self.engine, request, context.items, tenant, connection)
-            turn = await fitting(generation, Turn(request, context.model_items, request.max_output_tokens))
-            settings = await generation.prepare(turn)
-            run = begin_response(
-                evolve(context, model_items=turn.items, seals=context.seals if generate else None),
-                self.engine,
-                writer,
-                generation=generation if generate else Rendering(generation, generation.parser, generation.response_id),
-                settings=settings,
-                tools=self.tools if generate else None,
-                archive=self.archive if request.store else None,
-            )
-            if not request.background:
-                await run.admit()
-        except BaseException:
-            if generation is not None:
-                await generation.close()
-            if lease is not None:
-                await lease.release()
-            raise
-        return run
 
-    async def begin_summary(
+        async def resolve(run: Run[T]) -> None:
+            yielder = Yielder()
+            async with self._leased(run, tenant) as lease:
+                context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
+                await yielder.checkpoint()
+                generation = begin_generation(self.engine, request, context.items, tenant, connection)
+                run.resources.push_async_callback(generation.close)
+                turn = Turn(request, context.model_items, request.max_output_tokens)
+                if not (request.background and isinstance(self.engine, RemoteEngine)):  # which would wait for its server
+                    turn = await fitting(generation, turn)
+                settings = await generation.prepare(turn)
+                context = evolve(context, model_items=turn.items, seals=context.seals if generate else None)
+                used = generation if generate else Rendering(generation, generation.parser, generation.response_id)
+                run.use(context, used, new_driver(context, used, settings, writer))
+
+        tools, archive = self.tools if generate else None, self.archive if request.store else None
+        return Run(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
+
+    @asynccontextmanager
+    async def _leased(self, run: Run[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
+        """Acquire the lease on the conversation of a request, if it names one.
+
+        A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.
+        """
+        if run.request.store:
+            self.archive.require_store()
+        conversation_id = run.request.conversation_id
+        if conversation_id is None:
+            yield None
+            return
+        lease = await ConversationLease.acquire(self.archive.store, tenant, conversation_id)
+        async with AsyncExitStack() as undo:
+            if run.request.background:
+                undo.push_async_callback(lease.release)
+            else:
+                await run.resources.enter_async_context(lease.keep_alive(run.interrupt))
+            yield lease
+            undo.pop_all()
+
+    def begin_summary(
         self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None
-    ) -> tuple[Run[None], Sequence[Item], Seals]:
-        """Return a run that summarizes the conversation of a request, the conversation, and the seals for the summary."""
-        context = await self._resolve(request, tenant, connection=connection)
-        self.active_runs.require_room()
-        run = await begin_summary(context, self.engine)
-        try:
-            await run.admit()
-        except BaseException:
-            await run.generation.close()
-            raise
-        return run, context.items, self._seals(request, tenant)
+    ) -> tuple[Run[None], Seals]:
+        """Return a run that summarizes the conversation of a request, and the seals for the summary."""
+        resolve = partial(self._resolve, request, tenant, connection=connection)
+        return begin_summary(request, self.engine, resolve, self.active_runs), self._seals(request, tenant)
 
     async def count(self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
         """Return the number of tokens in the prompt of a request; see `begin` for the errors."""

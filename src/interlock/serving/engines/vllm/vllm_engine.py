@@ -376,7 +376,8 @@ class VllmGeneration:
                 self._output_messages.extend(self._previous.replies(turn))
             self._turns += 1
             entries = self._entries(call) if self._request.wants_logprobs else None
-            step = await generating.first_step()
+            with _refusals():
+                step = await generating.first_step()
             while isinstance(step, OneTurn):
                 self._output = output = step.output
                 new = output.outputs[0]
