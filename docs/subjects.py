@@ -172,11 +172,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ("preamble-and-function-call",),
     ),
     "turns": Subject(
-        "The loop that makes a response. The conversation is compacted if it has become too long, the model generates, "
+        "A run makes one response. It takes a slot, and the engine accepts or refuses the request. Then "
+        "the conversation is compacted if it has become too long, the model generates, "
         "the server runs the tools that were called, and the model generates again until it calls no more of these tools. "
         "The effects of an edge name the work to do next; its result fires the next edge. Every state in which work is "
         "done has an edge for a failure and one for a client that leaves, which end the response.",
-        triggers=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle"),
+        triggers=("begin", "compact", "prepare", "go_on", "call", "go_on", "answer", "end", "settle", "leave"),
     ),
     "background": Subject(
         "A background response continues when its client disconnects. The process that generates it writes the events "
@@ -202,7 +203,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "lane": Subject(
         "In WebSocket mode, the requests with one `stream_id` form a lane, and run one after another.",
-        triggers=("ask", "start", "ask", "cancel", "end", "ask", "start", "leave", "end"),
+        triggers=("ask", "ask", "cancel", "end", "ask", "leave", "end"),
     ),
     "connection": Subject(
         "A connection in WebSocket mode has lanes, which run concurrently. It ends when the client disconnects, when the "

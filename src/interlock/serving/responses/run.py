@@ -590,7 +590,9 @@ def begin_summary(
         summarized = RequestContext(summary, context.items, model_items=model_items)
         run.use(summarized, generation, new_driver(summarized, generation, settings, NullWriter()))
 
-    return Run(summary, engine, resolve, active_runs or ActiveRuns(), waits=active_runs is not None)
+    if active_runs is None:
+        return Run(summary, engine, resolve, ActiveRuns(), NullTools(), None, False)  # noqa: FBT003 - it does not wait
+    return Run(summary, engine, resolve, active_runs)
 
 
 @frozen
