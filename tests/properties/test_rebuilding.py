@@ -40,7 +40,7 @@ def body_of(frame):
     return json.loads(frame[frame.index(b"{") :])
 
 
-def taken_up(frames, dialect="openai"):
+def taken_up(frames, dialect="openai", *, salvaged=False):
     """Give a driver that takes up some frames."""
     response = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
     driver = ResponseDriver(
@@ -51,7 +51,10 @@ def taken_up(frames, dialect="openai"):
         response_id=response.get("id"),
         created_at=response.get("created_at"),
     )
-    driver.resume(frames)
+    if salvaged:
+        driver.salvage(frames)
+    else:
+        driver.resume(frames)
     return driver
 
 
@@ -71,6 +74,7 @@ def wrong(frames, dialect="openai"):
 def assert_ended(frames, cut, ending, status, dialect="openai"):
     """Assert that a stream that is cut and ended is legal; an item has no text only where the cut is before its first."""
     stream = ended(frames[:cut], ending, dialect)
+    assert taken_up(frames[:cut], dialect, salvaged=True).feed([ending]) == stream[cut:]
     textless = cut > 0 and body_of(frames[cut - 1])["type"].endswith((".added", "part.added"))
     assert wrong(stream, dialect) <= ({"R18"} if textless else set())
     assert (stream[:cut], body_of(stream[-1])["response"]["status"]) == (frames[:cut], status)
@@ -155,3 +159,20 @@ def test_an_item_that_was_closed_without_an_event_is_closed_when_another_was_beg
     stream = ended(frames, LOST)
     assert wrong(stream) == set()
     assert [item["status"] for item in body_of(stream[-1])["response"]["output"]] == ["failed", "failed"]
+
+
+@given(st.data())
+def test_a_stream_with_lost_events_is_ended_with_the_next_number(data) -> None:
+    path = data.draw(st.sampled_from(RECORDINGS))
+    *frames, _ = replay_frames(read(path))
+    first = data.draw(st.integers(0, len(frames) - 1))
+    cut = data.draw(st.integers(first, len(frames) - 1))
+    driver = ResponseDriver(
+        response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_009
+    )
+    driver.salvage(frames[first:cut], first)
+    new = [body_of(frame) for frame in driver.feed([LOST])]
+    assert [event["sequence_number"] for event in new] == [*range(cut, cut + len(new))]
+    assert (new[0]["type"] == "response.created", new[-1]["type"]) == (cut == 0, "response.failed")
+    done = [body_of(frame)["item"]["id"] for frame in frames[first:cut] if b"output_item.done" in frame]
+    assert {*done} <= {item["id"] for item in new[-1]["response"]["output"]}

@@ -31,7 +31,7 @@ from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.rebuilding import bodies_of, open_items
+from interlock.fsm.rebuilding import bodies_of, known_bodies_of, known_open_items, open_items
 from interlock.fsm.subjects import SETTINGS, ItemState, Late, ResponseState, usage_of
 
 T = TypeVar("T")
@@ -186,9 +186,27 @@ class ResponseDriver(Generic[T]):
             ValueError: The frames are not the events of a stream that a driver has made.
         """
         bodies = bodies_of(frames)
-        self._open = {item.id: item for item in open_items(self._response, bodies, self._lifecycles)}
+        self._continue(open_items(self._response, bodies, self._lifecycles), len(bodies))
+
+    def salvage(self, frames: Sequence[bytes], first: int = 0) -> None:
+        """Restore as much as possible of a stream that `resume` may refuse, so that it can be ended.
+
+        Another release may have written it, and its first events may be lost. What cannot be read is left out. An item that
+        cannot be restored ends as its last event has shown it.
+
+        Args:
+            frames: The last events of the stream so far, one in each entry.
+            first: The number of the first of them.
+        """
+        if first or frames:
+            items = known_open_items(self._response, known_bodies_of(frames, first), self._lifecycles)
+            self._continue(items, first + len(frames))
+
+    def _continue(self, items: Iterable[ItemState[Any]], number: int) -> None:
+        """Continue with these open items and with this sequence number."""
+        self._open = {item.id: item for item in items}
         self._active = next((item for item in reversed(self._open.values()) if "close" in item.state.rows), None)
-        self._number = len(bodies)
+        self._number = number
 
     def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
         """Process deltas and return their events, in order.

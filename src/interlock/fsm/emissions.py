@@ -88,6 +88,12 @@ def done(item: ItemState[Any]) -> stream.ItemDone:
     return stream.ItemDone(item.output_index, item.show())
 
 
+@emission
+def done_as_shown(item: ItemState[Any]) -> stream.ItemDone:
+    """Make the last event of an item of another release, whose body is JSON."""
+    return stream.ItemDone(item.output_index, item.body)
+
+
 # The parts of a message: text and refusals.
 
 

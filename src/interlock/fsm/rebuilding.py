@@ -1,4 +1,4 @@
-"""Rebuild a driver's state from the events of a stream, for `ResponseDriver.resume`.
+"""Rebuild a driver's state from the events of a stream, for `ResponseDriver.resume` and `ResponseDriver.salvage`.
 
 A log has the events of a stream so far, and each of them was emitted by an edge of a lifecycle. The module finds these edges and
 fires them again, so that the response and its items record the same fields, but sends nothing. If the log ends between two events
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from attrs import frozen
@@ -20,13 +21,14 @@ from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import loads
-from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
+from interlock.events.stream import EVENTS, TERMINAL, ItemAdded, ItemDone, wire_name
+from interlock.fsm.emissions import done_as_shown
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, LifecycleState, Subject
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import State
 
-__all__ = ["Body", "bodies_of", "open_items"]
+__all__ = ["Body", "bodies_of", "known_bodies_of", "known_open_items", "open_items"]
 
 S = TypeVar("S")
 
@@ -41,11 +43,12 @@ _FAILURES: Final = frozenset({"cut", "fail"})
 """If the log ends within an edge of one of these triggers, `fail` may end the item as well as `cut`."""
 
 
-def bodies_of(frames: Iterable[bytes]) -> list[Body]:
+def bodies_of(frames: Iterable[bytes], first: int = 0) -> list[Body]:
     """Parse the frames of a log.
 
     Args:
-        frames: The stream's server-sent events from the first, in either dialect.
+        frames: The stream's server-sent events, in either dialect.
+        first: The number of the first event.
 
     Raises:
         ValueError: A frame is not an event, or skips or repeats a sequence number.
@@ -55,9 +58,19 @@ def bodies_of(frames: Iterable[bytes]) -> list[Body]:
     for frame in frames:
         for message in decoder.feed(frame):
             body = loads(message.data)
-            if not isinstance(body, dict) or cast("Body", body).get("sequence_number") != len(bodies):
-                raise ValueError(f"the log does not continue with event {len(bodies)}")
+            number = first + len(bodies)
+            if not isinstance(body, dict) or cast("Body", body).get("sequence_number") != number:
+                raise ValueError(f"the log does not continue with event {number}")
             bodies.append(from_open_responses(cast("Body", body)))
+    return bodies
+
+
+def known_bodies_of(frames: Iterable[bytes], first: int) -> list[Body]:
+    """Parse the frames of a log that another release may have written, and leave out those that this release cannot read."""
+    bodies: list[Body] = []
+    for number, frame in enumerate(frames, first):
+        with suppress(ValueError):
+            bodies += [body for body in bodies_of([frame], number) if str(body.get("type")) in EVENTS]
     return bodies
 
 
@@ -72,19 +85,55 @@ def open_items(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifec
     Raises:
         ValueError: No edge from the current state emits the next event.
     """
+    own, of_items = _split(bodies)
+    _replay_response(subject, own, lifecycles)
+    return _still_open([_item(subject, events, lifecycles) for events in of_items])
+
+
+def known_open_items(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> list[ItemState[Any]]:
+    """Replay events of a log that another release may have written, and that may lack events; see `open_items`.
+
+    The response is in progress at least. An item whose events cannot be replayed ends as its last event has shown it.
+    """
+    own, of_items = _split(bodies)
+    start = subject.state
+    with suppress(Exception):  # another release may have written anything
+        _replay_response(subject, own, lifecycles)
+    if subject.state is start:
+        subject.state, _ = start.row("start")
+    rebuilt: list[ItemState[Any]] = []
+    for events in of_items:
+        try:
+            rebuilt.append(_item(subject, events, lifecycles))
+        except Exception:  # noqa: BLE001 - likewise
+            rebuilt += _shown_items(subject, events)
+    return _still_open(rebuilt)
+
+
+def _split(bodies: Iterable[Body]) -> tuple[list[Body], list[list[Body]]]:
+    """Return the response's own events, and those of each item."""
     of_items: dict[int, list[Body]] = {}
     own: list[Body] = []
     for body in bodies:
         index = body.get("output_index")
         (of_items.setdefault(index, []) if isinstance(index, int) else own).append(body)
+    return own, [events for _, events in sorted(of_items.items())]
+
+
+def _replay_response(subject: ResponseState, own: Sequence[Body], lifecycles: Lifecycles) -> None:
     if own and own[-1]["type"] in TERMINAL:
         _finish(subject, own[-1]["response"], lifecycles)
     else:
         _replay(subject, own)
-    rebuilt = [_item(subject, events, lifecycles) for _, events in sorted(of_items.items())]
+
+
+def _still_open(rebuilt: Sequence[ItemState[Any]]) -> list[ItemState[Any]]:
     for item in rebuilt[:-1]:
-        if "close" in item.state.rows:  # the model writes one item at a time, so this one was closed without an event
-            item.fire("close")
+        match item.state.rows.get("close"):
+            case (dest, ()):  # the model writes one item at a time, so this one was closed without an event
+                item.state = dest
+            case _:
+                pass
     return [item for item in rebuilt if item.state.rows]
 
 
@@ -111,6 +160,23 @@ def _item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles
         _replay(item, bodies)
     subject.output.append(item)
     return item
+
+
+def _shown_items(subject: ResponseState, bodies: Sequence[Body]) -> Iterator[ItemState[Any]]:
+    """Yield an item whose lifecycle is not known, as its last event has shown it, if an event has."""
+    name = wire_name(ItemDone)
+    shown = [(body["type"] == name, body["item"]) for body in bodies if isinstance(body.get("item"), dict)]
+    if shown:
+        done, body = shown[-1][0], cast("dict[str, object]", shown[-1][1])
+        state = State[str, Emission[ItemState[Any]]]("", "unknown")
+        if not done:
+            if "status" in body:
+                body["status"] = "incomplete"
+            state.rows["cut"] = (State("", "done"), (done_as_shown,))
+        item: ItemState[Any] = ItemState(state, id=str(body.get("id")), body=body, output_index=len(subject.output))
+        item.shown_body = body
+        subject.output.append(item)
+        yield item
 
 
 def _body(item: object) -> items.Item:

@@ -128,7 +128,7 @@ def test_many_readers_read_the_same_from_wherever_they_want_until_it_ends(url, g
     assert len({*whole}) == 1
     assert bodies(whole[0])[-1]["type"] == "response.completed"
     assert frames(rest[0]) == frames(whole[0])[5:]
-    late = [read(one, starting_after=number) for number in range(len(frames(whole[0])) + 1)]
+    late = [read(one, starting_after=number) for number in range(len(frames(whole[0])))]
     assert [frames(each) for each in late] == [frames(whole[0])[number + 1 :] for number in range(len(late))]
     assert late[-1] == DONE
     assert read(one) == whole[0]

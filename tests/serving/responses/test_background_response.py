@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import aclosing
 
 import pytest
@@ -311,3 +312,107 @@ def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(m
 
     monkeypatch.setattr(archive_module, "MAINTENANCE_SECONDS", 0.0)
     asyncio.run(watched())
+
+
+UNKNOWN = b'event: response.vision.delta\ndata: {"type":"response.vision.delta","sequence_number":%d%b}\n\n'
+
+
+def renumbered(frames):
+    """Give frames the sequence numbers of their places."""
+    return [re.sub(rb'"sequence_number":\d+', b'"sequence_number":%d' % number, frame) for number, frame in enumerate(frames)]
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        [UNKNOWN % (0, b"")],
+        [UNKNOWN % (0, b',"output_index":0')],
+        [b"no event\n\n"],
+        [
+            b'data: {"type":"response.output_item.added","sequence_number":0,"output_index":7,"item":%b}\n\n'
+            % b'{"type":"vision","id":"vis_1","status":"in_progress"}'
+        ],
+    ],
+    ids=["event", "event of an item", "frame", "item"],
+)
+def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_stored(unknown, place) -> None:
+    async def ended():
+        times = Times()
+        store = MemoryStore(clock=times)
+        run = run_of(step(REASONING), *steps(ANSWER))
+        queued = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+        async with aclosing(run.events()) as events:
+            frames = [frame async for some in events for frame in some][:6]
+        frames = renumbered([*frames[:place], *unknown, *frames[place:]])
+        await store.append(await store.enqueue(TENANT, queued, "killed"), 0, frames)
+        archive = Archive(store)
+        before = (await archive.get(TENANT, queued.id)).response
+        times.now += 16
+        read_on = await asyncio.wait_for(read(archive, queued.id), 20)
+        return frames, read_on, before, (await store.get(TENANT, queued.id)).response, await archive.get(TENANT, queued.id)
+
+    frames, read_on, before, response, after = asyncio.run(ended())
+    assert read_on[: len(frames)] == frames
+    assert (last(read_on), after.response) == (response, response)
+    assert (before["status"], response["status"], response["error"]["code"]) == ("in_progress", "failed", "server_error")
+    types = [item["type"] for item in response["output"]]
+    is_item = b"output_item.added" in unknown[0]
+    assert types == ["reasoning", *(["vision"] if is_item else [])]
+    assert [item["status"] for item in response["output"]] == ["incomplete"] * len(types)
+    if not is_item and unknown[0] != b"no event\n\n":
+        assert {each.finding.deviation for each in judge([*read_on, DONE]).reported} == {"unknown-event"}
+
+
+@define(eq=False)
+class Forgetful(MemoryStore):
+    """A store that can lose its last writes, as after a failover."""
+
+    def forget(self, count):
+        """Lose the last events of the only response."""
+        number = self._connection.value("SELECT following FROM response") - count
+        self._connection.execute("DELETE FROM event WHERE number >= ?", (number,))
+        self._connection.execute("UPDATE response SET following = ?", (number,))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) -> None:
+    async def forgotten():
+        store, gate = Forgetful(), Gate()
+        archive = Archive(store)
+        background_registry = BackgroundRegistry(archive)
+        queued = await background_registry.begin(TENANT, run_of(step(REASONING), gate, *steps(ANSWER)))
+        early, frames = await archive.tail(TENANT, await store.get(TENANT, queued.id)), []
+        async with aclosing(early.frames()) as tail:
+            while not (frames and gate.reached.is_set() and len(frames) == (await store.read(TENANT, queued.id, 0, 1)).following):
+                frames += await anext(tail)
+            store.forget(count)
+            while_lost = (await archive.get(TENANT, queued.id)).response["status"]
+            gate.open()
+            frames += [frame async for some in tail for frame in some]
+        await background_registry.wait(20)
+        return frames, while_lost, await read(archive, queued.id), await archive.get(TENANT, queued.id)
+
+    early, while_lost, whole, stored = asyncio.run(forgotten())
+    assert_legal([*whole, DONE], strict=True)
+    assert (while_lost, last(whole)) == ("in_progress", stored.response)
+    assert (stored.response["status"], stored.response["error"]["message"]) == (
+        "failed",
+        "The store has lost events of the response.",
+    )
+    *seen, error = early
+    shared = len(seen) - count
+    assert seen[:shared] == whole[:shared]
+    assert json.loads(error.partition(b"\ndata: ")[2])["code"] == "events_expired"
+    assert {each.finding.deviation for each in judge([*early, DONE]).reported} == {"error-is-last"}
+
+
+def test_a_reader_of_events_that_the_store_has_lost_is_told_so_instead_of_an_empty_stream() -> None:
+    async def late():
+        store = MemoryStore()
+        frames, stored = await run_to_end(store, *steps(ANSWER))
+        return [await read(Archive(store), stored.id, len(frames) + more) for more in (0, 1)]
+
+    nothing, (error,) = asyncio.run(late())
+    assert nothing == []
+    assert json.loads(error.partition(b"\ndata: ")[2])["code"] == "events_expired"

@@ -1,6 +1,7 @@
 """The store in Redis after keys were removed or damaged, or connections were closed, or while others use the server."""
 
 import asyncio
+import json
 import logging
 import socket
 import time
@@ -14,14 +15,22 @@ import redis
 from live.engines import ANSWER, Gate, StagedEngine, steps
 from live.redis_server import RedisServer, needs_redis
 
+from interlock.embedding import random_id
+from interlock.events.resource import response_settings
+from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Enqueue, Start
+from interlock.fsm.driver import ResponseDriver
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses import archive
+from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.store import (
     LEASE,
     Addition,
     Conversation,
     LeaseLost,
+    SequenceError,
     StoreDown,
     StoredResponse,
     open_store,
@@ -587,3 +596,74 @@ def test_a_response_during_which_the_server_fails_says_that_it_is_not_stored_and
         assert answer.json()["store"] is True
         assert client.get(f"/responses/{answer.json()['id']}").json() == answer.json()
         assert client.get(f"/responses/{unstored['id']}").status_code == 404
+
+
+EVENTS = f"{PREFIX}:e:resp_1"
+DAMAGES = {
+    "list removed": lambda plain: plain.delete(EVENTS),
+    "list replaced": lambda plain: plain.set(EVENTS, "something"),
+    "event removed": lambda plain: plain.lpop(EVENTS),
+    "event added": lambda plain: plain.rpush(EVENTS, "something"),
+}
+
+
+async def begun(scene, owner="killed"):
+    """Begin a response, lose its events, and return its lease."""
+    settings = response_settings({"model": "any", "background": True})
+    driver = ResponseDriver(settings, writer=SseWriter(), ids=random_id, clock=lambda: 0, response_id="resp_1")
+    frames = driver.feed([Enqueue(), Start(), "Hello"])
+    lease = await scene.store.enqueue("", StoredResponse({**driver.response, "status": "queued"}, ()), owner)
+    await scene.store.append(lease, 0, frames)
+    return lease, len(frames)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_lost_response_whose_events_are_damaged_ends_and_can_be_deleted(scene, damage, cancelled) -> None:
+    async def scenario(store):
+        _, count = await begun(scene)
+        DAMAGES[damage](scene.plain)
+        responses = Archive(store)
+        before = await responses.get("", "resp_1")
+        with pytest.raises(ApiError) as expired:
+            await responses.tail("", before)
+        scene.now += LEASE
+        if cancelled:
+            await responses.cancel("", "resp_1")
+        else:
+            assert await adopt(store, "", "resp_1", "another")
+        after = await responses.get("", "resp_1")
+        log = await store.read("", "resp_1", count, 10)
+        await responses.delete("", after)
+        return before.response["status"], expired.value.code, after, log, count, await responses.get("", "resp_1")
+
+    before, code, after, log, count, deleted = scene.run(scenario)
+    status = "cancelled" if cancelled else "failed"
+    assert (before, code, after.response["status"], deleted) == ("queued", "events_expired", status, None)
+    (frame,) = log.frames
+    end = json.loads(frame.partition(b"\ndata: ")[2])
+    assert (log.oldest, end["sequence_number"], end["response"]) == (count, count, after.response)
+
+
+def test_a_response_whose_events_are_removed_continues_after_them(scene) -> None:
+    async def scenario(store):
+        lease, count = await begun(scene)
+        DAMAGES["list removed"](scene.plain)
+        with pytest.raises(SequenceError):
+            await store.append(lease, 0, [b"one"])
+        await store.append(lease, count, [b"one"])
+        logs = [await store.read("", "resp_1", first, 10) for first in (count - 1, count)]
+        return [(log.frames, log.oldest - count, log.following - count) for log in logs]
+
+    assert scene.run(scenario) == [((), 0, 1), ((b"one",), 0, 1)]
+
+
+def test_a_lost_response_whose_body_is_removed_is_deleted(scene) -> None:
+    async def scenario(store):
+        await begun(scene)
+        scene.plain.delete(f"{PREFIX}:b:resp_1")
+        scene.now += LEASE
+        ended = await adopt(store, "", "resp_1", "another")
+        return ended, await store.read("", "resp_1", 0, 1), [*await store.lost(10)], scene.plain.exists(EVENTS)
+
+    assert scene.run(scenario) == (True, None, [], 0)

@@ -27,7 +27,8 @@ class BackgroundTrigger(StrEnum):
     CANCEL = "cancel"
     """A client has asked to cancel the response."""
     LOSE = "lose"
-    """The lease is lost: it was not renewed in time, another owner has it, or the response was deleted."""
+    """The lease is lost: it was not renewed in time, another owner has it, or the response was deleted. Or the store has lost
+    events, and the response has ended after the rest."""
     END = "end"
     """The run has emitted its last event."""
 

@@ -52,6 +52,7 @@ PAGE: Final = 256  # events in one read
 POLL_SECONDS: Final = 1.0  # after which a reader reads again without a notification
 
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
+EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.")
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
 """The first lines of the events whose names differ from OpenAI's."""
 
@@ -132,7 +133,7 @@ class Archive:
             return await self.store.get(tenant, response_id)
         if not frames:
             return stored
-        driver = await asyncio.to_thread(_resume_driver, stored, frames)
+        driver = await asyncio.to_thread(_resume_driver, stored, frames, log.following)
         return StoredResponse(driver.response, stored.items)
 
     async def previous(self, tenant: str, response_id: str) -> StoredResponse:
@@ -239,7 +240,11 @@ def _is_ended(stored: StoredResponse) -> bool:
 
 @frozen(eq=False)
 class Tail:
-    """A reader of one response's log, from the event with the number `start` on."""
+    """A reader of one response's log, from the event with the number `start` on.
+
+    Each read begins with the last event that was yielded. If another event has its number, then the store has lost events, and
+    those that it has instead do not continue what was yielded.
+    """
 
     store: ResponseStore
     tenant: str
@@ -250,16 +255,18 @@ class Tail:
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
         """Yield all committed events until the response has ended; if events were removed unread, the last is an `error`."""
         following, dialect = self.start, OPENAI
+        last: tuple[bytes, ...] = ()
         with self.store.subscribe(self.tenant, self.response_id) as subscription:
             while True:
-                log = await self._read(following)
-                if log is None or following < log.oldest:
+                log = await self._read(following - len(last))
+                if log is None or not _continues(log, following, last):
                     yield [_expired_event(following, dialect)]
                     return
-                if log.frames:
-                    following += len(log.frames)
-                    dialect = _dialect_of(log.frames) if dialect is OPENAI else dialect
-                    yield log.frames
+                if frames := log.frames[len(last) :]:
+                    following += len(frames)
+                    last = frames[-1:]
+                    dialect = _dialect_of(frames) if dialect is OPENAI else dialect
+                    yield frames
                 elif log.state == "ended":
                     return
                 elif log.state != "lost" or not await self._take_over():
@@ -279,36 +286,52 @@ class Tail:
         return False
 
 
+def _continues(log: Log, following: int, last: Sequence[bytes]) -> bool:
+    """Return whether a log, read from the event `last` before the number `following`, has that and all that follow."""
+    if last and (following > log.oldest or following < log.following):
+        return log.frames[:1] == last
+    return log.oldest <= following and (following <= log.following or log.state != "ended")
+
+
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
     """Take over a response whose owner is lost, and end it as failed or cancelled; return whether that succeeded."""
     lease = await store.adopt(tenant, response_id, owner)
-    stored = None if lease is None else await store.get(tenant, response_id)
-    if lease is None or stored is None:
-        return False
-    frames, log = await _read_log(store, tenant, response_id)
-    ending = Cancel() if log is not None and log.cancelled else LOST
-    try:
-        driver = await asyncio.to_thread(_resume_driver, stored, frames)
-        last = driver.feed([ending])
-        await store.finish(lease, len(frames), last, StoredResponse(driver.response, stored.items))
-    except LeaseLost:
+    if lease is None or not await end_from_log(store, lease, LOST):
         return False
     logger.warning("%s: ended, because the server that made it was lost", response_id)
     return True
 
 
+async def end_from_log(store: ResponseStore, lease: Lease, fault: Fault) -> bool:
+    """End a response after the events that the store has, as failed or cancelled; return whether the lease was still valid."""
+    stored = await store.get(lease.tenant, lease.response_id)
+    frames, log = await _read_log(store, lease.tenant, lease.response_id)
+    if stored is None or log is None:  # the store has lost its body, so no client can fetch it either
+        return await store.delete(lease.tenant, lease.response_id)
+    driver = await asyncio.to_thread(_resume_driver, stored, frames, log.following)
+    last = driver.feed([Cancel() if log.cancelled else fault])
+    with suppress(LeaseLost):
+        await store.finish(lease, log.following, last, StoredResponse(driver.response, stored.items))
+        return True
+    return False
+
+
 async def _read_log(store: ResponseStore, tenant: str, response_id: str) -> tuple[list[bytes], Log | None]:
-    """Return all events of a log, and the last page that was read, which is None for an unknown response."""
+    """Return the events of a log from the oldest on, and the last page that was read, which is None for an unknown response."""
     frames: list[bytes] = []
+    first = 0
     while True:
-        log = await store.read(tenant, response_id, len(frames), PAGE)
-        if log is None or not log.frames:
+        log = await store.read(tenant, response_id, first + len(frames), PAGE)
+        if log is not None and first < log.oldest:
+            first, frames = log.oldest, []
+        elif log is None or not log.frames:
             return frames, log
-        frames += log.frames
+        else:
+            frames += log.frames
 
 
-def _resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseDriver[bytes]:
-    """Return a driver that continues after all events of a log, in their dialect."""
+def _resume_driver(stored: StoredResponse, frames: Sequence[bytes], following: int) -> ResponseDriver[bytes]:
+    """Return a driver that continues with the event `following` after the last events of a log, in their dialect."""
     response = stored.response
     driver = ResponseDriver(
         response,
@@ -316,10 +339,10 @@ def _resume_driver(stored: StoredResponse, frames: Sequence[bytes]) -> ResponseD
         ids=random_id,
         clock=now,
         response_id=stored.id,
-        created_at=cast("int", response["created_at"]),
+        created_at=cast("int | None", response.get("created_at")),
     )
     with _RESUMING:
-        driver.resume(frames)
+        driver.salvage(frames, following - len(frames))
     return driver
 
 

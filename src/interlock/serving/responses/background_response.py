@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.runtime import alongside, is_fault
-from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_log
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import Run
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
@@ -175,7 +175,12 @@ class BackgroundResponse:
         except LeaseLost as error:
             logger.warning("%s: its lease is lost: %s", lease.response_id, error)
             return BackgroundTrigger.LOSE
-        except SequenceError as error:  # an earlier write raised, but was committed
+        except SequenceError as error:
+            if not self._first_pending <= error.expected <= self._first_pending + len(self._pending):
+                logger.error("%s: the store has lost events: %s", lease.response_id, error)  # noqa: TRY400 - the store is at fault
+                await end_from_log(self._archive.store, lease, EVENTS_LOST)
+                return BackgroundTrigger.LOSE
+            # An earlier write raised, but was committed.
             del self._pending[: max(error.expected - self._first_pending, 0)]
             self._first_pending = error.expected
             return BackgroundTrigger.RETRY

@@ -78,7 +78,13 @@ local function has_lapsed(till) return not (now < till and till <= now + 2 * arg
 
 local FIELDS = {'state', 'tip', 'outputs', 'owner', 'epoch', 'till', 'cancelled', 'oldest', 'following', 'written'}
 
--- Returns a response as it is stored; nil if there is none.
+local function save_response(name, row)
+    local values = {}
+    for index, field in ipairs(FIELDS) do values[index] = row[field] end
+    save(key('r', name), values)
+end
+
+-- Returns a response as it is stored; nil if there is none. If events are missing, as after an eviction, all of them have expired.
 local function response(name)
     require_type(key('e', name), 'list')
     local values = load(key('r', name))
@@ -89,13 +95,12 @@ local function response(name)
     end
     local row = {}
     for index, field in ipairs(FIELDS) do row[field] = values[index] end
+    if redis.call('LLEN', key('e', name)) ~= row.following - row.oldest then
+        discard(key('e', name), 'lacks events of its response')
+        row.oldest = row.following
+        pcall(save_response, name, row) -- fails if there is no memory
+    end
     return row
-end
-
-local function save_response(name, row)
-    local values = {}
-    for index, field in ipairs(FIELDS) do values[index] = row[field] end
-    save(key('r', name), values)
 end
 
 -- Returns the current state of a response, whose lease may have lapsed, or which may have expired.

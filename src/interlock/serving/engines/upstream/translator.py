@@ -6,10 +6,10 @@ The table of APIs is in `interlock.serving.engines.upstream.apis`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from attrs import define, field, frozen
 
@@ -106,11 +106,6 @@ class Translator(ABC):
     _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
     """The upstream's counts of tokens."""
 
-    @classmethod
-    @abstractmethod
-    def of(cls, call: UpstreamCall) -> Self:
-        """Return the translator of a response."""
-
     async def stream(self, turn: Turn) -> EventStream:
         """Return the call of the upstream for a turn, which is not sent yet, and prepare to read its answer.
 
@@ -188,5 +183,5 @@ def count_of(value: object) -> int:
 def translator_of(call: UpstreamCall) -> Translator:
     """Return the translator of a response."""
     module, name = TRANSLATORS[call.upstream.api]
-    translator: type[Translator] = getattr(import_module(module), name)
-    return translator.of(call)
+    create: Callable[[UpstreamCall], Translator] = getattr(import_module(module), name).of
+    return create(call)
