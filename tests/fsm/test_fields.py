@@ -1,6 +1,7 @@
 """Every field of every event and item is judged as its type says, whatever JSON stands in it."""
 
 import random
+from itertools import product
 from typing import get_type_hints
 
 import msgspec
@@ -29,8 +30,8 @@ class Seeded(random.Random):
 def samples():
     """Return a legal event of every name, and one that begins and one that ends an item of every kind."""
     bodies = {("error", None): {"type": "error", "code": None, "message": "it broke", "param": None, "sequence_number": 2}}
-    for seed in range(400):
-        for body in legality.stream(Seeded(seed)):
+    for kind, seed in product(legality.KINDS, range(40)):
+        for body in legality.stream(Seeded(seed), kinds=(kind,), min_items=1):
             bodies.setdefault((body["type"], body.get("item", {}).get("type")), body)
     return bodies
 

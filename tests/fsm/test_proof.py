@@ -6,8 +6,11 @@ import pytest
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
+from interlock.fsm.oracle.api_fields import ITEM_PREFIX
+from interlock.fsm.oracle.grammar import LETTERS, ORDERS, RUNNING
 from interlock.fsm.proof import Coverage, prove
 from interlock.fsm.proof.expectation import Expectation
 from interlock.fsm.proof.fault_injection import faults_of
@@ -48,6 +51,25 @@ def test_every_stream_is_legal_and_every_edge_fires():
 @pytest.mark.parametrize("kind", ["reasoning", "mcp_list_tools", "mcp_approval_request", "image_generation_call"])
 def test_one_kind_by_itself_is_proved(kind):
     assert prove(kinds=(kind,), open_items=1).holds
+
+
+def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
+    monkeypatch.delitem(LETTERS, "response.compaction.compacting")
+    for table in (ITEM_PREFIX, ORDERS, RUNNING):
+        monkeypatch.delitem(table, "compaction")
+    with pytest.raises(DeclarationError) as raised:
+        prove(kinds=("message", "compaction"))
+    assert str(raised.value).splitlines() == [
+        "EVENTS in fsm/oracle/api_fields.py has no row for 'response.compaction.compacting'",
+        "ITEMS in fsm/oracle/api_fields.py has no row for 'compaction'",
+        "_ORDERS in fsm/oracle/grammar.py has no row for 'compaction'",
+        "_RUNNING in fsm/oracle/grammar.py has no row for 'compaction'",
+    ]
+
+
+def test_the_oracle_judges_a_hosted_kind_with_one_event(monkeypatch):
+    monkeypatch.setitem(RUNNING, "web_search_call", RUNNING["web_search_call"][:1])
+    assert prove(kinds=("web_search_call",), open_items=1).holds
 
 
 @pytest.mark.long

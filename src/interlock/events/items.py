@@ -47,6 +47,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `made`: the prefixes of other fields with generated ids, by field.
     - `opening`: the fields that an item must open with, besides the required ones.
     - `written`: the initial values of the fields that are written while the item is open.
+    - `text_path`: the path to the field with the text that the model writes, for a kind without parts.
     - `late`: the fields that may be unknown until the item closes.
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
@@ -58,6 +59,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     made: ClassVar[Mapping[str, str]] = NOTHING
     opening: ClassVar[tuple[str, ...]] = ()
     written: ClassVar[Mapping[str, object]] = NOTHING
+    text_path: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[tuple[str, ...]] = ()
     tool_result: ClassVar[tuple[str, ...] | None] = None
     no_result: ClassVar[Mapping[str, object]] = NOTHING
@@ -170,6 +172,7 @@ class FunctionCall(ClientCall, tag="function_call", kw_only=True):
     """A function call."""
 
     written = MappingProxyType({"arguments": ""})
+    text_path = ("arguments",)
 
     arguments: str
 
@@ -179,6 +182,7 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
 
     prefix = "ctc"
     written = MappingProxyType({"input": ""})
+    text_path = ("input",)
 
     status: Maybe[Status] = UNSET
     input: str
@@ -242,6 +246,7 @@ class McpCall(Item, tag="mcp_call", kw_only=True):
 
     prefix = "mcp"
     written = MappingProxyType({"arguments": ""})
+    text_path = ("arguments",)
     tool_result = ("output",)
     no_result = MappingProxyType({"output": ""})
 
@@ -334,6 +339,7 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
     prefix = "ci"
     made = MappingProxyType({"container_id": "cntr"})
     written = MappingProxyType({"code": ""})
+    text_path = ("code",)
     tool_result = ("outputs",)
 
     status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
@@ -553,6 +559,7 @@ class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
     """A patch for the client to apply."""
 
     prefix = "apc"
+    text_path = ("operation", "diff")
     made = CALL_ID
 
     status: Outbound[Literal["in_progress", "completed"]] = UNSET

@@ -65,18 +65,23 @@ class TextEvents:
     delta: Callable[[str], Delta] = str
 
 
+OWN_TEXTS: Final = {
+    kind: effect.name.split(".")[1]
+    for kind, lifecycle in LIFECYCLES.items()
+    for edge in lifecycle.edges
+    for effect in edge.effects
+    if ITEMS[kind].text_path and effect.name.endswith(".delta")
+}
+"""The subject of the text that is a field of the item, by kind of item."""
+
 TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
     {
         "output_text": TextEvents("message", "content_index", "text"),
         "refusal": TextEvents("message", "content_index", "refusal", Refusal),
         "reasoning_text": TextEvents("reasoning", "content_index", "text"),
         "reasoning_summary_text": TextEvents("reasoning", "summary_index", "text", Summary),
-        "function_call_arguments": TextEvents("function_call", "", "arguments"),
-        "custom_tool_call_input": TextEvents("custom_tool_call", "", "input"),
-        "mcp_call_arguments": TextEvents("mcp_call", "", "arguments"),
-        "code_interpreter_call_code": TextEvents("code_interpreter_call", "", "code"),
-        "apply_patch_call_operation_diff": TextEvents("apply_patch_call", "", "diff"),
         "shell_call_command": TextEvents("shell_call", "command_index", "command"),
+        **{subject: TextEvents(kind, "", ITEMS[kind].text_path[-1]) for kind, subject in OWN_TEXTS.items()},
     }
 )
 """The texts of items by the subject of their events, `response.SUBJECT.delta` and `.done`."""
@@ -92,9 +97,6 @@ PARTS: Final = {
     "summary_text": "reasoning_summary_text",
 }
 """The subjects of parts by type."""
-
-OWN_TEXTS: Final = {events.kind: subject for subject, events in TEXTS.items() if not events.index}
-"""The subject of the text that is a field of the item, by kind of item."""
 
 COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
 """The kinds of item that the service completes itself."""
@@ -554,7 +556,10 @@ def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
         for index, command in enumerate(as_sequence(as_mapping(body.get("action")).get("commands"))):
             yield ("shell_call_command", index), {"command": command}
     elif kind in OWN_TEXTS:
-        yield (OWN_TEXTS[kind], 0), as_mapping(body.get("operation")) if kind == "apply_patch_call" else body
+        holder = body
+        for name in ITEMS[kind].text_path[:-1]:
+            holder = as_mapping(holder.get(name))
+        yield (OWN_TEXTS[kind], 0), holder
 
 
 def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace]) -> Mapping[TextPlace, TextPlace]:

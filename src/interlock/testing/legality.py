@@ -264,6 +264,6 @@ _WRITERS: Final[Mapping[ItemKind, tuple[tuple[_Writer, ...], ...]]] = {
     "message": ((*[_text] * 5, _end_part, _annotation, _refusal), (_token, _end_part)),  # without or with log probabilities
     "reasoning": ((*[_text] * 4, _end_part, _summary),),
     "shell_call": ((_text, _end_part),),
-    **dict.fromkeys(("function_call", "custom_tool_call", "mcp_call", "code_interpreter_call", "apply_patch_call"), ((_text,),)),
+    **{kind: ((_text,),) for kind, item in ITEMS.items() if item.text_path},
 }
 """The deltas that fill an item, by kind. Each item uses one group of them; other kinds have none."""

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from interlock.fsm import deltas, proof
+from interlock.fsm.oracle.grammar import ORDERS
 from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
 from interlock.fsm.proof import process_walks as processes
 from interlock.serving.cli.commands import app
@@ -46,6 +47,13 @@ def test_the_number_of_open_items_is_an_option(run):
     assert few["holds"]
     assert more["holds"]
     assert few["states"] <= more["states"]
+
+
+def test_a_missing_row_of_the_oracle_is_named(run, monkeypatch):
+    monkeypatch.delitem(ORDERS, "function_call")
+    result = run()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "_ORDERS in fsm/oracle/grammar.py has no row for 'function_call'" in result.stderr
 
 
 def test_a_counterexample_is_shown_with_its_path(run):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from attrs import define, evolve, field
 
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.parts import OutputText
-from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, own_fields, wire_name
+from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, as_object, as_text, quoted
 from interlock.fsm.acceptor.rulebook import Fault, ItemRef
@@ -134,7 +133,7 @@ class TrackedItem:
     @property
     def own_text(self) -> tuple[str, ...]:
         """The path to the field with the item's text; empty for an item with parts or without text."""
-        return _own_text(self.kind)
+        return ITEMS[self.kind].text_path if self.kind in ITEMS else ()
 
     @property
     def ref(self) -> ItemRef:
@@ -198,15 +197,6 @@ class TrackedItem:
         if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Fault("R8", "breaks the order of parts", legal)
         return Fault("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
-
-
-@cache
-def _own_text(kind: str) -> tuple[str, ...]:
-    events = map(EVENTS.__getitem__, AUTOMATA[kind].events if kind in AUTOMATA else ())
-    names = (own_fields(event)[0] for event in events if is_own_text(event) and "delta" not in own_fields(event))
-    for name in names:
-        return (name,) if name in ITEMS[kind].__struct_fields__ else ("operation", name)  # a patch has its diff in `operation`
-    return ()
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:

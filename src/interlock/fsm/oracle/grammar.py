@@ -127,16 +127,16 @@ _RUNNING: Final = {
     "file_search_call": "file_search_call.searching file_search_call.completed",
     "image_generation_call": "image_generation_call.generating image_generation_call.completed",
     "mcp_call": "mcp_call_arguments.done mcp_call.completed",
+    "compaction": "compaction.compacting",
 }
 RUNNING: Final = {kind: tuple(_letters(names)) for kind, names in _RUNNING.items()}
-"""The events that start and complete the tool of a hosted call, by kind (R11)."""
+"""The event that starts the tool of a hosted call, and the event that completes it if there is one, by kind (R11)."""
 
 _ALSO: Final = {
     "mcp_call": "mcp_call.failed",
     "mcp_list_tools": "mcp_list_tools.completed mcp_list_tools.failed",
     "image_generation_call": "image_generation_call.partial_image",
     "shell_call_output": "shell_call_output_content.delta shell_call_output_content.done",
-    "compaction": "compaction.compacting",
 }
 TOOL_EVENTS: Final = {kind: _letters(f"{_RUNNING.get(kind, '')} {_ALSO.get(kind, '')} done") for kind in _RUNNING | _ALSO}
 """The events that an item's tool causes, and `done`, by kind; only these may come after a later item begins."""

@@ -381,8 +381,8 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
     """R11: a tool runs before it completes; a call is added without its result, and done with it."""
     for item in stream.items:
         if item.kind in RUNNING:
-            running, completed = RUNNING[item.kind]
-            if completed in item.word and running not in item.word.split(completed)[0]:
+            running, *completions = RUNNING[item.kind]
+            if any(letter in item.word and running not in item.word.split(letter)[0] for letter in completions):
                 yield Violation("R11", item.end, f"item {item.index} completes without {spelled(running)}")
         if item.done is not None and not _has_its_result(item.done, item.word):
             yield Violation("R11", item.end, f"the result of item {item.index} does not fit its status or its events")

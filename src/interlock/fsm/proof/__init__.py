@@ -14,15 +14,18 @@ docs/rules.md. docs/proof.md shows why these states suffice, and states the limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeVar
 
 from attrs import frozen
 
 from interlock.events.items import ItemKind
+from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
+from interlock.fsm.oracle.api_fields import ITEM_PREFIX
+from interlock.fsm.oracle.grammar import LETTERS, ORDERS, RUNNING
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired
 from interlock.fsm.proof.fault_injection import faults_of
 
@@ -81,7 +84,12 @@ def prove(
         kinds: The kinds of items to open.
         open_items: The maximum number of open items in an explored state.
         progress: Called for each state, with the number of states explored so far and the number discovered so far.
+
+    Raises:
+        DeclarationError: The oracle lacks a row for a kind; the message names every missing row.
     """
+    if missing := [row for kind in kinds for row in _missing_rows(lifecycles.items[kind])]:
+        raise DeclarationError("\n".join(missing))
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run(progress)
     faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))
@@ -97,6 +105,21 @@ def prove(
         explorer.counterexample,
         faults,
     )
+
+
+def _missing_rows(lifecycle: Lifecycle[S]) -> Iterator[str]:
+    """Yield a sentence for each row that the oracle lacks for a kind of item."""
+    kind = lifecycle.name
+    names = {effect.name for edge in lifecycle.edges for effect in edge.effects}
+    runs = any("run" in state.rows for state in lifecycle.states.values())
+    for is_missing, file, table, row in (
+        *((name not in LETTERS, "api_fields", "EVENTS", name) for name in sorted(names)),
+        (kind not in ITEM_PREFIX, "api_fields", "ITEMS", kind),
+        (kind not in ORDERS, "grammar", "_ORDERS", kind),
+        (runs and kind not in RUNNING, "grammar", "_RUNNING", kind),
+    ):
+        if is_missing:
+            yield f"{table} in fsm/oracle/{file}.py has no row for '{row}'"
 
 
 def _coverage(lifecycle: Lifecycle[S], fired: AbstractSet[Fired]) -> Coverage:

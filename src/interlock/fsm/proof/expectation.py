@@ -23,32 +23,28 @@ from interlock.fsm.proof.inputs import MARK
 Body: TypeAlias = Mapping[str, Any]
 """The JSON object of an event."""
 
-_RUNNING: Final = {
-    **{kind: f"response.{spelled(running)}" for kind, (running, _) in grammar.RUNNING.items()},
-    "compaction": "response.compaction.compacting",
-}
+_RUNNING: Final = {kind: f"response.{spelled(letters[0])}" for kind, letters in grammar.RUNNING.items()}
 """The event that reports a running tool (rule R11), by kind of item."""
 _RUNNING_EVENTS: Final = frozenset(_RUNNING.values())
 _TEXT: Final = {
+    **{
+        kind: name
+        for kind, orders in grammar.ORDERS.items()
+        for name, letter in grammar.LETTERS.items()
+        if name.endswith(".delta") and any(letter in order.pattern for order in orders.values())
+    },
     "message": "response.output_text.delta",
     "reasoning": "response.reasoning_text.delta",
-    "function_call": "response.function_call_arguments.delta",
-    "custom_tool_call": "response.custom_tool_call_input.delta",
-    "mcp_call": "response.mcp_call_arguments.delta",
-    "code_interpreter_call": "response.code_interpreter_call_code.delta",
-    "apply_patch_call": "response.apply_patch_call_operation_diff.delta",
-    "shell_call": "response.shell_call_command.delta",
 }
 """The event that carries text, by kind of item."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
 _CUT: Final = {
-    **dict.fromkeys(("image_generation_call", "mcp_list_tools"), "failed"),
-    "apply_patch_call": "in_progress",
-    "program": "completed",
+    kind: next((status for status in ("incomplete", "failed", "in_progress") if status in orders), "completed")
+    for kind, orders in grammar.ORDERS.items()
 }
-"""The status of a truncated item, for kinds without the status `incomplete`; an item without any status counts as `completed`."""
+"""The status of a truncated item, by kind; an item without any status counts as `completed`."""
 _FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
 """The status of a failed item, for kinds without the status `failed`."""
 _SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
@@ -450,7 +446,7 @@ class Expectation:
         self._end_part()
         active, self._active = self._active, None
         if active is not None and active.id is not None:
-            self._stop(active.id, active.kind, _CUT.get(active.kind, "incomplete"))
+            self._stop(active.id, active.kind, _CUT[active.kind])
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status

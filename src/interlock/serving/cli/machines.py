@@ -12,7 +12,7 @@ import attrs
 import click
 import orjson
 
-from interlock.serving.cli.options import examples
+from interlock.serving.cli.options import examples, option_errors
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def verify(*, json: bool, open_items: int | None) -> None:
     from interlock.fsm.proof.process_walks import WALKS
 
     start = process_time()
-    with Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
+    with option_errors(), Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
         proof = prove(
             open_items=open_items or OPEN_ITEMS,
             progress=lambda explored, total: status.update(f"Exploring the driver: {explored:,} of {total:,} known states"),
