@@ -282,6 +282,31 @@ def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
     assert run(RedisStore(redis_url), scenario) == [True, False, True]
 
 
+def test_a_server_without_room_cancels_trims_and_deletes(redis_url) -> None:
+    plain = redis.Redis.from_url(redis_url)
+
+    async def scenario(store):
+        await store.put("", stored(1, message(1)))
+        lease = await store.enqueue("", stored(2), "a")
+        await store.finish(await store.enqueue("", stored(3), "a"), 0, [b"event"], stored(3))
+        await store.create_conversation("", Conversation("conv_1", 0, {}), [message(1), message(2)])
+        plain.config_set("maxmemory", 1)
+        try:
+            return [
+                await store.delete("", "resp_1"),
+                await store.cancel("", "resp_2"),
+                await store.renew(lease),
+                await store.delete("", "resp_2"),
+                await store.trim("", "resp_3"),
+                (await store.delete_item("", "conv_1", "msg_1")).version,
+                await store.delete_conversation("", "conv_1"),
+            ]
+        finally:
+            plain.config_set("maxmemory", 0)
+
+    assert run(RedisStore(redis_url), scenario) == [True, True, True, True, True, 1, True]
+
+
 def test_a_password_is_shown_nowhere(redis_url) -> None:
     store = RedisStore(redis_url.replace("//", "//me:secret@"))
 

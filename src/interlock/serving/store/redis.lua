@@ -61,6 +61,9 @@ local function register()
     redis.call('SADD', TENANTS, args.tenant)
 end
 
+-- Lets the rest of the call write although the memory is full: Redis refuses only the first write of a script, and no DEL.
+local function write_without_memory() redis.call('DEL', base .. ':none') end
+
 -- The time in milliseconds by the clock of Redis, which all processes share; tests pass their own.
 local time = redis.call('TIME')
 local now = args.now >= 0 and args.now or time[1] * 1000 + math.floor(time[2] / 1000)
@@ -266,6 +269,7 @@ end
 
 -- Carries out the effects of an edge of a conversation with the data of an edit.
 local function carry_out(name, edge, edit)
+    if edge[1] == 'deleted' or edit.member then write_without_memory() end
     for _, effect in ipairs(edge[2]) do
         if effect == 'keep' then
             register()
@@ -429,6 +433,7 @@ function operations.write()
     local stored = effects.keep and count_stored(args.items) or 0
     if stored < #args.items and not args.items[stored + 1][2] then return {'incomplete', stored} end
 
+    if not (effects.keep or effects.log) then write_without_memory() end -- the edge frees memory, or writes a few bytes
     register()
     if state == 'absent' then redis.call('DEL', key('e', name)) end -- of a response that has been evicted without its events
     row.state = edge[1]
