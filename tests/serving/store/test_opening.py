@@ -66,6 +66,22 @@ def test_a_url_that_names_no_store_is_refused(url, message) -> None:
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey", "mongodb"])
+@pytest.mark.parametrize("password", ["sec/ret", "sec#ret", "sec?ret", "sec@ret", "sec%ret", "1/ret@sec"])
+def test_a_password_with_an_unescaped_character_is_refused_and_not_shown(scheme, password) -> None:
+    with pytest.raises(StoreUnusable) as refused:
+        open_store(f"{scheme}://me:{password}@db/0")
+    assert not {part for part in ("sec", "ret") if part in str(refused.value)}
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "redis"])
+@pytest.mark.parametrize("host", ["h:abc", "h:65536", "[::1", "[::g]:1", "::1", "a:1:2"])
+def test_a_wrong_host_or_port_is_refused(scheme, host) -> None:
+    with pytest.raises(StoreUnusable, match=f"{scheme}: has a wrong host or port"):
+        open_store(f"{scheme}://{host}/0")
+    open_store(f"{scheme}://me:p%2F%40w@[::1]:6000/0")
+
+
 @pytest.mark.parametrize(
     ("url", "package", "command"),
     [

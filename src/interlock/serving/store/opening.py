@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from ipaddress import IPv6Address
 from typing import Final, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from interlock.serving.store import ResponseStore, StoreUnusable
 
@@ -48,6 +49,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
         case "postgresql" | "postgres":
             if not place.startswith("//"):
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
+            _require_server(scheme, rest)
             pairs = parse_qsl(query, keep_blank_values=True)
             own, others = (urlencode([pair for pair in pairs if (pair[0] in durations) is is_own]) for is_own in (True, False))
             parameters = _parameters(scheme, own, durations)
@@ -56,14 +58,31 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
         case "redis" | "rediss" | "valkey":
             if not re.match(r"//[^/]", place):
                 raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
+            _require_server(scheme, rest)
             connections = partial(_count, least=2)  # one of them receives only notifications
             parameters = _parameters(scheme, query, {**durations, "max_connections": connections})
             url = f"{scheme.replace('valkey', 'redis')}:{place}"
             return _store_class("redis", "RedisStore", "redis")(url, **parameters)
         case _:
-            redacted = re.sub(r"//[^@/]*@", "//…@", url)
+            redacted = re.sub(r"^(\w+://)?.*@", r"\1…@", url)
             kinds = "memory:, sqlite:PATH, postgresql://HOST, redis://HOST, rediss:// or valkey://"
             raise StoreUnusable(f"{redacted} names no store; a store is {kinds}.")
+
+
+def _require_server(scheme: str, rest: str) -> None:
+    """Raise `StoreUnusable` for a URL whose password needs an escape, or with a wrong host; the message shows no part of it."""
+    match = re.fullmatch(r"//([^@/?#]*@)?([^@/?#]*)([/?][^@#]*)?", rest)
+    if match is None or re.search("%(?![0-9A-Fa-f]{2})", rest):
+        escapes = "/ as %2F, ? as %3F, # as %23, @ as %40 and % as %25"
+        raise StoreUnusable(f"{scheme}: cannot be read: in user name, password and parameters, write {escapes}.")
+    for host in match[2].split(","):
+        parts = re.fullmatch(r"(?:\[([^\]]*)\]|[^:\[\]]*)(?::([0-9]{0,5}))?", host)
+        try:
+            valid = parts is not None and int(parts[2] or 0) < 2**16 and (parts[1] is None or IPv6Address(unquote(parts[1])))
+        except ValueError:
+            valid = False
+        if not valid:
+            raise StoreUnusable(f"{scheme}: has a wrong host or port: an IPv6 address is in brackets, a port is at most 65535.")
 
 
 def _store_class(module: str, name: str, package: str, install: str = "") -> Callable[..., ResponseStore]:
