@@ -125,6 +125,7 @@ def test_a_store_is_copied_to_another(url, tmp_path) -> None:
     fill(url, lambda store: store.put("", ended(1)))
     copy = f"sqlite:{tmp_path / 'copy.db'}"
     assert call("copy", url, copy) == (0, "copied 1 responses and 0 conversations\n")
-    assert call("copy", url, copy) == (0, "copied 0 responses and 0 conversations; 1 responses were there already\n")
+    assert call("copy", url, copy) == (0, "copied 0 responses and 0 conversations; 1 were there already\n")
     assert call("export", "resp_1", "--body", "--store", copy) == (0, '{"id":"resp_1","output":[]}\n')
     assert call("copy", f"{url}.missing", copy)[0] == 2
+    assert call("copy", url, url) == (2, "interlock: A store cannot be copied to itself.\n")

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from live.store_kinds import POSTGRES, REDIS
+from live.store_kinds import KINDS, POSTGRES, REDIS
 
-from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse
+from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.copying import Copied, copy_store
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
@@ -57,9 +57,44 @@ def test_everything_is_copied(make_store, kind, to_sqlite) -> None:
         return copied, before, after, leases
 
     copied, before, after, leases = asyncio.run(scenario())
-    assert copied == [Copied(8, 2, 0), Copied(0, 2, 8)]
+    assert copied == [Copied(8, 2, 0), Copied(0, 0, 10)]
     assert after == before
     assert leases == {"copy"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_is_not_copied_to_itself(make_store, kind) -> None:
+    async def scenario():
+        store = make_store(kind)
+        await store.put("", response(1))
+        await store.create_conversation("", CONVERSATION, [QUESTION])
+        before = await contents(store)
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreUnusable, match="A store cannot be copied to itself"):
+                await copy_store(store, store)
+        after = await contents(store)
+        await store.close()
+        return before == after
+
+    assert asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_that_the_target_has_continued_is_kept_and_an_older_one_is_replaced(make_store, kind) -> None:
+    async def scenario():
+        old, new = MemoryStore(), make_store(kind)
+        for name in ("conv_1", "conv_2"):
+            await old.create_conversation("", Conversation(name, 0, {}), [QUESTION])
+        first = await copy_store(old, new)
+        await new.add_items("", "conv_1", [ANSWER])
+        await old.add_items("", "conv_2", [ANSWER])
+        second = await copy_store(old, new)
+        items = [await new.conversation_items("", name) for name in ("conv_1", "conv_2")]
+        versions = [(await new.conversation("", name)).version for name in ("conv_1", "conv_2")]
+        await new.close()
+        return first, second, items, versions
+
+    assert asyncio.run(scenario()) == (Copied(0, 2, 0), Copied(0, 1, 1), [(QUESTION, ANSWER)] * 2, [1, 1])
 
 
 @pytest.mark.parametrize("method", ["append", "finish", "trim", "cancel"])

@@ -82,7 +82,7 @@ def copy(source: str, target: str) -> None:
         return await _with(target, lambda new: copy_store(store, new), create=True)
 
     copied = _run(source, copy_to)
-    rest = f"; {copied.skipped} responses were there already" if copied.skipped else ""
+    rest = f"; {copied.skipped} were there already" if copied.skipped else ""
     click.echo(f"copied {copied.responses} responses and {copied.conversations} conversations{rest}")
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.serving.store import Log, ResponseStore, StoredResponse
+from interlock.embedding import random_id
+from interlock.serving.store import SHARED, Log, ResponseStore, StoredResponse, StoreUnusable
 
 OWNER: Final = "copy"  # owns a copied response in progress until the lease lapses and a server ends the response
 PAGE: Final = 256  # events in one read
@@ -15,7 +16,7 @@ PAGE: Final = 256  # events in one read
 
 @frozen
 class Copied:
-    """The number of copied responses and conversations, and of skipped responses that the target already had."""
+    """The number of copied responses and conversations, and of all that were skipped because the target already had them."""
 
     responses: int
     conversations: int
@@ -25,9 +26,13 @@ class Copied:
 async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     """Copy all responses with their events, and all conversations. No server may write to either store meanwhile.
 
-    Responses that the target already has are skipped; a partly copied one is copied again. The time until a
-    response expires starts anew.
+    What the target already has is skipped, but a partly copied response and an older version of a conversation are copied again.
+    The time until a response expires starts anew.
+
+    Raises:
+        StoreUnusable: Both are the same store.
     """
+    await _require_two_stores(source, target)
     responses = conversations = skipped = 0
     async for tenant, name in source.responses():
         stored = await source.get(tenant, name)
@@ -45,10 +50,26 @@ async def copy_store(source: ResponseStore, target: ResponseStore) -> Copied:
     async for tenant, name in source.conversations():
         conversation = await source.conversation(tenant, name)
         items = await source.conversation_items(tenant, name)
-        if conversation is not None and items is not None:
-            await target.create_conversation(tenant, conversation, items)
-            conversations += 1
+        if conversation is None or items is None:
+            continue
+        copied = await target.conversation(tenant, name)
+        if copied is not None and copied.version >= conversation.version:
+            skipped += 1
+            continue
+        await target.create_conversation(tenant, conversation, items)
+        conversations += 1
     return Copied(responses, conversations, skipped)
+
+
+async def _require_two_stores(source: ResponseStore, target: ResponseStore) -> None:
+    """Raise `StoreUnusable` if a response in the target is in the source too, because their URLs can differ."""
+    probe = StoredResponse({"id": random_id("resp"), "output": []}, ())
+    await target.put(SHARED, probe)
+    try:
+        if await source.get(SHARED, probe.id) is not None:
+            raise StoreUnusable("A store cannot be copied to itself.")
+    finally:
+        await target.delete(SHARED, probe.id)
 
 
 def _is_partial(copy: Log, log: Log) -> bool:
