@@ -118,6 +118,34 @@ def test_no_file_contains_what_was_deleted(path) -> None:
     assert [file.name for file in Path(path).parent.iterdir() if b"a secret" in file.read_bytes()] == []
 
 
+def test_a_sweep_returns_free_pages_in_slices_and_lets_others_write_in_between(monkeypatch, path) -> None:
+    monkeypatch.setattr(sqlite, "VACUUMED", 10, raising=False)
+    pages = []
+
+    async def scenario(store):
+        await store.put("", stored(1, message(1, os.urandom(150_000).hex())))
+        await store.delete("", "resp_1")
+        other = apsw.Connection(path)
+        other.execute("CREATE TABLE other (step)")
+
+        def pause(_seconds):
+            pages.append(next(other.execute("PRAGMA freelist_count"))[0])
+            other.execute("INSERT INTO other VALUES (1)")
+
+        free = next(other.execute("PRAGMA freelist_count"))[0]
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite.time, "sleep", pause)
+            await store.sweep()
+        steps = next(other.execute("SELECT count(*) FROM other"))[0]
+        other.close()
+        return free, steps
+
+    [(free, steps)] = run((SqliteStore(path), scenario))
+    assert free > 30
+    assert pages == [max(free - 10 * step, 0) for step in range(1, steps + 1)]
+    assert pages[-1] == 0
+
+
 def test_a_log_is_trimmed_some_time_after_its_end(path) -> None:
     now = 1000.0
     store = SqliteStore(path, logs=60, clock=lambda: now)

@@ -131,15 +131,16 @@ def test_an_unfinished_response_is_not_evicted_and_leaves_no_room_for_another() 
     assert asyncio.run(scenario()) == ([True, True, False], [False, False, True])
 
 
-def test_a_background_response_that_is_larger_than_the_bound_is_stored_if_there_is_no_other() -> None:
+def test_a_background_response_that_is_larger_than_the_bound_is_refused_and_evicts_nothing() -> None:
     store = MemoryStore(max_bytes=BOUND)
+    put(store, stored(1))
 
     async def scenario():
-        lease = await store.enqueue("", stored(1, text=4 * TEXT), "a")
-        await store.finish(lease, 0, [b"end"], stored(1, text=5 * TEXT))
-        return await store.get("", "resp_1") is not None
+        with pytest.raises(StoreFull, match="larger than the store may be"):
+            await store.enqueue("", stored(2, text=4 * TEXT), "a")
 
-    assert asyncio.run(scenario())
+    asyncio.run(scenario())
+    assert stored_numbers(store, 1, 2) == [1]
 
 
 def test_unfinished_responses_are_limited_by_the_number_of_responses() -> None:

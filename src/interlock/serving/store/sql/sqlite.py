@@ -19,7 +19,7 @@ from attrs import define, field
 
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
-from interlock.serving.store import Addition, Edit, Key, StoreDown, StoredResponse, StoreFull, StoreUnusable
+from interlock.serving.store import Edit, Key, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.chain import body_of, pack
 from interlock.serving.store.sql.database import VERSION, Connection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
@@ -29,6 +29,8 @@ R = TypeVar("R")
 
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
+VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transaction, so that others can write in between
+PAUSE: Final = 0.01  # seconds between two such transactions, because SQLite has no queue of writers
 
 # Bytes of memory, as measured:
 PAGE: Final = 4096 + 272  # of a page of 4096 bytes
@@ -234,12 +236,6 @@ class MemoryStore(SqlStore):
         _, _, pages, free = self._connection.rows(FIGURES)[0]
         return int(pages - free - self._empty_pages) * PAGE
 
-    async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
-        # The size includes items that are stored already, because they also count when all other responses are evicted.
-        if len(body_of(stored)) + sum(PER_ITEM + len(pack(item)) for item in stored.conversation) > self.max_bytes:
-            raise StoreFull("The response is larger than the store may be.")
-        await super().put(tenant, stored, addition)
-
     async def migrate(self) -> int:
         return VERSION
 
@@ -280,6 +276,11 @@ class MemoryStore(SqlStore):
         self._connection.execute("PRAGMA incremental_vacuum")
 
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
+        if edit.stored is not None and edit.trigger in {StoredTrigger.PUT, StoredTrigger.ENQUEUE}:
+            # The size includes items that are stored already, because they also count when all other responses are evicted.
+            items = sum(PER_ITEM + len(pack(item)) for item in edit.stored.conversation)
+            if len(body_of(edit.stored)) + items > self.max_bytes:
+                raise StoreFull("The response is larger than the store may be.")
         row = super()._edit(tx, tenant, response_id, edit)
         if edit.trigger is StoredTrigger.ENQUEUE and not self._make_room(tx):
             raise StoreFull("Too many responses are being made in the background.")
@@ -314,7 +315,9 @@ class MemoryStore(SqlStore):
 
 def _vacuum(connection: Connection) -> None:
     """Return free pages to the disk, and empty the write-ahead log, which may still contain deleted data."""
-    connection.execute("PRAGMA incremental_vacuum")
+    for _ in range(0, connection.value("PRAGMA freelist_count"), VACUUMED):
+        connection.execute(f"PRAGMA incremental_vacuum({VACUUMED})")
+        time.sleep(PAUSE)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
