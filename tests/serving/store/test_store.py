@@ -8,6 +8,8 @@ import pytest
 
 from interlock.serving.store import Conversation, MemoryStore, StoredResponse, StoreFull
 from interlock.serving.store.chain import put_together
+from interlock.serving.store.sql import rows
+from interlock.serving.store.sql.sqlite import SqliteConnection
 
 
 def stored(number, *items, text=""):
@@ -141,6 +143,28 @@ def test_a_background_response_that_is_larger_than_the_bound_is_refused_and_evic
 
     asyncio.run(scenario())
     assert stored_numbers(store, 1, 2) == [1]
+
+
+@pytest.mark.parametrize("method", ["trim", "delete"])
+def test_one_statement_removes_few_events(monkeypatch, method) -> None:
+    monkeypatch.setattr(rows, "REMOVED", 2, raising=False)
+    execute, removed = SqliteConnection.rows, []
+
+    def record(connection, statement, values=()):
+        result = execute(connection, statement, values)
+        if statement.startswith("DELETE FROM event"):
+            removed.append(len(result))
+        return result
+
+    async def scenario():
+        store = MemoryStore()
+        lease = await store.enqueue("", stored(1), "a")
+        await store.finish(lease, 0, [b"event"] * 5, stored(1))
+        monkeypatch.setattr(SqliteConnection, "rows", record)
+        await getattr(store, method)("", "resp_1")
+        return (await store.info()).events
+
+    assert (asyncio.run(scenario()), removed) == (0, [2, 2, 1])
 
 
 def test_unfinished_responses_are_limited_by_the_number_of_responses() -> None:

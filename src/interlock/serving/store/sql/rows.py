@@ -39,6 +39,8 @@ Seq: TypeAlias = int  # the primary key of a row
 
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")  # characters that some databases replace
 
+REMOVED: Final = 10_000  # events that one statement removes
+
 UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
 """The states of responses that have not ended, as SQL."""
 
@@ -317,7 +319,7 @@ class Responses:
                 case _E.RELEASE:
                     changes["owner"] = ""
                 case _E.TRIM:
-                    connection.execute("DELETE FROM event WHERE response = ?", (row.seq,))
+                    self._remove_events(row)
                     changes["oldest"] = row.following
                 case _E.REMOVE:
                     self.remove(row)
@@ -348,12 +350,18 @@ class Responses:
     def remove(self, row: ResponseRow) -> None:
         """Remove a response and everything that only it refers to."""
         connection = self.tx.connection
-        connection.execute("DELETE FROM event WHERE response = ?", (row.seq,))
+        self._remove_events(row)
         connection.execute("DELETE FROM body WHERE response = ?", (row.seq,))
         connection.execute("DELETE FROM response WHERE seq = ?", (row.seq,))
         Items(connection).drop_chain(row.tip)
         if (row.tenant, row.id) in self.tx.locked:
             self.tx.locked[row.tenant, row.id] = None
+
+    def _remove_events(self, row: ResponseRow) -> None:
+        """Remove the events of a response in several statements, so that no answer of the database takes long."""
+        delete = "DELETE FROM event WHERE response = ? AND number >= ? AND number < ? RETURNING 1"
+        for first in range(row.oldest, row.following, REMOVED):
+            self.tx.connection.rows(delete, (row.seq, first, first + REMOVED))
 
     def lost(self, limit: int) -> list[Key]:
         """Return up to `limit` responses whose lease has lapsed, the longest lapsed first."""
