@@ -163,6 +163,7 @@ class Run(Generic[T]):
     _tools: Tools = field(factory=NullTools, init=False)
     _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _turn_count: int = field(default=0, init=False)
+    _first_item: int = field(default=0, init=False)  # the index of the first item of the last turn
     _turn_usage: Usage = field(factory=Usage, init=False)
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
     """The calls whose tools run next: those of the last turn, or before the first turn those that the client has approved."""
@@ -293,7 +294,7 @@ class Run(Generic[T]):
 
     async def _generate(self) -> Steps:
         """Generate one turn."""
-        first_item, rejects, finish_reason = self.driver.item_count, False, None
+        self._first_item, rejects, finish_reason = self.driver.item_count, False, None
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
         async with aclosing(self.generation.generate(turn)) as outputs:
@@ -320,7 +321,7 @@ class Run(Generic[T]):
         yield self._tools.rewrite(end)
         self._calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
-        failed = [item for item in self.driver.items(first_item) if item.get("status") == "failed"]
+        failed = [item for item in self.driver.items(self._first_item) if item.get("status") == "failed"]
         self._rejected = failed if rejects else []
         yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
 
@@ -331,7 +332,8 @@ class Run(Generic[T]):
             async for delta in results:
                 yield [delta]
         none_ran = self.driver.ready == calls and not rejected
-        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items()):
+        # A turn with a call for the client is the last one, so earlier turns have none.
+        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items(self._first_item)):
             yield TurnTrigger.ANSWER
         elif self._remaining_tokens is None or self._remaining_tokens > 0:
             yield TurnTrigger.GO_ON
