@@ -6,11 +6,18 @@ from contextlib import aclosing
 
 import httpx
 import pytest
-from live.engines import ANSWER, StagedEngine, steps
+from attrs import define, field
+from live.engines import ANSWER, Gate, StagedEngine, step, steps
+from live.injection import PanicException
 from websockets.asyncio.client import connect
 
+from interlock.parsers import parser_for
+from interlock.serving.engines.generation import Generation
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.create import read_request
+from interlock.serving.store import MemoryStore, StoreDown
 
 LIMIT, BURST = 2, 12
 ASK = {"model": "staged", "input": "Hi", "truncation": "auto"}
@@ -98,8 +105,9 @@ def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds
     assert set(again) == {200}
 
 
-def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None:  # noqa: C901 - one client, read to its end
+def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None:
     engine = Counting(BURST - LIMIT)
+    engine.all_refused = gate = Gate()
     app = create_app(engine, max_streams=LIMIT)
 
     async def burst(url):
@@ -112,7 +120,8 @@ def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None
                 if body["type"] == "error":
                     ends.append(body["status"])
                     if ends.count(429) == BURST - LIMIT:
-                        loop.call_soon_threadsafe(engine.all_refused.set)
+                        await asyncio.to_thread(gate.reached.wait)
+                        gate.open()
                 elif body["type"] == "response.completed":
                     ends.append("completed")
                 if len(ends) == BURST:
@@ -123,15 +132,126 @@ def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None
                     break
         return ends
 
-    loop = None
-
-    class Waiting(asyncio.Event):
-        async def wait(self):
-            nonlocal loop
-            loop = asyncio.get_running_loop()
-            return await super().wait()
-
-    engine.all_refused = Waiting()
     with ServerThread(app) as url:
         ends = asyncio.run(burst(url))
     assert (engine.most, ends.count(429), ends.count("completed"), len(app.state.active_runs)) == (LIMIT, BURST - LIMIT, LIMIT, 0)
+
+
+@define(eq=False)
+class Host:
+    """A host engine whose generations do what a test says at each of their calls."""
+
+    fault: dict = field(factory=dict)
+    """The exception to raise, by the name of the call."""
+    calls: list = field(factory=list)
+    closed: int = 0
+    format = "harmony"
+
+    async def names(self):
+        return ["staged"]
+
+    def read(self, raw):
+        return read_request(raw)
+
+    def begin(self, request, items, tenant, connection):
+        del request, items, tenant, connection
+        return HostGeneration(self)
+
+
+class HostGeneration(Generation):
+    """The generation of a `Host`."""
+
+    response_id = parser = None
+
+    def __init__(self, host):
+        self.host = host
+
+    async def _do(self, name):
+        self.host.calls.append(name)
+        match self.host.fault.get(name):
+            case None:
+                await asyncio.sleep(0)
+            case error:
+                raise error
+
+    async def prepare(self, turn):
+        del turn
+        self.parser = parser_for("harmony", {})
+        await self._do("prepare")
+        return {}
+
+    async def admit(self, turn):
+        del turn
+        await self._do("admit")
+
+    async def count(self, turn):
+        del turn
+        return 1
+
+    async def generate(self, turn):
+        del turn
+        await self._do("generate")
+        yield step(ANSWER)
+        yield step("", "stop")
+
+    async def close(self):
+        self.host.closed += 1
+
+
+FAULTS = [
+    *((name, error) for name in ("prepare", "admit", "generate") for error in (ApiError(418, "No."), RuntimeError("no"))),
+    *((name, PanicException("no")) for name in ("prepare", "admit", "generate")),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "error"), FAULTS, ids=lambda each: each if isinstance(each, str) else type(each).__name__)
+def test_every_slot_is_free_after_any_fault_of_the_engine(kind, name, error) -> None:
+    async def faulty():
+        host = Host({name: error})
+        app = create_app(host, max_streams=1)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            path, body = KINDS[kind]
+            for _ in range(3):
+                response = await client.post(path, json=body)
+                if response.status_code == 200 and "background" in kind:
+                    await ended(client, response)
+                while len(app.state.active_runs):  # noqa: ASYNC110 - see above
+                    await asyncio.sleep(0)
+            host.fault.clear()
+            return response.status_code, host.closed, (await client.post(path, json=body)).status_code
+
+    status, closed, after = asyncio.run(faulty())
+    in_background = "background" in kind
+    refused = name == "prepare" or (name == "admit" and not in_background) or (name == "generate" and kind == "compaction")
+    expected = 418 if isinstance(error, ApiError) and name != "generate" else 500
+    assert (status, closed, after) == (expected if refused else 200, 3, 200)
+
+
+@pytest.mark.parametrize(
+    ("down", "kinds"), [("find", ["whole", "stream", "background"]), ("enqueue", ["background", "background stream"])]
+)
+def test_every_slot_is_free_after_a_fault_of_the_store(down, kinds) -> None:
+    class Down(MemoryStore):
+        async def find(self, *arguments):
+            if down == "find":
+                raise StoreDown("It cannot be reached.")
+            return await super().find(*arguments)
+
+        async def enqueue(self, *arguments):
+            if down == "enqueue":
+                raise StoreDown("It cannot be reached.")
+            return await super().enqueue(*arguments)
+
+    async def faulty(kind):
+        host = Host()
+        app = create_app(host, store=Down(), max_streams=1)
+        async with client_of(app) as client:
+            path, body = KINDS[kind]
+            reference = [{"type": "item_reference", "id": "msg_1"}] if down == "find" else "Hi"
+            response = await client.post(path, json={**body, "input": reference})
+        return response.status_code, len(app.state.active_runs), "generate" in host.calls
+
+    for kind in kinds:
+        assert asyncio.run(faulty(kind)) == (503, 0, False)
