@@ -265,7 +265,6 @@ DEVIATIONS = {
     "without-output": _breaking(edited(ANSWERED, terminal(output=[])), "openai-node", "the Agents SDK for JavaScript", "LiteLLM"),
     "failed-without-output": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
     "usage": edited(ANSWERED, terminal(total_tokens=1)),
-    "usage, of a cut": edited(evolve(LEGAL["cut"], like="cut"), terminal("incomplete", usage=None)),
     "vendor-field": edited(ANSWERED, _with_vendor_fields),
     "null": edited(ANSWERED, _with_nulls),
     "field-of-newer": edited(ANSWERED, without_fields("parallel_tool_calls", "tool_choice", "tools", inside="response")),

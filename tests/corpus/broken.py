@@ -76,9 +76,10 @@ def edited(name: str, place: int, path: str, value: Any) -> list[Body]:
 
 
 def ended(name: str, **fields: Any) -> list[Body]:
-    """Change the final response alone."""
+    """Change the final response alone; a field that becomes `...` is removed."""
     bodies = list(LEGAL[name])
-    bodies[-1] = {**bodies[-1], "response": {**bodies[-1]["response"], **fields}}
+    response = {**bodies[-1]["response"], **fields}
+    bodies[-1] = {**bodies[-1], "response": {name: value for name, value in response.items() if value is not ...}}
     return bodies
 
 
@@ -184,7 +185,7 @@ BROKEN: dict[str, list[Body]] = {
     "R13-output-lacks-an-item": ended("reasoning", output=LEGAL["reasoning"][-1]["response"]["output"][:1]),
     "R13-output-in-another-order": ended("reasoning", output=LEGAL["reasoning"][-1]["response"]["output"][::-1]),
     "R13-item-differs": ended("nothing", output=[function_call(0)[-1]["item"]]),
-    "R13-no-usage": ended("message", usage=None),
+    "R13-no-usage": ended("message", usage=...),
     "R13-no-usage-details": ended("message", usage={**USAGE, "output_tokens_details": {}}),
     "R13-no-cached-tokens": ended("message", usage={**USAGE, "input_tokens_details": {}}),
     "R13-usage-does-not-add-up": ended("message", usage={**USAGE, "total_tokens": 19}),

@@ -5,11 +5,12 @@ from attrs import frozen
 
 @frozen
 class Shape:
-    """The chunks of one turn, its items (kind, text or arguments, name), usage (input, cached, output, reasoning) and status."""
+    """The chunks of one turn, its items (kind, text or arguments, name), usage (input, cached, output, reasoning)
+    or None, and status."""
 
     chunks: list
     items: list
-    usage: tuple = (0, 0, 0, 0)
+    usage: tuple | None = None
     done: bool = True
     status: str = "completed"
 

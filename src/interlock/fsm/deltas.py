@@ -52,6 +52,14 @@ class Usage:
         )
 
 
+def total(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Add usage of which None is unknown: the sum is what is known, or None if that is nothing."""
+    if one is not None and other is not None:
+        return one + other
+    known = one or other
+    return None if known == Usage() else known
+
+
 @frozen
 class Start:
     """The response begins. Feed it first, or after `Enqueue`; the driver adds it if it is missing."""
@@ -253,11 +261,11 @@ class EndTurn:
 
     Args:
         reason: Why the turn ended.
-        usage: The tokens of the turn.
+        usage: The tokens of the turn, or None if nobody counted them.
     """
 
     reason: FinishReason
-    usage: Usage = Usage()
+    usage: Usage | None = Usage()
 
     def __attrs_post_init__(self) -> None:
         """Validate `reason`.
@@ -282,12 +290,12 @@ class Fault:
     Args:
         code: One of the API's codes for a response's error, usually `server_error`.
         message: The reason, sent to the client; it must not contain secrets.
-        usage: Tokens of the interrupted turn, if any.
+        usage: Tokens of the interrupted turn, if any, or None if nobody counted them.
     """
 
     code: str
     message: str
-    usage: Usage = Usage()
+    usage: Usage | None = Usage()
 
 
 @frozen
@@ -295,10 +303,10 @@ class Cancel:
     """The client cancelled the response or disconnected.
 
     Args:
-        usage: Tokens of the interrupted turn, if any.
+        usage: Tokens of the interrupted turn, if any, or None if nobody counted them.
     """
 
-    usage: Usage = Usage()
+    usage: Usage | None = Usage()
 
 
 Delta: TypeAlias = (

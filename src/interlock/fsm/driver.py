@@ -42,7 +42,6 @@ _REASONING: Final = deltas.Open("reasoning")
 _DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
 """The item to open if the active item does not accept a text, by the trigger of the text."""
 
-_NO_USAGE: Final = deltas.Usage()
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
 
@@ -110,7 +109,7 @@ class ResponseDriver(Generic[T]):
         self._late = late
         self._open: dict[str, ItemState[Any]] = {}
         self._active: ItemState[Any] | None = None
-        self._usage = _NO_USAGE
+        self._usage: deltas.Usage | None = deltas.Usage()
         self._terminal: StreamEvent | None = None
         self._final: Mapping[str, object] | None = None
         """The copy of the response that has ended."""
@@ -136,8 +135,8 @@ class ResponseDriver(Generic[T]):
         return self._response.state.name if self.ended else "in_progress"
 
     @property
-    def usage(self) -> deltas.Usage:
-        """The tokens that the response has used so far."""
+    def usage(self) -> deltas.Usage | None:
+        """The tokens that the response has used so far, or None if nobody counted them."""
         return self._usage
 
     @property
@@ -405,10 +404,10 @@ class ResponseDriver(Generic[T]):
                 self._fire_item(item, step)
             self._fire_item(item, last, args)
 
-    def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage) -> None:
+    def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage | None) -> None:
         match reason:
             case "stop":
-                self._usage += usage
+                self._usage = deltas.total(self._usage, usage)
                 self._try("start")
                 self._close_active()
             case "cut" if self._active is None or self._active.body.prose:
@@ -432,8 +431,8 @@ class ResponseDriver(Generic[T]):
         self._abandon("fail")
         self._terminal = self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
 
-    def _end(self, trigger: str, usage: deltas.Usage, **why: IncompleteDetails | ResponseError) -> None:
-        self._usage += usage
+    def _end(self, trigger: str, usage: deltas.Usage | None, **why: IncompleteDetails | ResponseError) -> None:
+        self._usage = deltas.total(self._usage, usage)
         if trigger not in self._response.state.rows:
             self._try("start")
         self._abandon("cut")

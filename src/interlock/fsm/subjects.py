@@ -209,8 +209,10 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
         return replace(self.body, status=status, output=[item.shown_body for item in self.output], **fields)
 
 
-def usage_of(usage: deltas.Usage) -> response.Usage:
-    """Convert usage to the API's form, with both detail objects (rule R13)."""
+def usage_of(usage: deltas.Usage | None) -> response.Usage | None:
+    """Convert usage to the API's form, with both detail objects (rule R13), or null if nobody counted the tokens."""
+    if usage is None:
+        return None
     return response.Usage(
         input_tokens=usage.input_tokens,
         input_tokens_details=response.InputTokensDetails(

@@ -165,7 +165,7 @@ FAULTS: Final = (
         _set("response.incomplete_details", {}, "response.incomplete"),
         endings=("incomplete",),
     ),
-    Fault("R13", "there is no usage", _set("response.usage", None, *_END)),
+    Fault("R13", "there is no usage", _set("response.usage", ..., *_END)),
     Fault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
     Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
     Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),

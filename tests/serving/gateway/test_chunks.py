@@ -25,6 +25,34 @@ def seen(item):
     return item["type"], item.get("arguments", text), item.get("name")
 
 
+def counted(usage):
+    """The counts of usage: input, cached, output and reasoning tokens."""
+    if usage is None:
+        return None
+    details = usage["input_tokens_details"]["cached_tokens"], usage["output_tokens_details"]["reasoning_tokens"]
+    return usage["input_tokens"], details[0], usage["output_tokens"], details[1]
+
+
+def test_usage_is_null_if_the_upstream_counts_nothing():
+    reply = stream(chunk({"content": "a"}), chunk({}, "stop"))
+    with gateway(reply, reply) as (url, _):
+        events = bodies(httpx.post(f"{url}/v1/responses", json=BODY).content)
+        whole = httpx.post(f"{url}/v1/responses", json={**BODY, "stream": False}).json()
+        stored = httpx.get(f"{url}/v1/responses/{whole['id']}").json()
+    assert [events[-1]["response"]["usage"], whole["usage"], stored["usage"]] == [None, None, None]
+
+
+def test_a_failed_turn_of_an_upstream_has_no_usage():
+    response = answered(Reply(tuple(stream(chunk({"content": "a"}), done=False).body)))[0][-1]["response"]
+    assert (response["status"], response["usage"]) == ("failed", None)
+
+
+def test_the_usage_of_a_compacted_conversation_has_numbers():
+    with gateway(stream(chunk({"content": "a"}), chunk({}, "stop"))) as (url, _):
+        answer = httpx.post(f"{url}/v1/responses/compact", json={"model": "m", "input": "Hi"})
+    assert (answer.status_code, counted(answer.json()["usage"])) == (200, (0, 0, 0, 0))
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_chunks_of_a_server_become_items(shape, whole):
@@ -37,9 +65,7 @@ def test_the_chunks_of_a_server_become_items(shape, whole):
     events, _ = answered(reply)
     response = events[-1]["response"]
     assert (response["status"], [seen(item) for item in response["output"]]) == (shape.status, shape.items)
-    usage = response["usage"]
-    details = usage["input_tokens_details"]["cached_tokens"], usage["output_tokens_details"]["reasoning_tokens"]
-    assert (usage["input_tokens"], details[0], usage["output_tokens"], details[1]) == shape.usage
+    assert counted(response["usage"]) == shape.usage
 
 
 def test_one_byte_at_a_time_is_the_same():

@@ -432,7 +432,7 @@ def judge_end(
     yield from _failure(response, status, items, has_error=has_error)
     yield from _truncation(response, status, items)
     yield from _output(as_list(response.get("output")), status, items, from_start=from_start)
-    yield from _usage(response.get("usage"), status)
+    yield from _usage(response, status)
 
 
 def _status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Fault]:
@@ -513,11 +513,13 @@ def _deviation(item: TrackedItem, final_item: Body, differing: Sequence[str]) ->
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
 
 
-def _usage(usage: object, status: object) -> Iterator[Fault]:
-    if usage is None:
+def _usage(response: Body, status: object) -> Iterator[Fault]:
+    if "usage" not in response:
         yield Fault("R13", "the response has no usage", deviation="" if status == "completed" else "usage")
         return
-    counts = as_object(usage)
+    if response["usage"] is None:  # nobody counted the tokens
+        return
+    counts = as_object(response["usage"])
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
         if type(as_object(counts.get(details)).get(count)) is not int:
             yield Fault("R13", f"usage has no {details}.{count}", deviation="" if details in counts else "usage")

@@ -150,7 +150,8 @@ RULES: Final[Mapping[str, Rule]] = {
             "R13",
             "final",
             "content",
-            "The terminal response contains all items in order, exactly as their `done` events had them, and the token usage.",
+            "The terminal response contains all items in order, exactly as their `done` events had them, and the "
+            "token usage, which is null only if nobody counted the tokens.",
             "Clients store the terminal response, so the next request lacks any content that is missing there.",
         ),
         Rule(

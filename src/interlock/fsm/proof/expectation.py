@@ -248,7 +248,7 @@ class Expectation:
                     self._status = "queued"
                     self._due.opening += ["response.created", "response.queued"]
             case deltas.EndTurn(reason, usage):
-                self._tokens += usage.input_tokens + usage.output_tokens
+                self._tokens += 0 if usage is None else usage.input_tokens + usage.output_tokens
                 self._end_turn(reason)
             case deltas.Finish():
                 self._close()

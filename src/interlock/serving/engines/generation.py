@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
 
 from attrs import define, evolve
 
+from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
@@ -28,6 +29,9 @@ TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model 
 
 class Generation(Protocol):
     """What an engine does for one response. The defaults refuse, resolve, add and log nothing."""
+
+    no_usage: ClassVar[Usage | None] = Usage()
+    """The usage of a turn whose tokens nobody counted: None if the engine does not count them itself."""
 
     @property
     def parser(self) -> Parser:

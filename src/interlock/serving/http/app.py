@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.sse import SseWriter
+from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
@@ -252,7 +253,7 @@ class Api:
                 "object": "response.compaction",
                 "created_at": run.driver.response["created_at"],
                 "output": [*_user_messages(run.context.items), item],
-                "usage": usage_of(result.usage),
+                "usage": usage_of(result.usage or Usage()),  # the type has no null
             }
         )
 

@@ -22,7 +22,7 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, Start, Usage
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
@@ -313,10 +313,12 @@ class Run(Generic[T]):
                     self._turn_usage = _updated_usage(self._turn_usage, output)
         if finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
-        end, self._turn_usage = parser.end(finish_reason, self._turn_usage), Usage()
+        end = self._end_turn(finish_reason)
         self._turn_count += 1
         if self._remaining_tokens is not None:
-            self._remaining_tokens -= sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn))
+            self._remaining_tokens -= sum(
+                delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage
+            )
         rejects = rejects or _has_reject(end)
         yield self._tools.rewrite(end)
         self._calls = self.driver.ready
@@ -324,6 +326,12 @@ class Run(Generic[T]):
         failed = [item for item in self.driver.items(self._first_item) if item.get("status") == "failed"]
         self._rejected = failed if rejects else []
         yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
+
+    def _end_turn(self, reason: FinishReason) -> list[Delta]:
+        """End the parser's turn; its usage is that of the engine, or what stands for none if nobody counted a token."""
+        end, self._turn_usage = self.generation.parser.end(reason, self._turn_usage), Usage()
+        no_usage = self.generation.no_usage
+        return [evolve(each, usage=no_usage) if isinstance(each, EndTurn) and each.usage == Usage() else each for each in end]
 
     async def _run_tools(self) -> Steps:
         """Run the tools of the pending calls."""
@@ -464,7 +472,7 @@ class Run(Generic[T]):
         self._events += self.driver.feed([ending])
 
     def _abort(self, ending: Fault | Cancel) -> Sequence[Delta]:
-        *pending, end = self.generation.parser.end("abort", self._turn_usage)
+        *pending, end = self._end_turn("abort")
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
@@ -602,7 +610,7 @@ class Summary:
     """The summary of a conversation, its usage, and why it failed if it did."""
 
     text: str
-    usage: Usage
+    usage: Usage | None
     fault: EngineError | None = None
 
 

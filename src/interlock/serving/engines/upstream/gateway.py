@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, evolve, field
 from msgspec.structs import replace
@@ -143,6 +143,7 @@ class UpstreamGeneration(Generation):
     _request: CreateResponse
     _declared: Mapping[str, object] = field(repr=False)
     _authorization: str | None = field(repr=False)
+    no_usage: ClassVar = None
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
     _translator: Translator | None = field(default=None, init=False)
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)

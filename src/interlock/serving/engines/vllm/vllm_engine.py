@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from starlette.requests import HTTPConnection, Request
 from interlock.embedding import random_id
 from interlock.events import response_object as wire
 from interlock.events.json import dumps
-from interlock.fsm.deltas import FinishReason
+from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
@@ -294,6 +294,7 @@ class PreviousTurn:
 class VllmGeneration:
     """Generates one response with vLLM, which logs it under the response's id."""
 
+    no_usage: ClassVar[Usage | None] = Usage()
     _engine: VllmEngine
     _request: CreateResponse
     _tenant: str
