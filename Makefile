@@ -58,8 +58,9 @@ types: .venv/.dev ## Types: mypy and pyright, both strict
 	$(BIN)/mypy & mypy=$$!; $(BIN)/pyright --pythonpath $(BIN)/python; wait $$mypy
 
 .PHONY: layers
-layers: .venv/.dev ## Imports: one direction, and no IO below serving
+layers: .venv/.dev ## Imports: one direction, no circle, and no IO below serving
 	$(BIN)/lint-imports
+	$(BIN)/python release/layers.py
 
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
