@@ -1,4 +1,4 @@
-"""vLLM's refusals keep their message and status, streamed or not, in the background or not, and come before any event."""
+"""vLLM's refusals keep their message: they come with their status before any event, or they fail a background response."""
 
 import json
 
@@ -10,7 +10,7 @@ from turns import DONE, END, PYTHON, RUN, Turn
 
 PARSED_SERVER = pytest.mark.parametrize("server", ["parsed"], indirect=True)
 HARMONY_SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
-WAYS = [{}, {"stream": True}, {"background": True}, {"background": True, "stream": True}]
+WAYS = [{}, {"stream": True}]
 SCORES = {"include": ["message.output_text.logprobs"]}
 REQUEST = {"model": "tiny", "input": "Hi.", "max_output_tokens": 16}
 
@@ -37,15 +37,29 @@ def post(server, request):
         ({"logit_bias": {"999999999": 1}}, "in logit_bias contain out-of-vocab token ids"),
         ({"stop_token_ids": [-5]}, "in stop_token_ids contain out-of-vocab token ids"),
         ({**SCORES, "top_logprobs": 21}, "Requested sample logprobs of 21, which is greater than max allowed: 20"),
-        ({"temperature": -1}, "temperature must be non-negative"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )
-def test_a_refusal_at_the_first_step_is_a_400_in_every_mode(server, settings, message):
+def test_a_refusal_at_the_first_step_is_a_400_or_fails_a_background_response(server, settings, message):
     answers = [post(server, {**REQUEST, **settings, **way}) for way in WAYS]
     assert [answer.status_code for answer in answers] == [400] * len(WAYS)
-    assert [answer.json() for answer in answers] == [answers[0].json()] * len(WAYS)
+    assert answers[0].json() == answers[1].json()
     assert message in answers[0].json()["error"]["message"]
+    queued = post(server, {**REQUEST, **settings, "background": True}).json()
+    assert queued["status"] == "queued"
+    read = httpx.get(f"{server.url}/v1/responses/{queued['id']}", params={"stream": "true"}, timeout=120)
+    ended = judged(read.content)[-1]["response"]
+    assert (ended["id"], ended["status"]) == (queued["id"], "failed")
+    assert message in ended["error"]["message"]
+
+
+@PARSED_SERVER
+def test_an_invalid_parameter_is_a_400_in_every_mode(server):
+    ways = [*WAYS, *({**way, "background": True} for way in WAYS)]
+    answers = [post(server, {**REQUEST, "temperature": -1, **way}) for way in ways]
+    assert [answer.status_code for answer in answers] == [400] * len(ways)
+    assert [answer.json() for answer in answers] == [answers[0].json()] * len(ways)
+    assert "temperature must be non-negative" in answers[0].json()["error"]["message"]
 
 
 @PARSED_SERVER
