@@ -19,7 +19,7 @@ BOUNDS: Final = {
     "circles of imports": 0,
     "files that read a raw body": 10,
     "files that name a kind": 20,
-    "casts": 144,
+    "casts": 123,
     "Any": 176,
 }
 """The most of each. A change may lower them."""

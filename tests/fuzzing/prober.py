@@ -12,10 +12,9 @@ from live.raw_socket import framed, raw_socket
 from live.watched import PATIENCE, Watch, memory_of
 from websockets.frames import Opcode
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, members
 from interlock.fsm.oracle import check
 from interlock.serving.http.request_body import MAX_BODY_BYTES
-from interlock.serving.requests.json_values import members
 from interlock.testing import assert_legal
 
 REFUSED = {400, 404, 413}

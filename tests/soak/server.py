@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from interlock.events.json import elements, members
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.http import server
 from interlock.serving.http.app import create_app
 from interlock.serving.requests.api_errors import EngineError
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.store import MemoryStore
 
 MIB = 2**20

@@ -7,7 +7,7 @@ conversion.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, cast, get_args
 
 from attrs import frozen
@@ -17,6 +17,7 @@ from openai.types.responses.response_function_web_search import ResponseFunction
 from openai.types.responses.response_output_item import McpCall
 
 from interlock.events.dialects import from_open_responses
+from interlock.events.json import is_array, is_object, members
 
 
 class UnknownEventError(ValueError):
@@ -59,21 +60,21 @@ class Release:
         new = dict(body)
         if body.get("type") == "response.function_call_arguments.done":
             new.setdefault("name", "")
-        if isinstance(item := body.get("item"), Mapping):
-            new["item"] = self._item(cast("Mapping[str, object]", item))
-        if isinstance(response := body.get("response"), Mapping):
-            new["response"] = self.adapted(cast("Mapping[str, object]", response))
-        if isinstance(output := body.get("output"), Sequence) and body.get("object") == "response":
-            new["output"] = [self._item(entry) for entry in cast("Sequence[Mapping[str, object]]", output)]
-        if isinstance(usage := body.get("usage"), Mapping):
-            new["usage"] = _usage(cast("Mapping[str, object]", usage))
+        if is_object(item := body.get("item")):
+            new["item"] = self._item(item)
+        if is_object(response := body.get("response")):
+            new["response"] = self.adapted(response)
+        if is_array(output := body.get("output")) and body.get("object") == "response":
+            new["output"] = [self._item(members(entry)) for entry in output]
+        if is_object(usage := body.get("usage")):
+            new["usage"] = _usage(usage)
         return new
 
     def _item(self, item: Mapping[str, object]) -> Mapping[str, object]:
         """Return an item that fits the types of this release."""
         match item.get("type"):
-            case "mcp_call" if self.mcp_error_is_text and isinstance(item.get("error"), Mapping):
-                return {**item, "error": _as_text(cast("Mapping[str, object]", item["error"]))}
+            case "mcp_call" if self.mcp_error_is_text and is_object(error := item.get("error")):
+                return {**item, "error": _as_text(error)}
             case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_can_be_incomplete:
                 return {**item, "status": "failed"}
             case _:
@@ -84,17 +85,17 @@ def _as_text(error: Mapping[str, object]) -> str:
     """Return the error of an MCP call as a string: its message, the texts of its content, or its JSON."""
     if isinstance(message := error.get("message"), str):
         return message
-    if isinstance(content := error.get("content"), list):
-        return "\n".join(str(entry["text"]) for entry in cast("list[Mapping[str, object]]", content) if "text" in entry)
+    if is_array(content := error.get("content")):
+        return "\n".join(str(entry["text"]) for entry in map(members, content) if "text" in entry)
     return json.dumps(error, ensure_ascii=False)
 
 
 def _usage(usage: Mapping[str, object]) -> dict[str, object]:
     """Add `cache_write_tokens`, which newer releases require, unless it is there."""
     details = usage.get("input_tokens_details")
-    if not isinstance(details, Mapping):
+    if not is_object(details):
         return dict(usage)
-    return {**usage, "input_tokens_details": {"cache_write_tokens": 0, **cast("Mapping[str, object]", details)}}
+    return {**usage, "input_tokens_details": {"cache_write_tokens": 0, **details}}
 
 
 INSTALLED: Final = Release.installed()
@@ -174,6 +175,6 @@ def _strays(value: object, path: str, held_by: str) -> Iterator[str]:
                 yield f"{path}{name}"
         for name in type(value).model_fields:
             yield from _strays(getattr(value, name), f"{path}{name}.", name)
-    elif isinstance(value, list):
-        for place, entry in enumerate(cast("list[object]", value)):
+    elif is_array(value):
+        for place, entry in enumerate(value):
             yield from _strays(entry, f"{path.removesuffix('.')}[{place}].", held_by)

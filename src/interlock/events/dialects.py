@@ -8,10 +8,12 @@ Source: the Open Responses specification of 2026-04-24 (its OpenAPI document) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, cast
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from attrs import field, frozen
+
+from interlock.events.json import is_array, is_object, members
 
 DialectName = Literal["openai", "open_responses"]
 """The name of a dialect in settings and on the command line."""
@@ -66,11 +68,10 @@ class Dialect:
         """Convert the value of a field if its objects can differ between the dialects."""
         if held_by not in _CONVERTED:
             return value
-        if isinstance(value, Mapping):
-            return self._object(f".{held_by}", cast("Mapping[str, object]", value))
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            entries = cast("Sequence[Mapping[str, object]]", value)
-            return [self._object(f".{held_by}", entry) for entry in entries]
+        if is_object(value):
+            return self._object(f".{held_by}", value)
+        if is_array(value):
+            return [self._object(f".{held_by}", members(entry)) for entry in value]
         return value
 
 
@@ -160,10 +161,9 @@ def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:
     name = body.get("type")
     event["type"] = _FROM_OPEN_RESPONSES.get(name, name) if isinstance(name, str) else name
     error = event.get(OPEN_RESPONSES.error_field)
-    if event["type"] == "error" and isinstance(error, Mapping):
+    if event["type"] == "error" and is_object(error):
         del event[OPEN_RESPONSES.error_field]
-        fields = cast("Mapping[str, object]", error)
-        event.update({name: fields.get(name) for name in ("code", "message", "param")})
+        event.update({name: error.get(name) for name in ("code", "message", "param")})
     return event
 
 

@@ -1,15 +1,43 @@
-"""JSON encoding that accepts any text, including lone surrogates."""
+"""Encodes JSON with any text, including lone surrogates; decodes it; and reads values of unknown type, without raising."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from types import MappingProxyType
+from typing import Final, TypeGuard
 
 import msgspec
 
+EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Return whether a value is a JSON object."""
+    return isinstance(value, Mapping)
+
+
+def is_array(value: object) -> TypeGuard[Sequence[object]]:
+    """Return whether a value is a JSON array, which may be a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def members(value: object) -> Mapping[str, object]:
+    """Return an object, or an empty one instead of any other value."""
+    return value if is_object(value) else EMPTY
+
+
+def elements(value: object) -> Sequence[object]:
+    """Return an array, or an empty one instead of any other value."""
+    return value if is_array(value) else ()
+
+
+def as_text(value: object) -> str:
+    """Return a string, or an empty one instead of any other value."""
+    return value if isinstance(value, str) else ""
 
 
 def clean(text: str) -> str:
@@ -24,8 +52,8 @@ def clean(text: str) -> str:
 
 
 def _as_dict(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[object, object]", value))
+    if is_object(value):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
@@ -69,13 +97,8 @@ def _refuse_constant(name: str) -> object:
 
 
 def _clean(value: object) -> object:
-    match value:
-        case str():
-            return clean(value)
-        case dict():
-            entries = cast("Mapping[object, object]", value)
-            return {clean(str(key)): _clean(entry) for key, entry in entries.items()}
-        case list() | tuple():
-            return [_clean(entry) for entry in cast("Sequence[object]", value)]
-        case _:
-            return value
+    if isinstance(value, str):
+        return clean(value)
+    if is_object(value):
+        return {clean(str(key)): _clean(entry) for key, entry in value.items()}
+    return [_clean(entry) for entry in value] if is_array(value) else value

@@ -11,6 +11,7 @@ from typing import Final, cast, get_type_hints
 
 from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 
+from interlock.events.json import elements, members
 from interlock.events.response_object import Response
 from interlock.events.tools import AnyTool
 
@@ -65,7 +66,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
                 settings[name] = echoed
     conversation = request.get("conversation")
     if conversation is not None:
-        settings["conversation"] = {"id": _members(conversation).get("id", conversation)}
+        settings["conversation"] = {"id": members(conversation).get("id", conversation)}
     return settings
 
 
@@ -82,15 +83,15 @@ def _fitted(value: object, name: str) -> object:
 
 def _completed(name: str, value: object) -> object:
     """Return a setting with the fields that Open Responses requires; `fast` becomes `priority`."""
-    members = {field: inner for field, inner in _members(value).items() if inner is not None}
+    given = {field: inner for field, inner in members(value).items() if inner is not None}
     match name:
         case "reasoning":
-            return {"effort": None, "summary": None, **members}
+            return {"effort": None, "summary": None, **given}
         case "text":
-            form = _members(members.get("format", {"type": "text"}))
+            form = members(given.get("format", {"type": "text"}))
             if form.get("type") == "json_schema":
                 form = {"description": None, **form, "strict": form.get("strict") is True}
-            return {**members, "format": form}
+            return {**given, "format": form}
         case "service_tier":
             return "priority" if value == "fast" else value
         case _:
@@ -99,10 +100,9 @@ def _completed(name: str, value: object) -> object:
 
 def _tools(value: object) -> list[dict[str, object]]:
     """Return the tools of known types, with the fields that Open Responses requires and without credentials."""
-    tools = cast("list[object]", value) if isinstance(value, list) else []
-    completed = [{**without_secrets(tool), **_required(tool)} for tool in map(_members, tools)]
+    completed = [{**without_secrets(tool), **_required(tool)} for tool in map(members, elements(value))]
     pairs = [(tool, _fitted(tool, "tool")) for tool in completed]
-    return [tool if fitted is tool else {**tool, **_members(fitted)} for tool, fitted in pairs if fitted is not UNFIT]
+    return [tool if fitted is tool else {**tool, **members(fitted)} for tool, fitted in pairs if fitted is not UNFIT]
 
 
 def _required(tool: Mapping[str, object]) -> dict[str, object]:
@@ -117,7 +117,3 @@ def _required(tool: Mapping[str, object]) -> dict[str, object]:
         case _:
             fields = {}
     return {name: value for name, value in fields.items() if name not in tool}
-
-
-def _members(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -20,12 +20,13 @@ from typing import Final, Literal, TypeAlias, cast
 
 from attrs import define, evolve, field
 
+from interlock.events.json import as_text, elements
 from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, ReasoningCounter
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
-from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_arguments, as_sequence, as_text, is_json
+from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_arguments, is_json
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
 Key: TypeAlias = TextKey | int
@@ -341,7 +342,7 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     get = _getter(delta)
     reasoning = reasoning_of(delta)
     content, refusal, function = get("content"), get("refusal"), get("function_call")
-    fragments = as_sequence(get("tool_calls"))
+    fragments = elements(get("tool_calls"))
     if function is not None:
         fragments = [*fragments, {"index": 0, "function": function}]
     if is_list := isinstance(content, list):
@@ -375,7 +376,7 @@ def _joined(value: object, names: Sequence[str]) -> str:
     """Return a text, or the joined texts of parts, each in the first of the named fields that has any."""
     if isinstance(value, str):
         return value
-    parts = as_sequence(value)
+    parts = elements(value)
     return "".join(next(filter(None, (_joined(_get(part, name), ("text",)) for name in names)), "") for part in parts)
 
 

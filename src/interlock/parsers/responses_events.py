@@ -20,7 +20,7 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, opened
-from interlock.events.json import as_json
+from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
 from interlock.fsm.deltas import (
@@ -46,7 +46,7 @@ from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import StreamWriter, Writer, join_text, writer_for
-from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, as_mapping, as_sequence, as_text, is_json
+from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, is_json
 
 Fields: TypeAlias = Mapping[str, object]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -223,10 +223,10 @@ class _Item:
         match self.kind:
             case "web_search_call":
                 return {"action": SEARCH, **fields}
-            case "apply_patch_call" if "diff" in as_mapping(fields.get("operation")):
-                return {**fields, "operation": {**as_mapping(fields["operation"]), "diff": ""}}
+            case "apply_patch_call" if "diff" in members(fields.get("operation")):
+                return {**fields, "operation": {**members(fields["operation"]), "diff": ""}}
             case "shell_call":
-                return {**fields, "action": {**as_mapping(fields.get("action")), "commands": []}}
+                return {**fields, "action": {**members(fields.get("action")), "commands": []}}
             case _:
                 return fields
 
@@ -244,7 +244,7 @@ class _Item:
     def _printed(self) -> Iterator[Delta]:
         """Yield the output of shell commands."""
         if self.kind == "shell_call_output":
-            for output in map(as_mapping, as_sequence(self.raw.get("output"))):
+            for output in map(members, elements(self.raw.get("output"))):
                 yield Progress("", {name: as_text(output.get(name)) for name in ("stdout", "stderr")})
                 yield EndOutput("", _legal(output.get("outcome"), Exit | Timeout) or {"type": "timeout"})
 
@@ -254,8 +254,8 @@ def finish_reason(event: Fields) -> FinishReason | None:
     verb = as_text(event.get("type")).removeprefix("response.")
     if verb not in ENDINGS:
         return None
-    response = as_mapping(event.get("response"))
-    if as_mapping(response.get("incomplete_details")).get("reason") == "content_filter":
+    response = members(event.get("response"))
+    if members(response.get("incomplete_details")).get("reason") == "content_filter":
         return "content_filter"
     return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])
 
@@ -280,7 +280,7 @@ class ResponsesParser:
     @classmethod
     def from_request(cls, body: Fields) -> ResponsesParser:
         """Return a parser for one response to a request."""
-        include = frozenset(value for value in as_sequence(body.get("include")) if isinstance(value, str))
+        include = frozenset(value for value in elements(body.get("include")) if isinstance(value, str))
         return cls(Routing.from_request(body), include)
 
     @property
@@ -290,7 +290,7 @@ class ResponsesParser:
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of an event, in either dialect."""
-        event = as_mapping(chunk.delta)
+        event = members(chunk.delta)
         subject, _, verb = as_text(event.get("type")).removeprefix("response.").rpartition(".")
         subject = OTHER_NAMES.get(subject, subject)
         match subject, verb:
@@ -299,9 +299,9 @@ class ResponsesParser:
             case _, "done" if subject in TEXTS:
                 self._read_part(subject, event, event)
             case "output_item", "added" | "done":
-                self._read_item(verb, as_mapping(event.get("item")), event.get("output_index"))
+                self._read_item(verb, members(event.get("item")), event.get("output_index"))
             case "content_part" | "reasoning_summary_part", "done":
-                part = as_mapping(event.get("part"))
+                part = members(event.get("part"))
                 self._read_part(PARTS.get(as_text(part.get("type")), ""), event, part)
             case "output_text.annotation", "added":
                 self._annotate(event)
@@ -310,9 +310,9 @@ class ResponsesParser:
             case _ if verb in STARTS and subject in COMPLETED:
                 self._add_delta(subject, event, Run(""))
             case "", "error":
-                self._fail(as_mapping(event.get("error")) or event)
+                self._fail(members(event.get("error")) or event)
             case "", _ if verb in ENDINGS:
-                self._end_response(verb, as_mapping(event.get("response")))
+                self._end_response(verb, members(event.get("response")))
             case _:
                 pass
         self._advance()
@@ -356,7 +356,7 @@ class ResponsesParser:
 
     def _end_response(self, verb: str, response: Fields) -> None:
         """Read the last event, which repeats all items."""
-        bodies = [body for body in map(as_mapping, as_sequence(response.get("output"))) if as_text(body.get("type")) in ITEMS]
+        bodies = [body for body in map(members, elements(response.get("output"))) if as_text(body.get("type")) in ITEMS]
         ids = [body.get("id") for body in bodies]
         streamed = [*self._items]
         unmatched = [*streamed]
@@ -373,7 +373,7 @@ class ResponsesParser:
             is_cut = verb != "completed" and body.get("status") == "in_progress"
             self._end_item(item, {**body, "status": "incomplete"} if is_cut else body)
         if verb == "failed":
-            self._fail(as_mapping(response.get("error")))
+            self._fail(members(response.get("error")))
 
     def _fail(self, error: Fields) -> None:
         self._flush("error")
@@ -420,7 +420,7 @@ class ResponsesParser:
 
     def _complete_part(self, item: _Item, place: TextPlace, part: Fields) -> None:
         self._complete(item, place, as_arguments(part.get(TEXTS[place[0]].whole)), self._entries(part))
-        self._add_annotations(item, place, as_sequence(part.get("annotations"))[item.annotations.get(place, 0) :])
+        self._add_annotations(item, place, elements(part.get("annotations"))[item.annotations.get(place, 0) :])
 
     def _end_item(self, item: _Item, body: Fields) -> None:
         """Read the whole item with which the service ends an item; ignore it if the item has ended already."""
@@ -548,17 +548,17 @@ def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
     if kind in PARTED:
         for name, plain in PARTED[kind].items():
             parts = body.get(name)
-            for index, part in enumerate([parts] if isinstance(parts, str) else as_sequence(parts)):
-                subject = plain if isinstance(part, str) else PARTS.get(as_text(as_mapping(part).get("type")))
+            for index, part in enumerate([parts] if isinstance(parts, str) else elements(parts)):
+                subject = plain if isinstance(part, str) else PARTS.get(as_text(members(part).get("type")))
                 if subject is not None and TEXTS[subject].kind == kind:
-                    yield (subject, index), {TEXTS[subject].whole: part} if isinstance(part, str) else as_mapping(part)
+                    yield (subject, index), {TEXTS[subject].whole: part} if isinstance(part, str) else members(part)
     elif kind == "shell_call":
-        for index, command in enumerate(as_sequence(as_mapping(body.get("action")).get("commands"))):
+        for index, command in enumerate(elements(members(body.get("action")).get("commands"))):
             yield ("shell_call_command", index), {"command": command}
     elif kind in OWN_TEXTS:
         holder = body
         for name in ITEMS[kind].text_path[:-1]:
-            holder = as_mapping(holder.get(name))
+            holder = members(holder.get(name))
         yield (OWN_TEXTS[kind], 0), holder
 
 
@@ -586,8 +586,8 @@ def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
 
 def _error_text(item: Fields) -> str:
     """Return why a tool failed: its error, or what its code printed."""
-    error = as_mapping(item.get("error"))
-    parts = map(as_mapping, (*as_sequence(error.get("content")), *as_sequence(item.get("outputs"))))
+    error = members(item.get("error"))
+    parts = map(members, (*elements(error.get("content")), *elements(item.get("outputs"))))
     texts = [as_text(part.get("text")) or as_text(part.get("logs")) for part in parts]
     return as_text(item.get("error")) or as_text(error.get("message")) or "\n".join(texts)
 
@@ -630,6 +630,6 @@ def _example(kind: ItemKind) -> Fields:
 def _legal_fields(kind: ItemKind, item: Fields) -> Iterator[tuple[str, object]]:
     """Yield the valid fields of an item."""
     for name, value in item.items():
-        legal = as_mapping(_legal({**_example(kind), name: value}, ITEMS[kind], name))
+        legal = members(_legal({**_example(kind), name: value}, ITEMS[kind], name))
         if name in legal and name != "type":
             yield name, legal[name]

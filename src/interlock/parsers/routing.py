@@ -27,7 +27,7 @@ import orjson
 from attrs import evolve, field, frozen
 
 from interlock.events.items import ItemKind
-from interlock.events.json import dumps
+from interlock.events.json import as_text, dumps, elements, is_object, members
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
@@ -177,7 +177,7 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 
 def declared_route(tool: Mapping[str, object], fields: Mapping[str, object] = NO_FIELDS) -> Route | None:
     """Return the route of a declared tool; functions may be nested, as in chat completions."""
-    name = as_text(tool.get("name")) or as_text(as_mapping(tool.get("function")).get("name"))
+    name = as_text(tool.get("name")) or as_text(members(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
             return Route("function_call", {"name": name, **fields})
@@ -191,30 +191,15 @@ def declared_route(tool: Mapping[str, object], fields: Mapping[str, object] = NO
 
 def _allowed(value: object) -> Iterator[str]:
     """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that contains one."""
-    for name in as_sequence(as_mapping(value).get("tool_names", value)):
+    for name in elements(members(value).get("tool_names", value)):
         if isinstance(name, str):
             yield name
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, object]]:
-    for each in as_sequence(value):
-        if isinstance(each, Mapping):
-            yield cast("Mapping[str, object]", each)
-
-
-def as_mapping(value: object) -> Mapping[str, object]:
-    """Return the value if it is an object, or else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, (dict, Mapping)) else {}
-
-
-def as_sequence(value: object) -> Sequence[object]:
-    """Return the value if it is an array, or else an empty one."""
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
-
-
-def as_text(value: object) -> str:
-    """Return the value if it is a string, or else an empty one."""
-    return value if isinstance(value, str) else ""
+    for each in elements(value):
+        if is_object(each):
+            yield each
 
 
 def as_arguments(value: object) -> str:

@@ -18,10 +18,11 @@ from attrs import define, evolve, frozen
 
 from interlock.events import stream
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
+from interlock.events.json import as_text, members
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
 from interlock.fsm.acceptor.contents import JUDGES, judge_end, judge_opening
-from interlock.fsm.acceptor.digests import Digest, Text, as_object, as_text, digest, quoted
+from interlock.fsm.acceptor.digests import Digest, Text, digest, quoted
 from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
 from interlock.fsm.acceptor.rulebook import DEVIATIONS, Fault, Finding, ItemRef
 from interlock.fsm.acceptor.steps import Step
@@ -239,7 +240,7 @@ class Acceptor:
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
         place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
-        if self.ended and name == _CREATED and digest(as_object(openai_body.get("response")).get("id")) not in self._response_ids:
+        if self.ended and name == _CREATED and digest(members(openai_body.get("response")).get("id")) not in self._response_ids:
             faults.append(Fault("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin(0)
         if self.ended:
@@ -341,7 +342,7 @@ class Acceptor:
         self._response = following
         if not readable:
             return faults
-        response = as_object(body.get("response"))
+        response = members(body.get("response"))
         faults += self._check_response_id(response.get("id"))
         if name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)

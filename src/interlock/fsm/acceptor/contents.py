@@ -14,22 +14,11 @@ from attrs import evolve
 
 from interlock.events import stream
 from interlock.events.items import literals_of
+from interlock.events.json import as_text, elements, members
 from interlock.events.parts import ReasoningText, Refusal, SummaryText
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
-from interlock.fsm.acceptor.digests import (
-    Digest,
-    Text,
-    are_malformed,
-    as_list,
-    as_object,
-    as_text,
-    digest,
-    digests,
-    loose_digests,
-    quoted,
-    value_at,
-)
+from interlock.fsm.acceptor.digests import Digest, Text, are_malformed, digest, digests, loose_digests, quoted, value_at
 from interlock.fsm.acceptor.rulebook import Fault
 from interlock.fsm.acceptor.stream_items import FINAL, Part, TrackedItem, is_own_text
 
@@ -61,7 +50,7 @@ _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 
 def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that an item begins in progress, without text, parts or a result."""
-    item = as_object(body.get("item"))
+    item = members(body.get("item"))
     state.stable = {name: item.get(name) for name in _STABLE}
     state.has_approval = item.get("approval_request_id") is not None
     if state.automaton is None or state.automaton.whole:
@@ -72,7 +61,7 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
         state.first_status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
         if path and (parts := value_at(item, path)):
-            deviation = "part-at-added" if all(map(_is_empty_part, as_list(parts))) else ""
+            deviation = "part-at-added" if all(map(_is_empty_part, elements(parts))) else ""
             yield Fault("R9", f"the item has {path[-1]} before its first part", deviation=deviation)
     initial_text = value_at(item, state.own_text) if state.own_text else None
     if initial_text:
@@ -86,7 +75,7 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
 
 def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that a finished item has the ids, text, status and result that its events imply."""
-    item = as_object(body.get("item"))
+    item = members(body.get("item"))
     state.done, state.loose = digests(item), loose_digests(item)
     status = item.get("status")
     state.status = status if isinstance(status, str) else None
@@ -138,7 +127,7 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
         if difference:
             yield Fault("R9", f"the item's {'.'.join(state.own_text)} {difference}")
     for name, parts in state.parts.items():
-        item_parts = [_digests(part) for part in as_list(item.get(name))]
+        item_parts = [_digests(part) for part in elements(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} is not the {len(parts)} parts that were done"
@@ -148,7 +137,7 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Fault]:
     if state.outputs and digest(state.outputs) != digest(item.get("output")):
         yield Fault("R9", "the item's output is not that of its commands")
     if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
-        texts = [_text(as_object(part)) for name in state.parts for part in as_list(item.get(name))]
+        texts = [_text(members(part)) for name in state.parts for part in elements(item.get(name))]
         if not "".join(texts).strip():
             yield Fault("R18", f"a {state.kind} has no text", deviation="blank")
         elif state.first_delta is not None and not state.first_delta.strip():
@@ -232,11 +221,11 @@ def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
     if state.from_start and body.get("command_index") != state.command_count:
         yield Fault("R8", f"command_index is {quoted(body.get('command_index'))} instead of {state.command_count}")
     if "delta" in event.__struct_fields__:
-        for name, text in as_object(body.get("delta")).items():
+        for name, text in members(body.get("delta")).items():
             if text:
                 state.command_output.setdefault(name, Text()).add(as_text(text))
         return
-    outputs = [as_object(one) for one in as_list(body.get("output"))]
+    outputs = [members(one) for one in elements(body.get("output"))]
     for name in ("stdout", "stderr"):
         text = state.command_output.get(name)
         if state.from_start and text is not None and text.compare("".join([as_text(one.get(name)) for one in outputs])):
@@ -248,7 +237,7 @@ def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
 
 def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Check that a part begins empty and with the next index of its list."""
-    index, part, name = _index(event, body), as_object(body.get("part")), _list(event)
+    index, part, name = _index(event, body), members(body.get("part")), _list(event)
     expected = state.next_index.get(name, index)
     state.next_index[name] = index + 1
     if index != expected:
@@ -279,7 +268,7 @@ def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -
     if part.logprobs is not None:
         yield from _logprobs(state, part, event, body)
         if part.logprobs is not None:  # pyright: ignore[reportUnnecessaryComparison] - `_logprobs` may have set it to None
-            part.logprobs.add(as_list(body.get("logprobs")))
+            part.logprobs.add(elements(body.get("logprobs")))
 
 
 def judge_annotation(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
@@ -302,7 +291,7 @@ def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Bod
     yield from _compared(field, text, part.text)
     yield from _logprobs(state, part, event, body)
     if part.logprobs is not None:
-        if not part.logprobs.equal(as_list(body.get("logprobs"))):
+        if not part.logprobs.equal(elements(body.get("logprobs"))):
             yield Fault("R15", "the logprobs are not those of the deltas")
         elif not part.logprobs.rebuild(text):
             yield Fault("R15", "the tokens of the logprobs do not make up the text", deviation="tokens-differ")
@@ -327,17 +316,17 @@ def _logprobs(state: TrackedItem, part: Part, event: type[StreamEvent], body: Bo
 
 def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Fault]:
     """Compare a finished part with its text and annotation events."""
-    whole_part = as_object(body.get("part"))
+    whole_part = members(body.get("part"))
     part, faults = _open_part(state, event, body, as_text(whole_part.get("type")))
     yield from faults
     state.part = None
     message = part.text.compare(_text(whole_part))
     if message:
         yield Fault("R9", f"the part's text {message}")
-    if part.from_start and [digest(one) for one in as_list(whole_part.get("annotations"))] != part.annotations:
+    if part.from_start and [digest(one) for one in elements(whole_part.get("annotations"))] != part.annotations:
         yield Fault("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
     logprobs = whole_part.get("logprobs")
-    if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(as_list(logprobs))):
+    if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(elements(logprobs))):
         yield Fault("R15", "the part's logprobs are not those of the deltas")
     done = state.parts.get(_list(event))
     if done is not None:
@@ -346,7 +335,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
 
 def _digests(part: object) -> tuple[Digest, Digest]:
     """Return two digests of a part: of all of it, and without nulls, `logprobs` and `encrypted_content`."""
-    return digest(part), digest({name: one.hex() for name, one in loose_digests(as_object(part)).items()})
+    return digest(part), digest({name: one.hex() for name, one in loose_digests(members(part)).items()})
 
 
 def _list(event: type[StreamEvent]) -> str:
@@ -360,7 +349,7 @@ def _index(event: type[StreamEvent], body: Body) -> int:
 
 
 def _is_empty_part(part: object) -> bool:
-    fields = as_object(part)
+    fields = members(part)
     return bool(fields) and not (_text(fields) or fields.get("annotations") or fields.get("logprobs"))
 
 
@@ -431,7 +420,7 @@ def judge_end(
     yield from _status(event, response, "R3")
     yield from _failure(response, status, items, has_error=has_error)
     yield from _truncation(response, status, items)
-    yield from _output(as_list(response.get("output")), status, items, from_start=from_start)
+    yield from _output(elements(response.get("output")), status, items, from_start=from_start)
     yield from _usage(response, status)
 
 
@@ -441,7 +430,7 @@ def _status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Fau
 
 
 def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Fault]:
-    error = as_object(response.get("error"))
+    error = members(response.get("error"))
     if status == "failed":
         if not (as_text(error.get("code")).strip() and as_text(error.get("message")).strip()):
             yield Fault("R4", "the failed response lacks error.code or error.message")
@@ -460,8 +449,8 @@ def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, ha
 def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Fault]:
     details = response.get("incomplete_details")
     if status == "incomplete":
-        reason = as_text(as_object(details).get("reason"))
-        if reason not in _REASONS and not (details is None and _ends_in_call(as_list(response.get("output")))):
+        reason = as_text(members(details).get("reason"))
+        if reason not in _REASONS and not (details is None and _ends_in_call(elements(response.get("output")))):
             yield Fault("R12", f"the response is incomplete without a reason: incomplete_details is {quoted(details)}")
     elif details is not None:
         yield Fault("R12", f"the response has incomplete_details and the status {quoted(status)}")
@@ -475,7 +464,7 @@ def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) ->
 
 def _ends_in_call(output: Sequence[object]) -> bool:
     """Return whether the output ends with an unfinished call, for which the API has no reason."""
-    last = as_object(output[-1] if output else None)
+    last = members(output[-1] if output else None)
     kind, status = as_text(last.get("type")), as_text(last.get("status"))
     return kind == "program" or (kind.endswith("_call") and status not in {"", "completed"})  # a program has no status
 
@@ -490,7 +479,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
     for item, place in zip(done, places, strict=True):
         if item.done is None or not 0 <= place < len(output):
             continue
-        final_item = as_object(output[place])
+        final_item = members(output[place])
         final_digests = digests(final_item)
         differing = [name for name in {**item.done, **final_digests} if item.done.get(name) != final_digests.get(name)]
         if differing:
@@ -519,9 +508,9 @@ def _usage(response: Body, status: object) -> Iterator[Fault]:
         return
     if response["usage"] is None:  # nobody counted the tokens
         return
-    counts = as_object(response["usage"])
+    counts = members(response["usage"])
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
-        if type(as_object(counts.get(details)).get(count)) is not int:
+        if type(members(counts.get(details)).get(count)) is not int:
             yield Fault("R13", f"usage has no {details}.{count}", deviation="" if details in counts else "usage")
     match [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]:
         case [int(one), int(other), int(total)] if one + other != total:

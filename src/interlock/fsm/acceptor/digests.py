@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 import orjson
 from attrs import define, field
 
+from interlock.events.json import elements, members
 from interlock.events.parts import Logprob
 from interlock.events.shapes import mismatches
 
@@ -32,21 +33,6 @@ _MAX_QUOTED = 200
 """The most characters of a value that a message quotes."""
 _MAX_CHUNKS: Final = 4096
 """The number of chunks to store before folding them into a hash."""
-
-
-def as_object(value: object) -> Mapping[str, object]:
-    """Return the value if it is a JSON object, otherwise an empty object."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def as_list(value: object) -> Sequence[object]:
-    """Return the value if it is a JSON array, otherwise an empty sequence."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
-
-
-def as_text(value: object) -> str:
-    """Return the value if it is a string, otherwise an empty string."""
-    return value if isinstance(value, str) else ""
 
 
 def quoted(value: object) -> str:
@@ -68,7 +54,7 @@ def json_type(value: object) -> str:
 def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
     """Return the value at a path of field names, or None."""
     for step in path:
-        value = cast("Mapping[str, object]", as_object(value).get(step))
+        value = cast("Mapping[str, object]", members(value).get(step))
     return value
 
 
@@ -111,7 +97,7 @@ def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
     """Hash each field of an object, ignoring at any depth the fields that are null, `logprobs` or `encrypted_content`."""
     try:
-        return digests(as_object(_loose(value)))
+        return digests(members(_loose(value)))
     except RecursionError:
         return digests(value)
 
@@ -213,7 +199,7 @@ class Logprobs:
 
     def add(self, entries: Sequence[object]) -> None:
         """Add the well-formed entries of a delta."""
-        for entry in map(as_object, entries):
+        for entry in map(members, entries):
             token = cast("str", entry["token"])
             self.count += 1
             self._hash.update(_entry_digest(entry))
@@ -224,7 +210,7 @@ class Logprobs:
     def equal(self, entries: Sequence[object]) -> bool:
         """Return whether other entries have the same tokens with the same log probabilities."""
         other = hashlib.blake2b()
-        for entry in map(as_object, entries):
+        for entry in map(members, entries):
             other.update(_entry_digest(entry))
         return other.digest() == self._hash.digest()
 
@@ -235,15 +221,15 @@ class Logprobs:
 
 
 def _entry_digest(entry: object) -> bytes:
-    fields = as_object(entry)
+    fields = members(entry)
     return digest([fields.get("token"), fields.get("logprob")])
 
 
 def are_malformed(entries: object) -> bool:
     """Return whether a value is not a list of log probabilities; nulls and unknown fields are accepted."""
     kinds = (mismatch.kind for mismatch in mismatches(entries, list[Logprob], direction="stream"))
-    return not all(kind in {"unknown", "null"} for kind in kinds) or not all(map(_has_valid_bytes, as_list(entries)))
+    return not all(kind in {"unknown", "null"} for kind in kinds) or not all(map(_has_valid_bytes, elements(entries)))
 
 
 def _has_valid_bytes(entry: object) -> bool:
-    return all(cast("int", one) in range(256) for one in as_list(as_object(entry).get("bytes")))
+    return all(cast("int", one) in range(256) for one in elements(members(entry).get("bytes")))

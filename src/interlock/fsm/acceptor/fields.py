@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from interlock.events.items import ITEMS
+from interlock.events.json import as_text, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
-from interlock.fsm.acceptor.digests import as_object, as_text, json_type, quoted
+from interlock.fsm.acceptor.digests import json_type, quoted
 from interlock.fsm.acceptor.rulebook import Fault
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
@@ -53,12 +54,12 @@ def _without_lists(response: object) -> object:
     if type(response) is not dict:
         return response
     nothing: list[object] = []
-    return {name: nothing if type(value) is list else value for name, value in as_object(cast("object", response)).items()}
+    return {name: nothing if type(value) is list else value for name, value in members(cast("object", response)).items()}
 
 
 def is_unknown_part(body: Mapping[str, object]) -> bool:
     """Return whether an event has a part of an unknown type."""
-    kind = as_text(as_object(body.get("part")).get("type"))
+    kind = as_text(members(body.get("part")).get("type"))
     return bool(kind) and kind not in _PARTS
 
 

@@ -14,11 +14,11 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
-from interlock.events.json import loads
+from interlock.events.json import as_text, loads
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.digests import as_text, quoted
+from interlock.fsm.acceptor.digests import quoted
 from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Finding, Severity
 from interlock.fsm.acceptor.steps import Step
 

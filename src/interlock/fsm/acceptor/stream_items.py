@@ -8,10 +8,11 @@ from typing import Final
 from attrs import define, evolve, field
 
 from interlock.events.items import ITEMS, statuses_of
+from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
 from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, as_object, as_text, quoted
+from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, quoted
 from interlock.fsm.acceptor.rulebook import Fault, ItemRef
 from interlock.fsm.lifecycles import LIFECYCLES
 
@@ -255,7 +256,7 @@ class StreamItems:
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is not int:
             return None, []
-        item = as_object(body.get("item"))
+        item = members(body.get("item"))
         kind = as_text(item.get("type")) or kind_of(item_id, wire_name(event))
         before = self.items.get(index)
         if event is ItemAdded:
@@ -308,4 +309,4 @@ class StreamItems:
 
 
 def _item_id(event: type[StreamEvent], body: Mapping[str, object]) -> str:
-    return as_text(as_object(body.get("item")).get("id") if issubclass(event, ItemBracket) else body.get("item_id"))
+    return as_text(members(body.get("item")).get("id") if issubclass(event, ItemBracket) else body.get("item_id"))

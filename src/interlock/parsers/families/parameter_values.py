@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import orjson
 from attrs import field, frozen
 
-from interlock.events.json import clean
+from interlock.events.json import as_text, clean, elements, members
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR, as_mapping, as_sequence, as_text
+from interlock.parsers.routing import SEPARATOR
 
 Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
@@ -68,7 +68,7 @@ class Schema:
 
     @cached_property
     def _members(self) -> Mapping[str, Schema]:
-        return {key: Schema(as_mapping(each), self.root) for key, each in _properties(self.schema, self.root, 0).items()}
+        return {key: Schema(members(each), self.root) for key, each in _properties(self.schema, self.root, 0).items()}
 
     @cached_property
     def item(self) -> Schema:
@@ -76,10 +76,10 @@ class Schema:
         if not self.schema:
             return self
         resolved = _resolved(self.schema, self.root)
-        parts = [part for word in ("anyOf", "oneOf", "allOf") for part in as_sequence(resolved.get(word))]
-        schemas = [resolved, *(_resolved(as_mapping(part), self.root) for part in parts)]
+        parts = [part for word in ("anyOf", "oneOf", "allOf") for part in elements(resolved.get(word))]
+        schemas = [resolved, *(_resolved(members(part), self.root) for part in parts)]
         items = next((each["items"] for each in schemas if "items" in each), None)
-        return Schema(as_mapping(items), self.root)
+        return Schema(members(items), self.root)
 
 
 _UNKNOWN: Final = Schema()
@@ -94,7 +94,7 @@ class Schemas:
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
-        tools = _declared(as_sequence(body.get("tools")), "")
+        tools = _declared(elements(body.get("tools")), "")
         return cls({name: Schema(parameters, parameters) for name, parameters in tools})
 
     def schema(self, name: str) -> Schema:
@@ -107,15 +107,15 @@ class Schemas:
 
 
 def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for tool in map(as_mapping, tools):
+    for tool in map(members, tools):
         if tool.get("type") == "namespace":
-            yield from _declared(as_sequence(tool.get("tools")), as_text(tool.get("name")))
+            yield from _declared(elements(tool.get("tools")), as_text(tool.get("name")))
             continue
-        function = tool if "name" in tool else as_mapping(tool.get("function"))
-        name, parameters = as_text(function.get("name")), as_mapping(function.get("parameters"))
+        function = tool if "name" in tool else members(tool.get("function"))
+        name, parameters = as_text(function.get("name")), members(function.get("parameters"))
         kind = as_text(tool.get("type"))
         if kind in CLIENT_TOOLS:
-            name, parameters = kind, as_mapping(tool.get("parameters")) or CLIENT_TOOLS[kind].parameters
+            name, parameters = kind, members(tool.get("parameters")) or CLIENT_TOOLS[kind].parameters
         if name:
             for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [name]:
                 yield qualified, parameters
@@ -128,22 +128,22 @@ def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth:
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
         for word in ("allOf", "anyOf", "oneOf"):
-            for part in as_sequence(schema.get(word)):
-                properties |= _properties(as_mapping(part), root, depth + 1)
-    return {**properties, **as_mapping(schema.get("properties"))}
+            for part in elements(schema.get(word)):
+                properties |= _properties(members(part), root, depth + 1)
+    return {**properties, **members(schema.get("properties"))}
 
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; empty if undeclared."""
-    resolved = _resolved(as_mapping(schema), root)
+    resolved = _resolved(members(schema), root)
     type_ = resolved.get("type")
-    types = {type_} if isinstance(type_, str) else {str(each) for each in as_sequence(type_)}
+    types = {type_} if isinstance(type_, str) else {str(each) for each in elements(type_)}
     if not types:
-        values = [*as_sequence(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
+        values = [*elements(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
         types = {_type_of(value) for value in values}
     if depth < _DEEPEST:
         for word in ("anyOf", "oneOf", "allOf"):
-            for part in as_sequence(resolved.get(word)):
+            for part in elements(resolved.get(word)):
                 types |= _types(part, root, depth + 1)
     return frozenset(types | ({"null"} if resolved.get("nullable") is True else set()))
 
@@ -160,9 +160,9 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
             return schema
         target: object = root
         for step in reference.removeprefix("#").strip("/").split("/"):
-            target = as_mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
+            target = members(target).get(step.replace("~1", "/").replace("~0", "~"))
         beside = {word: value for word, value in schema.items() if word != "$ref"}
-        schema = {**as_mapping(target), **beside}
+        schema = {**members(target), **beside}
     return {}
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
+from interlock.events.json import elements, members
 from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Markers, Reasoning, Syntax
 from interlock.parsers.families.literals import GEMMA, Dialect
-from interlock.parsers.routing import as_mapping, as_sequence
 
 _T: Final = Trigger
 _FIELDS: Final = frozenset({"thinking", "content", "tool_calls"})
@@ -46,7 +46,7 @@ def compile_template(template: Mapping[str, object], *, tools: bool, reasoning: 
     Raises:
         ValueError: The template cannot be compiled; the message says why.
     """
-    fields = {name: as_mapping(field) for name, field in as_mapping(template.get("fields")).items()}
+    fields = {name: members(field) for name, field in members(template.get("fields")).items()}
     if unknown := sorted(fields.keys() - _FIELDS):
         raise ValueError(f"the field {unknown[0]!r} is neither reasoning, nor a message, nor calls")
     for name, wanted in (("tool_calls", tools), ("thinking", reasoning)):
@@ -67,8 +67,8 @@ def _reasoning(fields: Mapping[str, Mapping[str, object]]) -> Reasoning:
 
 def _syntax(field: Mapping[str, object]) -> Syntax:
     """Return the syntax of calls."""
-    function = as_mapping(field.get("transform")).get("function")
-    names = as_mapping(function)
+    function = members(field.get("transform")).get("function")
+    names = members(function)
     before, *rest = _split(field, "open")
     ends = _split(field, "close")
     if len(ends) != 1:
@@ -79,18 +79,18 @@ def _syntax(field: Mapping[str, object]) -> Syntax:
     named = names.get("name") == "{name}" and names.get("arguments") == "{content}" and len(rest) == 1
     match field.get("content"):
         case "json" if named:
-            return _with_json(markers, rest[0], as_mapping(field.get("content_args")))
+            return _with_json(markers, rest[0], members(field.get("content_args")))
         case "json" if not rest and not field.get("content_args"):
             return _in_envelope(markers, function)
         case "xml-inline" if named:
-            return _with_keys(markers, rest[0], as_mapping(field.get("content_args")))
+            return _with_keys(markers, rest[0], members(field.get("content_args")))
         case content:
             raise ValueError(f"calls are written as {content!r}, with {_listed(function)} as their function")
 
 
 def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
     """Return the syntax of a name before JSON, or before a literal if keys or strings are not quoted as in JSON."""
-    quotes = [tuple(map(str, as_sequence(pair))) for pair in as_sequence(content.get("string_delims"))]
+    quotes = [tuple(map(str, elements(pair))) for pair in elements(content.get("string_delims"))]
     opening = tuple(text for text in _variants(after) if text)
     if not quotes and not content.get("unquoted_keys"):
         ends: Markers = {_T.JSON: opening} if opening else {_T.GLUED_JSON: ("{",)}
@@ -105,7 +105,7 @@ def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
 
 def _in_envelope(markers: Markers, function: object) -> Syntax:
     """Return the syntax of a JSON object that contains the name and the arguments."""
-    names = as_mapping(function)
+    names = members(function)
     arguments = {f"{{content.{word}}}" for word in ("arguments", "parameters")}
     if function != "{content}" and not (names.get("name") == "{content.name}" and names.get("arguments") in arguments):
         raise ValueError(f"calls have {_listed(function)} as their function")
@@ -130,7 +130,7 @@ def _with_keys(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
         _T.VALUE: between,
         _T.UNVALUE: tuple(dict.fromkeys([*end, *(text.lstrip() for text in end)])),
     }
-    lenient = as_mapping(content.get("value_parser")).get("name") == "json"
+    lenient = members(content.get("value_parser")).get("name") == "json"
     return Syntax("keys", {**markers, **keyed}, lenient=lenient)
 
 
@@ -174,7 +174,7 @@ def _split(field: Mapping[str, object], which: str) -> list[list[_Texts]]:
     """Return the texts of an opening or closing, in order, split at its groups."""
     literal, pattern = field.get(which), field.get(f"{which}_pattern")
     if pattern is None:
-        texts = (literal,) if isinstance(literal, str) else tuple(map(str, as_sequence(literal)))
+        texts = (literal,) if isinstance(literal, str) else tuple(map(str, elements(literal)))
         return [[texts] if texts else []]
     segments: list[list[_Texts]] = [[]]
     for part in _parts(str(pattern), f"the pattern {pattern!r}"):
@@ -213,4 +213,4 @@ def _variants(parts: Sequence[_Texts]) -> _Texts:
 
 
 def _listed(function: object) -> str:
-    return repr(dict(as_mapping(function)) or function)
+    return repr(dict(members(function)) or function)

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 from attrs.validators import ge
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Tagged
 from interlock.parsers.families import family
@@ -42,8 +42,7 @@ from interlock.serving.engines.prompt import (
     tool_name,
     tool_names,
 )
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 from interlock.serving.requests.runtime import Yielder
 
 MODEL: Final = "interlock-embedded"

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias, cast
 
 from attrs import define, field
 
+from interlock.events.json import elements, is_array, is_object, members
 from interlock.serving.requests.api_errors import PromptError
-from interlock.serving.requests.json_values import elements, is_array, is_object, members
 
 Schema: TypeAlias = Mapping[str, object]
 

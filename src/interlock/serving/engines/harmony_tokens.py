@@ -11,11 +11,10 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from interlock.events.json import clean
+from interlock.events.json import clean, members
 from interlock.parsers.harmony_vocabulary import Entry, vocabulary
 from interlock.parsers.routing import SEPARATOR
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 from interlock.serving.requests.runtime import Yielder
 
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`

@@ -17,13 +17,12 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     SystemContent,
 )
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, members
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 from interlock.serving.requests.runtime import Yielder
 
 CONTEXT: Final = 131_072

@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
-from interlock.events.json import loads
+from interlock.events.json import is_array, is_object, loads
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
@@ -36,7 +36,6 @@ from interlock.fsm.errors import InterlockError
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.requests.json_values import is_array, is_object
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket
 
 from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.json import elements, is_array, members
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
@@ -47,7 +48,6 @@ from interlock.serving.requests.body import read_object
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, is_array, members
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry

@@ -15,8 +15,8 @@ from typing import Final, cast
 import orjson
 from attrs import define, field
 
+from interlock.events.json import is_object
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.runtime import Yielder
 
 DEPTH: Final = 100

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from interlock.events.json import elements, is_object, members
 from interlock.events.resource import without_secrets
 from interlock.events.response_object import ContextManagements, Metadata, Parameters
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
 from interlock.serving.requests.input_items import Item, read_input, read_items, require_input, require_type
-from interlock.serving.requests.json_values import elements, is_object, members
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,

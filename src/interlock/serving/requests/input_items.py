@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, TypeAlias
 
 from interlock.embedding import random_id
+from interlock.events.json import as_text, is_array, is_object, members
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.json_values import is_object
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
 
@@ -128,3 +128,15 @@ def _resolve_reference(item: Item, ids: AbstractSet[object], stored: Mapping[str
         message = f"Item with id '{item_id[:100]}' not found. Items are not persisted when `store` is set to false."
         raise ApiError(404, message, param="input")
     return stored[item_id]
+
+
+def text_of(content: object) -> str:
+    """Return a string, or the text of content parts; a part without text becomes its type in square brackets."""
+    if is_array(content):
+        return "\n".join(_text_of_part(members(part)) for part in content)
+    return as_text(content)
+
+
+def _text_of_part(part: Mapping[str, object]) -> str:
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else f"[{part.get('type')}]"

@@ -13,10 +13,9 @@ from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Final
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, is_array, members
 from interlock.parsers.routing import flat_name
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, is_array, members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 
 UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
 """What the model reads if a client sends a call of the code interpreter back without its `outputs`."""

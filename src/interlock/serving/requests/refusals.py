@@ -6,14 +6,14 @@ Every `require` function raises an `ApiError` with the status 400.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import ValidationError, convert
 
+from interlock.events.json import is_array, is_object
 from interlock.events.shapes import Mismatch, Path, mismatches, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.json_values import is_array, is_object
 from interlock.serving.requests.limits import JsonSchema
 
 if TYPE_CHECKING:  # only vLLM needs it at run time
@@ -48,7 +48,7 @@ def require_json_schema(param: str, schema: object) -> None:
         raise invalid(param, f"Invalid schema for '{param}': {error[:QUOTED]}.", "invalid_json_schema") from None
 
 
-def require_list(value: object, most: int, *path: str | int) -> list[object]:
+def require_list(value: object, most: int, *path: str | int) -> Sequence[object]:
     """Return the value at `path` in the body if it is an array of at most `most` elements."""
     if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)

@@ -17,11 +17,11 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
 
+from interlock.events.json import elements, is_object, members
 from interlock.events.tools import AnyTool
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR, Route, Routing, declared_route, flat_name
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, is_object, members
 
 Tool: TypeAlias = Mapping[str, object]
 

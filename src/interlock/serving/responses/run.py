@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, asser
 from attrs import Factory, define, evolve, field, frozen
 
 from interlock.embedding import now, random_id
+from interlock.events.json import elements, members
 from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
@@ -34,7 +35,6 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, PromptE
 from interlock.serving.requests.context_window import compacted, summary_message, summary_request
 from interlock.serving.requests.create import CreateResponse, read_request
 from interlock.serving.requests.input_items import Item, with_ids
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.runtime import ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end

@@ -19,13 +19,12 @@ import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import NOT_UNDERSTOOD, result_fields
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.create import CreateResponse
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, is_array, is_object, members
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint

@@ -13,8 +13,8 @@ from typing import Final, cast
 import orjson
 from attrs import define, field
 
+from interlock.events.json import is_array, is_object, members
 from interlock.fsm.acceptor.judging import DONE
-from interlock.serving.requests.json_values import is_array, is_object, members
 from interlock.serving.view.event_lines import Line
 
 VOLATILE: Final = frozenset(

@@ -30,11 +30,11 @@ from typing import Final, TypeAlias, cast
 from attrs import define, field
 
 from interlock.events.dialects import OPENAI, Dialect, DialectName
-from interlock.events.json import dumps
+from interlock.events.json import as_text, dumps, members
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
-from interlock.fsm.acceptor.digests import as_text, quoted
+from interlock.fsm.acceptor.digests import quoted
 from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.acceptor.steps import narrow_steps
 from interlock.fsm.deltas import Delta, Usage
@@ -42,7 +42,6 @@ from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.harmony_framing import Trigger
 from interlock.parsers.harmony_vocabulary import vocabulary
 from interlock.serving.engines.recordings import Recording, ReplayStep, replay_steps
-from interlock.serving.requests.json_values import members
 
 Line: TypeAlias = Sequence[object]
 

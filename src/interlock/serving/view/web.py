@@ -22,9 +22,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
+from interlock.events.json import members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.serving.requests.api_keys import Keys
-from interlock.serving.requests.json_values import members
 from interlock.serving.view.event_lines import Line, Trace, encode_lines
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from attrs import define, field
 
+from interlock.events.json import elements, is_array, members
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, is_array, members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 from interlock.serving.requests.normalize import normalize
 
 Message = dict[str, object]

@@ -13,6 +13,7 @@ from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
+from interlock.events.json import elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn
@@ -22,7 +23,6 @@ from interlock.serving.engines.upstream.completions import Choice, CompletionsCh
 from interlock.serving.engines.upstream.translator import UpstreamCall, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.tool_offer import ToolOffer
 
 if TYPE_CHECKING:

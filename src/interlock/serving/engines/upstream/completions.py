@@ -13,12 +13,12 @@ from attrs import define, evolve, field
 from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 
+from interlock.events.json import members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.upstream.translator import Translator
 from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
-from interlock.serving.requests.json_values import members
 from interlock.serving.requests.tool_offer import HostedTools, NameAssignment, ToolOffer, first_of_each_name, offer
 
 logger = logging.getLogger(__name__)

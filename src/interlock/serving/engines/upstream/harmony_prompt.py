@@ -21,11 +21,10 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     ToolDescription,
 )
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, members
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.engines.prompt import EFFORTS
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import members, text_of
+from interlock.serving.requests.input_items import Item, text_of
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.runtime import Yielder
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from attrs import define, field
 
+from interlock.events.json import elements, members
 from interlock.serving.engines.upstream.upstream_client import STALLED, UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.json_values import elements, members
 
 logger = logging.getLogger(__name__)
 

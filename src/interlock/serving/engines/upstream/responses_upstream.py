@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 from attrs import define
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
@@ -17,7 +17,6 @@ from interlock.serving.engines.upstream.translator import Translator, UpstreamCa
 from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.tool_offer import offer
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from attrs import define, field, frozen
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged
 from interlock.parsers.routing import Routing
@@ -21,7 +21,6 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.apis import TRANSLATORS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.json_values import members
 from interlock.serving.requests.tool_offer import HostedTools, hosted_functions, hosted_kinds, with_hosted
 
 MOST_TOKENS: Final = 2**53 - 1

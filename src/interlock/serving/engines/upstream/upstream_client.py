@@ -22,9 +22,8 @@ import aiohttp
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, is_array, members
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.json_values import is_array, members
 
 logger = logging.getLogger(__name__)
 

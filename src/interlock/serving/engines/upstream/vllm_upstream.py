@@ -18,6 +18,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
 
 from interlock.events import response_object as wire
+from interlock.events.json import elements, members
 from interlock.parsers import Chunk, Tagged, parser_for
 from interlock.parsers.families import Family, FamilyParser, Settings, family
 from interlock.parsers.families.family import Start
@@ -31,7 +32,6 @@ from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_pro
 from interlock.serving.engines.upstream.translator import UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.tool_offer import (
     SEARCHES,
     HostedTools,

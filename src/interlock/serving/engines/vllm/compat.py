@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 from attrs import define
 from pydantic import BaseModel, ValidationError
 
-from interlock.serving.requests.json_values import elements, is_array, members
+from interlock.events.json import elements, is_array, members
 
 SUPPORTED: Final = ((0, 26), (0, 33))
 

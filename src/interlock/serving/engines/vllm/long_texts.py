@@ -12,9 +12,8 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.events.json import dumps, loads
+from interlock.events.json import dumps, is_array, is_object, loads
 from interlock.serving.engines.harmony_tokens import SLICE, encode_text, encoding
-from interlock.serving.requests.json_values import is_array, is_object
 from interlock.serving.requests.runtime import Yielder
 
 PARTS: Final = ("instructions", "input", "tools")

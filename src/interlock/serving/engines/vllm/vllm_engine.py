@@ -24,7 +24,7 @@ from starlette.requests import HTTPConnection, Request
 
 from interlock.embedding import random_id
 from interlock.events import response_object as wire
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements, members
 from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
@@ -38,7 +38,6 @@ from interlock.serving.engines.vllm.readers import Reader, reader
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
 from interlock.serving.requests.input_items import Item, require_input
-from interlock.serving.requests.json_values import elements, members
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
