@@ -210,3 +210,9 @@ def test_faults_of_a_connection_are_found():
     assert "open/shut_down: nothing is in flight and the connection stays open" in walk(waiting).faults
     hasty = change_row(CONNECTION, "open", trigger.LEAVE, dest="closed")
     assert "open/leave: the connection closes while a request is in flight" in walk(hasty).faults
+
+
+@pytest.mark.parametrize("trigger", [StoredTrigger.CANCEL, StoredTrigger.DELETE])
+def test_a_running_response_that_a_client_cannot_end_is_found(trigger) -> None:
+    edges = [edge for edge in STORED.edges if (edge.source, edge.trigger) != ("running", trigger)]
+    assert "the response cannot be cancelled, or cannot be deleted" in "; ".join(walk(evolve(STORED, edges=edges)).faults)

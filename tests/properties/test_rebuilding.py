@@ -176,3 +176,19 @@ def test_a_stream_with_lost_events_is_ended_with_the_next_number(data) -> None:
     assert (new[0]["type"] == "response.created", new[-1]["type"]) == (cut == 0, "response.failed")
     done = [body_of(frame)["item"]["id"] for frame in frames[first:cut] if b"output_item.done" in frame]
     assert {*done} <= {item["id"] for item in new[-1]["response"]["output"]}
+
+
+@pytest.mark.parametrize(
+    ("shown", "ended_item"), [({}, {}), ({"status": "projecting"}, {"status": "incomplete"})], ids=["no status", "a status"]
+)
+def test_an_item_of_another_release_ends_as_it_was_shown(shown, ended_item) -> None:
+    item = {"type": "hologram", "id": "holo_1", **shown}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item, "sequence_number": 2}
+    driver = ResponseDriver(
+        response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_009
+    )
+    begun = driver.feed([Start()])
+    driver = taken_up([*begun, f"data: {json.dumps(added)}\n\n".encode()], salvaged=True)
+    done, end = map(body_of, driver.feed([LOST]))
+    assert (done["type"], done["item"]) == ("response.output_item.done", {**item, **ended_item})
+    assert (end["type"], end["response"]["output"]) == ("response.failed", [{**item, **ended_item}])
