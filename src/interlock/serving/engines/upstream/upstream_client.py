@@ -205,6 +205,7 @@ class UpstreamClient:
         http, self._http = self._http, None
         if http is not None:
             await http.close()
+            await asyncio.sleep(0)  # its transports close their sockets in the next step of the loop, which may be the last
 
 
 @define(eq=False)
