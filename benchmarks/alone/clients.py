@@ -143,13 +143,15 @@ class Crowd:
         for transport in self._transports:
             transport.abort()
         await asyncio.wait(self._tasks)
+        await asyncio.sleep(0)  # the sockets are closed in the next step of the loop, which may be the last
 
 
 async def first_event(url: str) -> float:
     """Ask for a short stream over a connection of its own; return the seconds until its first event."""
     transport, reader = await _connected(url, Tally())
     await reader.ask(transport, SHORT)
-    transport.close()
+    transport.abort()
+    await asyncio.sleep(0)  # likewise
     assert reader.waited is not None  # noqa: S101 - it has ended
     return reader.waited
 
