@@ -82,7 +82,7 @@ prove-framing: .venv/.dev ## The mutations of the families' framing, some minute
 MINUTES ?= 5
 SEQUENCES ?= 1000000
 .PHONY: fuzz
-fuzz: fuzz-scenarios fuzz-judges fuzz-tokens fuzz-families fuzz-requests ## All campaigns below, one after another
+fuzz: fuzz-scenarios fuzz-judges fuzz-tokens fuzz-families fuzz-requests fuzz-gateway ## All campaigns below, one after another
 
 .PHONY: fuzz-scenarios
 fuzz-scenarios: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
@@ -100,6 +100,10 @@ fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1
 .PHONY: fuzz-requests
 fuzz-requests: .venv/.dev ## Random hostile requests to a server, for MINUTES=5
 	cd tests && ../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+
+.PHONY: fuzz-gateway
+fuzz-gateway: .venv/.dev ## Random hostile streams of an upstream through a gateway, for MINUTES=5
+	cd tests && ../$(BIN)/python -m fuzzing.gateway_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: hostile
 hostile: .venv/.dev ## Send hostile requests to a server; figures in docs/performance/hostile.md
@@ -156,9 +160,9 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
 	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py $(if $(ONLY),-k '$(ONLY)')
 
-# Codex alone is half a gigabyte, so the clients stay out of the other environments.
+# Codex and Claude Code alone are 0.8 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
-test-clients: .venv/.dev ## Third-party clients, including Codex, against a real server; skipped without Node.js
+test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
 		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed .venv-litellm/.installed && \
 		$(BIN)/pytest tests/clients; fi

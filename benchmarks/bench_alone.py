@@ -2,12 +2,14 @@
 
     python benchmarks/bench_alone.py
     python benchmarks/bench_alone.py gateway    # this part alone
+    python benchmarks/bench_alone.py workers    # likewise
     AGENTIC_SERVER=/path/to/agentic-server python benchmarks/bench_alone.py gateway    # beside that server too
 
 A real `interlock serve` replays an answer of 200 tokens at a rate, to clients each of which always has a stream open. The least
 that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, in turns with a forwarder that
 reads none of the bytes of the same upstream (`benchmarks/alone/relay.py`), and with agentic-api (Rust) if it is on PATH. Figures
-go to `benchmarks/out/alone.json`, those of the gateway alone to `benchmarks/out/gateway.json`.
+go to `benchmarks/out/alone.json`, those of the gateway alone to `benchmarks/out/gateway.json`. How many tokens one process and
+several send is measured without a rate; the clients need a core of their own.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ SETTLE: Final = 1.0
 """Seconds between the last stream's beginning and the first window."""
 
 GATEWAY_RATES: Final = {1: 100, 50: 40, 500: 20}
+CROWD: Final = 50
+"""Streams without a rate, for which the workers share the work."""
 SHAPES: Final = [*product(("responses", "chat"), ("text", "calls"))]
 """The APIs of the upstream, and what its deltas are of."""
 ROUNDS: Final = 3
@@ -82,6 +86,10 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if sys.argv[1:] == ["workers"]:
+        with TemporaryDirectory() as folder:
+            [*_workers(Path(folder), console)]
+        return
     results = [*_gateway(console)]
     _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
     console.print(table([each for each in results if isinstance(each, Result)]))
@@ -104,6 +112,7 @@ def main() -> None:
         with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
             rows.append(_unread(server))
             console.print(f"{rows[-1]['name']}: {_told(rows[-1])}")
+        rows += _workers(Path(folder), console)
     console.print(table(costs))
     rows = [*(result.plain() for result in costs), *rows]
     _write(OUT, rows, console)
@@ -133,6 +142,33 @@ def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
             memory = {side: median(each.memory[when] for each in rounds) for side, rounds in measured.items()}
             yield _row("gateway: memory", f"{name}, {when}", "MB", streams, memory)
         console.print(f"{name}: {_told(_row('', name, 'ms to the first event', streams, waits))}")
+
+
+def _workers(folder: Path, console: Console) -> Iterator[dict[str, Any]]:
+    """Measure how many tokens a second one process and several send, in turns."""
+    script = written(folder / "endless.jsonl", LONG)
+    rates: dict[int, list[float]] = {}
+    for number in range(ROUNDS):
+        for workers in sorted({1, 2, os.cpu_count() or 1}):
+            options = ["--workers", str(workers), "--store", f"sqlite:{folder}/{workers}-{number}.db"]
+            with started(*_interlock(script, 0), *options) as server:
+                rates.setdefault(workers, []).append(asyncio.run(_sent(server)))
+    for workers, each in rates.items():
+        name = f"{CROWD} streams without a rate, {workers} worker{'s' if workers > 1 else ''}"
+        yield _row("workers", name, "tokens per second", CROWD, {INTERLOCK: median(each)})
+        console.print(f"{name}: {median(each):,.0f} tokens a second")
+
+
+async def _sent(server: Process) -> float:
+    """Return how many tokens a second a crowd receives."""
+    crowd = Crowd(server.url, CROWD, LONG)
+    await crowd.open()
+    await asyncio.sleep(SETTLE)
+    tokens, began = crowd.tally.tokens, time.perf_counter()
+    await asyncio.sleep(WINDOWS * WINDOW)
+    rate = (crowd.tally.tokens - tokens) / (time.perf_counter() - began)
+    await crowd.leave()
+    return rate
 
 
 def _sides(api: str, url: str, folder: str) -> dict[str, tuple[str, list[str]]]:

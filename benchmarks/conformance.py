@@ -51,8 +51,8 @@ tiny model writes the tokens of [tests/vllm/turns.py](../tests/vllm/turns.py). `
 this page.
 
 [`interlock check`](check.md) judges each stream. An **error** breaks the published contract or a known client. A **deviation**
-breaks a rule, but every tested client accepts it; most of vLLM's are about fields ([R14](rules.md#r14)), such as a null that the
-API omits. R19 counts turns whose response differs when it is not streamed.
+breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
+([R14](rules.md#r14)), such as a null that the API omits. R19 counts turns whose response differs when it is not streamed.
 """
 
 GROUPS: Final = """\

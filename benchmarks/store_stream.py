@@ -25,7 +25,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import RequestContext, Run, begin_response
+from interlock.serving.responses.run import RequestContext, ResponseRun, begin_response
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]
@@ -65,7 +65,7 @@ class Paced:
         yield EngineOutput(Chunk([]), "stop")
 
 
-def _run(store: ResponseStore | None) -> Run[bytes]:
+def _run(store: ResponseStore | None) -> ResponseRun[bytes]:
     """Return the run of a response, which is stored at its end if there is a store."""
     request = read_request({**REQUEST, "stream": True})
     context = RequestContext(request, request.input, tenant="")

@@ -25,15 +25,18 @@ from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.acceptor import DEVIATIONS, RULES, Deviation
 from interlock.fsm.acceptor.automaton import OBSERVED
-from interlock.fsm.diagram import Graph, Role, to_svg
-from interlock.fsm.lifecycles.written import WRITTEN
-from interlock.fsm.processes import background, connection, conversation, lane, stored, turns
+from interlock.fsm.diagram import Graph, NodeRole, to_svg
+from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
+from interlock.fsm.lifecycles.searches import SEARCHES
+from interlock.fsm.lifecycles.unstreamed import WRITTEN
+from interlock.fsm.processes import background, connection, conversation, lane, server, stored, turns, worker
 from interlock.fsm.table import Machine
+from interlock.fsm.transducers import chat, messages
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
-from interlock.parsers.families.drawing import picture_of, picture_of_literals
 from interlock.parsers.families.family import Reasoning
+from interlock.parsers.families.pictures import picture_of_call, picture_of_literals, picture_of_text
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
@@ -52,6 +55,10 @@ MODULES = {
     "conversation": conversation,
     "lane": lane,
     "connection": connection,
+    "server": server,
+    "worker": worker,
+    "messages": messages,
+    "chat": chat,
 }
 """The modules that declare the tables which are no lifecycles, by the name of the table."""
 
@@ -62,10 +69,14 @@ WALKED = {
     "conversation": conversation.CONVERSATION,
     "lane": lane.LANE,
     "connection": connection.CONNECTION,
+    "server": server.SERVER,
+    "worker": worker.WORKER,
+    "messages": messages.MESSAGES,
+    "chat": chat.CHAT,
 }
 
-SHARED = {"written": WRITTEN}
-"""The module that declares several lifecycles with pages."""
+SHARED = {"client_calls": CLIENT_CALLS, "searches": SEARCHES, "unstreamed": WRITTEN}
+"""The modules that declare several lifecycles with pages."""
 
 LIFECYCLES = Path("docs", "lifecycles")
 
@@ -139,11 +150,11 @@ def _declared(name: str) -> str:
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
     """Return a legend of the lines, and the status that a reader sees in each state."""
-    dropped = [f"`{node.name}`" for node in graph.nodes if node.role is Role.DROPPED]
+    dropped = [f"`{node.name}`" for node in graph.nodes if node.role is NodeRole.DROPPED]
     if dropped:
         yield f"{', '.join(dropped)} is final too, but nothing was emitted on the way there, so the stream never shows the item."
     if statuses := STATUSES.get(name):
-        inside = [node.name for node in graph.nodes if node.role in {Role.NORMAL, Role.FINAL}]
+        inside = [node.name for node in graph.nodes if node.role in {NodeRole.NORMAL, NodeRole.FINAL}]
         hidden = [f"`{state}`" for state in inside if state not in statuses]
         if hidden:
             yield f"The API has no status for {', '.join(hidden)}; there the item's status is `in_progress`."
@@ -155,7 +166,7 @@ def _table(name: str, graph: Graph) -> Iterator[str]:
     yield "|---|---|---|---|"
     roles = {node.name: node.role for node in graph.nodes}
     for edge in graph.edges:
-        mark = "**" if roles.get(edge.dest) in {Role.FINAL, Role.DROPPED} else ""
+        mark = "**" if roles.get(edge.dest) in {NodeRole.FINAL, NodeRole.DROPPED} else ""
         for label in edge.labels:
             triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
             events = "<br>".join(f"`{event}`" for event in label.events) or "nothing"
@@ -178,7 +189,7 @@ def _whole_page() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/whole.py](../../src/interlock/fsm/lifecycles/whole.py)."
+    yield "Declared in [fsm/lifecycles/unstreamed.py](../../src/interlock/fsm/lifecycles/unstreamed.py)."
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
@@ -308,26 +319,15 @@ _STYLES: Final = {
 def _drawn_framings() -> dict[str, tuple[str, Graph]]:
     """Return the pictures of the framing by the names of their files, each with what it shows."""
     reads = {name: family(name, DEFAULT_REASONING[name]) for name in SYNTAXES}
-    drawn = {
-        "messages": (
-            "Text outside reasoning and calls, and the calls that begin in it. A turn outside reasoning starts in `between`.",
-            picture_of(reads.values(), "messages"),
-        ),
-        "reasoning": (
-            (
-                "Reasoning, and the calls that end it. A turn starts in `thinking` if its prompt ends inside reasoning. In most "
-                "families that\nreason, it also does if the prompt has no marker of reasoning."
-            ),
-            picture_of(reads.values(), "reasoning"),
-        ),
-        "after": (
-            "What may follow a call. In a family with sections, the section is still open.",
-            picture_of(reads.values(), "after a call"),
-        ),
-    }
+    about = (
+        "A turn starts in `thinking` if its prompt ends inside reasoning; in most families that reason, also if the prompt has "
+        "no marker\nof reasoning. Otherwise it starts in `between`. A call leads to `inside`: in a family with sections, its "
+        "section is still open\nthere."
+    )
+    drawn = {"text": (about, evolve(picture_of_text(reads.values()), name="the text around calls"))}
     for style, way in _STYLES.items():
         names = [name for name, read in reads.items() if read.style == style]
-        graph = picture_of([reads[name] for name in names], "a call")
+        graph = picture_of_call([reads[name] for name in names])
         drawn[style] = f"The families: {', '.join(f'`{name}`' for name in names)}.", evolve(graph, name=f"a call {way}")
     about = (
         "The inside of literals in all notations, which share a table of their own. The triggers are the parts of a literal: "
@@ -354,7 +354,10 @@ def _figures() -> Iterator[str]:
         ("turns without an error", "turns without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
         ("[errors](docs/check.md#errors-and-deviations), which break the contract or a client", "errors"),
-        ("[deviations](docs/check.md#errors-and-deviations), which every tested client tolerates", "deviations"),
+        (
+            "[deviations](docs/check.md#errors-and-deviations), which tested clients accept or well-known services send",
+            "deviations",
+        ),
     ):
         (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
         yield f"| {name} |{counts}"
@@ -391,7 +394,7 @@ def _index() -> Iterator[str]:
 
 
 def _entry(graph: Graph) -> str:
-    endless = not any(node.role is Role.FINAL for node in graph.nodes)
+    endless = not any(node.role is NodeRole.FINAL for node in graph.nodes)
     way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
     states, edges = graph.size
     return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {states} | {edges} | {way} |"

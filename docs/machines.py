@@ -11,7 +11,7 @@ from math import ceil
 
 from interlock.fsm.diagram import Graph
 from interlock.fsm.diagram.layout import MARGIN, TOP, TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState, lay_out
-from interlock.fsm.diagram.svg import ending, rounded
+from interlock.fsm.diagram.svg import ending, round_off
 
 
 def written(graphs: Iterable[Graph]) -> str:
@@ -64,7 +64,7 @@ def _box(box: Box) -> list[float]:
 
 
 def _line(line: PlacedLine) -> Mapping[str, object]:
-    return {"path": rounded(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.rail}
+    return {"path": round_off(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.rail}
 
 
 def _edges(graph: Graph, layout: Layout) -> Iterator[Mapping[str, object]]:
@@ -76,7 +76,7 @@ def _edges(graph: Graph, layout: Layout) -> Iterator[Mapping[str, object]]:
             "ends": graph.ends(edge),
             "style": edge.style.value,
             "triggers": [{"name": name, "events": label.events} for label in edge.labels for name in label.triggers],
-            "path": rounded(points),
+            "path": round_off(points),
             "text": list(_text(labels[edge])),
         }
 

@@ -189,10 +189,11 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     "stored": Subject(
         "The life of one stored response, in every store. A background response is enqueued; then one process at a time "
         "writes its events under a lease. If the process dies, the lease lapses, and another process may end the response. "
-        "The first end that is committed stays. Every other response is stored once, when it ends. Nothing is written "
-        "when a lease lapses or a response expires: the next operation compares the store's clock and fires `lapse` or "
-        "`expire`.",
-        triggers=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "trim", "expire"),
+        "The first end that is committed stays. Every other response is stored once, when it ends. When a client deletes a "
+        "background response, it is cancelled first and then hidden: only those who read its events already still can, until "
+        "their lease on the log lapses. Nothing is written when a lease lapses or a response expires: the next operation "
+        "compares the store's clock and fires `lapse` or `expire`.",
+        triggers=("enqueue", "append", "renew", "lapse", "adopt", "cancel", "finish", "hide", "lapse"),
     ),
     "conversation": Subject(
         "A conversation is a list of items that a client created. A response that continues it holds a lease on it, so "
@@ -210,6 +211,29 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "server shuts down, or at the first request after the connection has reached its age limit; running requests "
         "finish first.",
         triggers=("request", "expire", "request", "drain"),
+    ),
+    "server": Subject(
+        "A server is one process, or a supervisor whose workers are servers themselves. When it is asked to stop, it drains: "
+        "it refuses new requests, and ends when no response is in progress, or when the time of `--drain` is over. A second "
+        "signal ends it at once.",
+        triggers=("ready", "stop", "idle", "close"),
+    ),
+    "worker": Subject(
+        "With `--workers N`, a supervisor has N workers: places, each filled by one process after another. A process that "
+        "exits is replaced: at once if it ran for a while, otherwise after a delay that grows with each such exit.",
+        triggers=("due", "ready", "exit", "due", "ready", "stop", "exit"),
+    ),
+    "messages": Subject(
+        "The transducer that writes Anthropic's [Messages](../dialects.md) from the events of a response. Its triggers are what "
+        "the events say, and its effects make the events of the other API. At most one block is open: what the server's tools "
+        "have to say meanwhile is held until the block ends.",
+        triggers=("begin", "think", "think", "seal", "text", "text", "use", "close", "result", "call", "argue", "close", "end"),
+    ),
+    "chat": Subject(
+        "The transducer that writes OpenAI's [Chat Completions](../dialects.md) from the events of a response. Its triggers are "
+        "what the events say, and its effects make chunks. The calls of the server's tools and their results have no place in "
+        "this API, so their triggers have no effect.",
+        triggers=("begin", "think", "seal", "text", "close", "call", "argue", "argue", "close", "end"),
     ),
     **{
         kind: Subject(about, deltas=(Open(kind, example(kind)),))

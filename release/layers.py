@@ -17,10 +17,10 @@ SOURCE: Final = Path(__file__).parents[1] / "src" / "interlock"
 
 BOUNDS: Final = {
     "circles of imports": 0,
-    "files that read a raw body": 10,
-    "files that name a kind": 20,
-    "casts": 123,
-    "Any": 176,
+    "files that read a raw body": 2,
+    "files that name a kind": 8,
+    "casts": 42,
+    "Any": 72,
 }
 """The most of each. A change may lower them."""
 

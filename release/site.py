@@ -44,6 +44,7 @@ NAV: Nav = [
     {
         "Use it": [
             {"API coverage": "api.md"},
+            {"Messages and Chat Completions": "dialects.md"},
             {"Codex and other clients": "clients.md"},
             {"Hosted tools": "tools.md"},
             {"Conversations and state": "state.md"},

@@ -282,6 +282,14 @@ class Parser:
             raise delta
         return delta
 
+    def count_reasoning_tokens(self, token_ids):
+        del token_ids
+        return 0
+
+    def is_reasoning_end(self, token_ids):
+        del token_ids
+        return False
+
 
 def get_max_tokens(max_model_len, max_tokens, input_length, default_sampling_params, override_max_tokens):
     return min(max_model_len - input_length, max_tokens or max_model_len)

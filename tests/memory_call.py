@@ -10,12 +10,18 @@ from click.testing import CliRunner
 
 import interlock
 from interlock.events.sse import SseWriter
-from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, oracle
+from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, Usage, oracle
 from interlock.fsm.diagram import draw, to_mermaid, to_svg
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.fsm.proof import prove
+from interlock.parsers import Chunk
+from interlock.parsers.chat_deltas import ChatParser
+from interlock.parsers.routing import Routing
 from interlock.serving.cli.commands import app
 from interlock.serving.requests.create import read_request
+from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
+from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
 from interlock.testing import findings, legality
 
 CALL = Open("memory_call", {"query": "the trip"})
@@ -115,6 +121,41 @@ def test_the_command_draws_it():
 def test_a_client_may_send_it_back():
     item = LEGAL[5]["item"]
     assert read_request({"model": "m", "input": [item]}).input == (item,)
+
+
+def test_a_server_offers_its_tool():
+    assert HOSTED_TOOLS[-1] == "memory"
+    (function,) = list_hosted_functions({"memory"}).values()
+    assert (function["name"], function["parameters"]["required"]) == ("memory", ["query"])
+
+
+def test_a_model_calls_it_and_its_tool_runs():
+    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the trip"}'}}
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    driver.feed([Start(), *parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())])
+    (ready,) = driver.ready
+    assert (ready.kind, mcp_tool(ready.kind, ready.fields), server_call(ready)) == (
+        "memory_call",
+        ("memory", "recall"),
+        ("recall", {"query": "the trip"}),
+    )
+    driver.feed([Run(ready.id), Succeed(ready.id, result_item_fields(ready, "To Ulm.", ())), Finish()])
+    assert driver.response["output"] == [LEGAL[5]["item"]]
+
+
+def test_a_call_without_a_query_is_one_of_a_function():
+    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"question": "the trip"}'}}
+    written = [*parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())]
+    assert written[0] == Open("function_call", {"name": "memory"})
+
+
+def test_a_model_reads_it():
+    arguments = {"name": "memory", "arguments": '{"query":"the trip"}'}
+    call, output = normalize([LEGAL[5]["item"]])
+    assert call == {"type": "function_call", "call_id": call["call_id"], **arguments}
+    assert output == {"type": "function_call_output", "call_id": call["call_id"], "output": "To Ulm."}
 
 
 def test_the_proof_holds_for_it():

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
-from interlock.testing.faults import renumbered
+from interlock.testing.faults import renumber
 from interlock.testing.legality import Body, Chance
 
 _Path: TypeAlias = tuple[str | int, ...]
@@ -37,23 +37,23 @@ def _place(chance: Chance, events: Sequence[Body]) -> int:
 
 def _dropped(chance: Chance, events: list[Body]) -> list[Body]:
     del events[_place(chance, events)]
-    return renumbered(events)
+    return renumber(events)
 
 
 def _doubled(chance: Chance, events: list[Body]) -> list[Body]:
     place = _place(chance, events)
-    return renumbered([*events[: place + 1], *events[place:]])
+    return renumber([*events[: place + 1], *events[place:]])
 
 
 def _moved(chance: Chance, events: list[Body]) -> list[Body]:
     body = events.pop(_place(chance, events))
     events.insert(chance.randint(0, len(events)), body)
-    return renumbered(events)
+    return renumber(events)
 
 
 def _swapped(chance: Chance, events: list[Body]) -> list[Body]:
     place = _place(chance, events)
-    return renumbered([*events[:place], *events[place : place + 2][::-1], *events[place + 2 :]])
+    return renumber([*events[:place], *events[place : place + 2][::-1], *events[place + 2 :]])
 
 
 def _cut(chance: Chance, events: list[Body]) -> list[Body]:

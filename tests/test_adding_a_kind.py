@@ -34,6 +34,10 @@ def apply(file, diff):
     file.write_text("\n".join([*lines, ""]), "utf-8")
 
 
+def test_a_kind_is_added_in_five_files():
+    assert len({path for path, _ in changes()}) == 5
+
+
 def test_the_changes_of_the_page_add_the_kind(tmp_path):
     package = tmp_path / "interlock"
     shutil.copytree(Path(interlock.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -10,6 +10,8 @@ import pytest
 
 from interlock.fsm.acceptor import DEVIATIONS, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
+from interlock.serving.requests.chat_request import FORWARDED, ChatRequest
+from interlock.serving.requests.messages_request import MessagesRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = {**stream_graphs(), **process_graphs()}
@@ -68,6 +70,18 @@ def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> 
     assert re.findall(r'^<a id="(r\w+)"></a>$', page, flags=re.MULTILINE) == [number.lower() for number in RULES]
     assert re.findall(r"^### (R\w+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
     assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == DEVIATIONS.keys()
+
+
+def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:
+    page = (DOCS / "dialects.md").read_text("utf-8")
+    rules = [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
+    assert re.findall(r"^\| ([MC]\d+) \|", page, flags=re.MULTILINE) == rules
+    _, messages, chat, *_ = re.split(r"^## Requests of |^## Errors", page, flags=re.MULTILINE)
+    read = {*MessagesRequest.__struct_fields__} - {"metadata"} | {"metadata.user_id"}
+    assert {name for name in read if f"`{name}`" not in messages} == set()
+    same = {"presence_penalty", "frequency_penalty", "service_tier", "prompt_cache_key", "safety_identifier", "model", "stream"}
+    read = {*ChatRequest.__struct_fields__, *FORWARDED} - same
+    assert {name for name in read if f"`{name}`" not in chat} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -85,7 +85,7 @@ def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
         """A reader whose turn has begun."""
 
         def __init__(self) -> None:
-            super().__init__(ChatParser(Routing.from_request(REQUEST)), one=False, hide_end=False)
+            super().__init__(ChatParser(Routing.from_request(REQUEST)), one=False)
             given = iter(texts)
             self._call: Any = SimpleNamespace(request=request, prompt=())
             self._parse, self._pairing = Replay(iter(messages)).parse_delta, Pairing(lambda _token: next(given))

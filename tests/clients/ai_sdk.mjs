@@ -1,5 +1,6 @@
-// The AI SDK, with its OpenAI provider or, by the argument `open-responses`, with that of Open Responses.
+// The AI SDK, with its OpenAI provider or, by the argument, with that of Open Responses or of Anthropic.
 
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenResponses } from "@ai-sdk/open-responses";
 import { createOpenAI } from "@ai-sdk/openai";
 import { isStepCount, streamText, tool } from "ai";
@@ -8,6 +9,7 @@ import { z } from "zod";
 import { apiKey, calls, each, model, question, weather } from "./conversation.mjs";
 
 const providers = {
+  anthropic: (baseURL) => createAnthropic({ baseURL, apiKey })(model),
   openai: (baseURL) => createOpenAI({ baseURL, apiKey }).responses(model),
   "open-responses": (baseURL) => createOpenResponses({ name: "interlock", url: `${baseURL}/responses`, apiKey })(model),
 };

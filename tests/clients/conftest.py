@@ -17,6 +17,14 @@ HOSTS = (
 )
 
 
+@pytest.fixture(params=["a server of our own", "a gateway over our chat"])
+def front(request):
+    """Returns what serves a script to clients of Messages and Chat Completions, in each of the hosts."""
+    from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
+
+    return {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}[request.param]
+
+
 @pytest.fixture(scope="session", params=HOSTS)
 def host(request, tmp_path_factory):
     """Returns what serves a script, in each of the hosts."""

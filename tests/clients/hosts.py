@@ -86,6 +86,16 @@ def standalone(turns):
         yield ScriptedHost(url, engine.models[0], 12_500, "all", lambda: engine.prompts)
 
 
+@contextmanager
+def over_chat(turns):
+    """Serve a script with a gateway in front of the Chat Completions of a server of our own."""
+    with (
+        standalone(turns) as behind,
+        ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]))) as url,
+    ):
+        yield evolve(behind, url=url)
+
+
 @define(eq=False)
 class InVllm:
     """vLLM with a tiny model, in its own environment.

@@ -12,6 +12,7 @@ from interlock.serving.http.server import ServerThread
 
 NODE = ["node"]
 PYTHON = [str(ROOT / ".venv-clients" / "bin" / "python")]
+COMPLY = str(ROOT / ".venv-clients" / "bin" / "llm-comply")
 LITELLM = [str(ROOT / ".venv-litellm" / "bin" / "python")]
 
 SCRIPTS = {
@@ -24,6 +25,18 @@ SCRIPTS = {
     "Pydantic AI": [*PYTHON, "pydantic_agent.py"],
     "LiteLLM": [*LITELLM, "litellm_responses.py"],
 }
+MESSAGES = {
+    "anthropic for Python": [*PYTHON, "anthropic_messages.py"],
+    "@anthropic-ai/sdk": [*NODE, "anthropic.mjs"],
+    "the AI SDK, @ai-sdk/anthropic": [*NODE, "ai_sdk.mjs", "anthropic"],
+    "LiteLLM, anthropic": [*LITELLM, "litellm_messages.py"],
+}
+CHAT = {
+    "openai for Python, chat": [*PYTHON, "openai_chat.py"],
+    "openai-node, chat": [*NODE, "openai_chat.mjs"],
+}
+FORGETFUL = ("openai-node, chat",)
+"""The clients that keep only the last delta of a field that they do not know, such as that of the reasoning."""
 EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
 
 
@@ -33,7 +46,7 @@ def output_text(ran):
     return {**result, "text": result["text"].strip()}  # vLLM's own parsers leave line breaks after reasoning
 
 
-@EVERY_CLIENT
+@pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
 def test_a_client_calls_a_tool_and_uses_its_answer(command):
     with ServerThread(create_app(EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
@@ -67,3 +80,62 @@ def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, ho
     assert last.count("I look.") == len(recalled)
     places = [last.rindex(text) for text in ("Get the weather of: Berlin", *recalled, "get_weather", "18 °C and sunny")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", [*MESSAGES, *CHAT])
+def test_what_a_client_of_another_api_sends_back_is_what_the_model_is_given(name, front):
+    with front(TURNS) as played:
+        ran = run({**MESSAGES, **CHAT}[name], HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        _, last = played.prompts()
+    recalled = [] if name in FORGETFUL else ["I look."]
+    assert last.count("I look.") == len(recalled)
+    places = [last.rindex(text) for text in ("Get the weather of: Berlin", *recalled, "get_weather", "18 °C and sunny")]
+    assert places == sorted(places)
+
+
+DROPPED = {"id", "signature", "created", "index", "parsed", "parsed_arguments"}
+"""What differs between two answers, and what the helpers of `openai` add."""
+
+
+def comparable(value, dropped):
+    """Return what two equal answers have in common; a stream has no empty lists of annotations."""
+    if isinstance(value, list):
+        return [comparable(each, dropped) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: comparable(each, dropped) for name, each in value.items() if name not in dropped and each not in (None, [])}
+
+
+@pytest.mark.parametrize(
+    ("command", "dropped"),
+    [
+        ([*PYTHON, "whole_answers.py"], DROPPED),
+        ([*NODE, "whole_answers.mjs"], DROPPED | {"reasoning", "reasoning_content"}),
+    ],
+    ids=["Python", "Node"],
+)
+def test_what_an_sdk_accumulates_is_the_whole_answer(command, dropped):
+    with ServerThread(create_app(EmbeddedEngine())) as url:
+        ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
+    assert ran.returncode == 0, ran.stderr
+    pairs = [[comparable(each, dropped) for each in pair] for pair in json.loads(ran.stdout)]
+    assert [whole for _, whole in pairs] == [streamed for streamed, _ in pairs]
+    assert [whole.get("stop_reason") for _, whole in pairs] == ["end_turn", "tool_use", None, None]
+
+
+SUITES = {
+    "open-responses": ("gpt-5", 13),
+    "openai-chat": ("gpt-5", 9),
+    "anthropic": ("claude-opus-4", 9),
+}
+"""The formats of llm-comply, with a model name for which it skips no test, and the number of its tests."""
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_llm_comply(suite):
+    model, count = SUITES[suite]
+    command = [COMPLY, "run", "-k", "none", "-m", model, "--format", suite, "--json"]
+    with ServerThread(create_app(EmbeddedEngine((model,)))) as url:
+        ran = run([*command, "-u", f"{url}/v1", "-H", "OpenResponses-Version:2026-04-24"], HERE)
+    assert json.loads(ran.stdout)["summary"] == {"total": count, "passed": count, "failed": 0, "skipped": 0}, ran.stdout

@@ -1,18 +1,21 @@
+import subprocess
+import sys
+
 import pytest
 from corpus.broken import BROKEN
 from corpus.legal import LEGAL, USAGE, message, response, text_part
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import ValidationError
+from stray_fields import stray_fields
 
 from interlock.events.conversion import (
     EVENT_MODELS,
     Release,
     UnknownEventError,
     response_to_openai,
-    stray_fields,
     to_openai,
 )
-from interlock.events.dialects import to_open_responses
+from interlock.events.dialects import OPEN_RESPONSES
 
 OLD = Release(mcp_error_is_text=True, web_search_can_be_incomplete=False)
 NEW = Release(mcp_error_is_text=False, web_search_can_be_incomplete=True)
@@ -27,7 +30,7 @@ def test_every_legal_event_is_a_model_of_the_installed_package_and_has_no_stray_
 
 @pytest.mark.parametrize("body", EVENTS)
 def test_the_other_dialect_gives_the_same_model(body):
-    model, other = to_openai(body), to_openai(to_open_responses(body))
+    model, other = to_openai(body), to_openai(OPEN_RESPONSES.convert(body))
     if "response" in body:  # which the other dialect gives more fields
         assert other.response.output == model.response.output
     else:
@@ -88,8 +91,8 @@ def test_a_wrong_response_is_refused():
 
 def test_the_error_of_an_mcp_call_is_a_text_for_a_release_that_wants_one():
     item = {"type": "mcp_call", "error": {"type": "x", "content": [{"type": "text", "text": "a"}, {}, {"text": "b"}]}}
-    assert OLD.adapted({"item": item}) == {"item": {"type": "mcp_call", "error": "a\nb"}}
-    assert NEW.adapted({"item": item}) == {"item": item}
+    assert OLD.adapt({"item": item}) == {"item": {"type": "mcp_call", "error": "a\nb"}}
+    assert NEW.adapt({"item": item}) == {"item": item}
 
 
 @pytest.mark.parametrize(
@@ -98,27 +101,36 @@ def test_the_error_of_an_mcp_call_is_a_text_for_a_release_that_wants_one():
 )
 def test_other_errors_of_an_mcp_call_are_a_text_too(error, text):
     item = {"type": "mcp_call", "error": error}
-    assert OLD.adapted({"item": item}) == {"item": {"type": "mcp_call", "error": text}}
+    assert OLD.adapt({"item": item}) == {"item": {"type": "mcp_call", "error": text}}
 
 
 def test_a_web_search_that_was_cut_is_failed_for_a_release_that_knows_no_better():
     item = {"type": "web_search_call", "status": "incomplete"}
     final = {"object": "response", "output": [item]}
-    assert OLD.adapted({"response": final})["response"]["output"] == [{**item, "status": "failed"}]
-    assert NEW.adapted({"response": final})["response"]["output"] == [item]
+    assert OLD.adapt({"response": final})["response"]["output"] == [{**item, "status": "failed"}]
+    assert NEW.adapt({"response": final})["response"]["output"] == [item]
 
 
 def test_what_one_release_requires_and_another_does_not_know_is_supplied():
     done = {"type": "response.function_call_arguments.done"}
-    assert NEW.adapted(done) == {**done, "name": ""}
-    assert NEW.adapted({**done, "name": "f"}) == {**done, "name": "f"}
+    assert NEW.adapt(done) == {**done, "name": ""}
+    assert NEW.adapt({**done, "name": "f"}) == {**done, "name": "f"}
     usage = {"input_tokens_details": {"cached_tokens": 1}}
     supplied = {"usage": {"input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 0}}}
-    assert NEW.adapted({"usage": usage}) == supplied
-    assert NEW.adapted({"usage": {}}) == {"usage": {}}
+    assert NEW.adapt({"usage": usage}) == supplied
+    assert NEW.adapt({"usage": {}}) == {"usage": {}}
 
 
 def test_adapting_changes_nothing_of_what_it_is_given():
     item = {"type": "web_search_call", "status": "incomplete"}
-    OLD.adapted({"item": item})
+    OLD.adapt({"item": item})
     assert item == {"type": "web_search_call", "status": "incomplete"}
+
+
+def test_without_the_sdk_only_this_module_fails_and_says_what_to_install():
+    others = "interlock.events, interlock.fsm.acceptor, interlock.parsers, interlock.embedding, interlock.testing.legality"
+    code = f"import sys; sys.modules['openai'] = None; import {others}; import interlock.events.conversion"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: interlock.events.conversion needs the OpenAI SDK: pip install openai"
+    )

@@ -1,7 +1,7 @@
 import pytest
 from corpus.legal import LEGAL, response
 
-from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses, to_open_responses
+from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses
 from interlock.fsm.oracle import check
 
 ERROR = {"type": "error", "sequence_number": 3, "code": None, "message": "it broke", "param": None}
@@ -9,13 +9,13 @@ ERROR = {"type": "error", "sequence_number": 3, "code": None, "message": "it bro
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_is_legal_in_open_responses(name):
-    assert check([to_open_responses(body) for body in LEGAL[name]], dialect="open_responses") == []
+    assert check([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_there_and_back_again_gives_the_same_events_but_for_what_a_response_must_have(name):
     for body in LEGAL[name]:
-        back = from_open_responses(to_open_responses(body))
+        back = from_open_responses(OPEN_RESPONSES.convert(body))
         kept = dict(body)
         if "response" in body:
             assert kept.pop("response").items() <= back.pop("response").items()
@@ -25,8 +25,8 @@ def test_there_and_back_again_gives_the_same_events_but_for_what_a_response_must
 @pytest.mark.parametrize("end", ["delta", "done"])
 def test_reasoning_text_has_another_name(end):
     body = {"type": f"response.reasoning_text.{end}", "item_id": "rs_1"}
-    assert to_open_responses(body) == {"type": f"response.reasoning.{end}", "item_id": "rs_1"}
-    assert from_open_responses(to_open_responses(body)) == body
+    assert OPEN_RESPONSES.convert(body) == {"type": f"response.reasoning.{end}", "item_id": "rs_1"}
+    assert from_open_responses(OPEN_RESPONSES.convert(body)) == body
     assert OPEN_RESPONSES.event_name(body["type"]) == f"response.reasoning.{end}"
 
 
@@ -37,9 +37,9 @@ def test_other_events_keep_their_names():
 
 def test_the_fields_of_an_error_are_nested():
     nested = {"type": "server_error", "code": None, "message": "it broke", "param": None}
-    assert to_open_responses(ERROR) == {"type": "error", "sequence_number": 3, "error": nested}
-    assert from_open_responses(to_open_responses(ERROR)) == ERROR
-    assert to_open_responses({**ERROR, "code": "rate_limit_exceeded"})["error"]["type"] == "rate_limit_exceeded"
+    assert OPEN_RESPONSES.convert(ERROR) == {"type": "error", "sequence_number": 3, "error": nested}
+    assert from_open_responses(OPEN_RESPONSES.convert(ERROR)) == ERROR
+    assert OPEN_RESPONSES.convert({**ERROR, "code": "rate_limit_exceeded"})["error"]["type"] == "rate_limit_exceeded"
 
 
 def test_an_event_that_is_openais_already_is_given_back():
@@ -49,12 +49,12 @@ def test_an_event_that_is_openais_already_is_given_back():
 
 def test_nulls_that_are_refused_are_left_out():
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": None}
-    assert to_open_responses({"type": "response.output_item.added", "item": item}) == {
+    assert OPEN_RESPONSES.convert({"type": "response.output_item.added", "item": item}) == {
         "type": "response.output_item.added",
         "item": {"type": "reasoning", "id": "rs_1", "summary": []},
     }
     content = [{"type": "output_text", "text": "", "annotations": [], "logprobs": None}]
-    assert to_open_responses({"item": {"type": "message", "phase": None, "content": content}, "type": "x"}) == {
+    assert OPEN_RESPONSES.convert({"item": {"type": "message", "phase": None, "content": content}, "type": "x"}) == {
         "type": "x",
         "item": {"type": "message", "content": [{"type": "output_text", "text": "", "annotations": []}]},
     }
@@ -62,14 +62,14 @@ def test_nulls_that_are_refused_are_left_out():
 
 def test_nulls_that_are_allowed_are_kept():
     item = {"type": "code_interpreter_call", "outputs": None}
-    assert to_open_responses({"type": "x", "item": item}) == {"type": "x", "item": item}
+    assert OPEN_RESPONSES.convert({"type": "x", "item": item}) == {"type": "x", "item": item}
 
 
 def test_a_response_has_what_the_specification_requires():
     tool = {"type": "function", "name": "f"}
     body = response("queued", [], temperature=None, top_p=0.5, reasoning={"effort": "low"}, tools=[tool])
     body["text"] = {"verbosity": None}
-    assert to_open_responses(body) == {
+    assert OPEN_RESPONSES.convert(body) == {
         **OPEN_RESPONSES.required[".response"],
         **response("queued", []),
         "temperature": 1.0,

@@ -12,9 +12,10 @@ from interlock.events.items import (
     ApiSource,
     Point,
     UrlSource,
-    _example,
+    _examples,
     example,
-    opened,
+    examples,
+    open_item,
     result_fields,
     statuses_of,
 )
@@ -26,7 +27,7 @@ TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in
 
 
 def beginning(kind, **fields):
-    return {name: value for name, value in as_json(opened(kind, {**example(kind), **fields})).items() if name != "type"}
+    return {name: value for name, value in as_json(open_item(kind, {**example(kind), **fields})).items() if name != "type"}
 
 
 class Anything(Struct, kw_only=True):
@@ -45,18 +46,38 @@ class Anything(Struct, kw_only=True):
 
 
 def test_an_example_has_the_fields_that_are_required():
-    assert _example("", inspect.type_info(Anything)) == {
-        "name": "name",
-        "approve": True,
-        "count": 1,
-        "score": 1,
-        "action": "go",
-        "sources": [],
-        "source": {"type": "url", "url": "url"},
-        "point": {"x": 1, "y": 1},
-        "schema": {},
-    }
+    simplest, *others = _examples("", inspect.type_info(Anything))
+    assert (simplest, others) == (
+        {
+            "name": "name",
+            "approve": True,
+            "count": 1,
+            "score": 1,
+            "action": "go",
+            "sources": [],
+            "source": {"type": "url", "url": "url"},
+            "point": {"x": 1, "y": 1},
+            "schema": {},
+        },
+        [],
+    )
     assert example("program_output") == {"call_id": "call_id", "result": "result"}
+
+
+def test_further_examples_differ_in_one_field():
+    assert examples("tool_search_output", ("execution", "tools")) == [
+        {"execution": "client", "tools": []},
+        {"execution": "server", "tools": []},
+    ]
+    assert examples("mcp_list_tools", ("server_label", "tools")) == [
+        {"server_label": "server_label", "tools": []},
+        {"server_label": "server_label", "tools": [{"name": "name", "input_schema": {}}]},
+    ]
+    assert examples("web_search_call", ("action",)) == [
+        {"action": {"type": "search"}},
+        {"action": {"type": "open_page"}},
+        {"action": {"type": "find_in_page", "url": "url", "pattern": "pattern"}},
+    ]
 
 
 def test_every_kind_of_the_package_is_known():
@@ -113,7 +134,7 @@ def test_what_is_written_later_is_empty_at_first(kind, fields, shown):
 )
 def test_an_item_that_cannot_be_is_refused(kind, fields, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
-        opened(kind, fields)
+        open_item(kind, fields)
 
 
 def test_the_statuses_of_a_kind_are_those_of_its_type():
@@ -122,7 +143,7 @@ def test_the_statuses_of_a_kind_are_those_of_its_type():
 
 
 def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
-    assert {kind: result_fields(kind, "r") for kind in ITEMS if result_fields(kind, "r")} == {
+    assert {kind: result_fields(kind, "r") for kind in TYPED if result_fields(kind, "r")} == {
         "mcp_call": {"output": "r"},
         "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "r"}]},
         "image_generation_call": {"result": "r"},
@@ -130,8 +151,22 @@ def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
 
 
 def test_the_failure_of_a_tool_has_a_place_in_its_item():
-    assert {kind: ITEMS[kind].failure_fields("no") for kind in ITEMS if ITEMS[kind].failure_fields("no")} == {
+    assert {kind: ITEMS[kind].failure_fields("no") for kind in TYPED if ITEMS[kind].failure_fields("no")} == {
         "mcp_call": {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}},
         "mcp_list_tools": {"error": "no"},
         "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "no"}]},
     }
+
+
+def test_the_client_answers_its_own_calls_and_requests_for_approval():
+    assert {kind: ITEMS[kind].answer for kind in TYPED if ITEMS[kind].answer} == {
+        "function_call": "function_call_output",
+        "custom_tool_call": "custom_tool_call_output",
+        "tool_search_call": "tool_search_output",
+        "apply_patch_call": "apply_patch_call_output",
+        "shell_call": "shell_call_output",
+        "local_shell_call": "local_shell_call_output",
+        "computer_call": "computer_call_output",
+        "mcp_approval_request": "mcp_approval_response",
+    }
+    assert all(item.answer in ITEMS or not item.answer for item in ITEMS.values())

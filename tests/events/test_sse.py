@@ -9,9 +9,9 @@ from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json
 from interlock.events.parts import ReasoningText
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter
-from interlock.events.stream import CodeInProgress, ErrorEvent, PartAdded, ReasoningDelta, TextDelta
+from interlock.events.stream import PROGRESS, ErrorEvent, PartAdded, ReasoningDelta, TextDelta
 
-IN_PROGRESS = CodeInProgress("ci_1", 0, sequence_number=3)
+IN_PROGRESS = PROGRESS["code_interpreter_call.in_progress"]("ci_1", 0, sequence_number=3)
 
 
 def data_of(frame):

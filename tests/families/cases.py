@@ -231,6 +231,12 @@ CASES = [
         '</think><tool_call>{"x": 1}</tool_call>',
         [answer('<tool_call>{"x": 1}</tool_call>')],
     ),
+    Case(
+        "two envelopes that end before their braces, the second after its name",
+        "hermes",
+        '</think><tool_call>{"name": "f"<tool_call>{"arguments": {}, "name": "f"',
+        [call("f", "{}"), call("f", "{}")],
+    ),
     Case("an envelope with an empty name", "hermes", '</think><tool_call>{"name": ""}', [answer('<tool_call>{"name": ""}')]),
     Case(
         "a late name that is empty",

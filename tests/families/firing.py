@@ -8,8 +8,8 @@ from recovery.notation import run
 
 from interlock.parsers import Chunk
 from interlock.parsers.families import FamilyParser, family
-from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.triggers import Trigger
 
 
 class Firing(FamilyParser):

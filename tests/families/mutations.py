@@ -34,11 +34,11 @@ from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family
-from interlock.parsers.families.alphabet import Effect, Trigger
-from interlock.parsers.families.brackets import Framing
-from interlock.parsers.families.drawing import part_for, triggers_of
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.lexicon import lexica
+from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.pictures import part_for, triggers_of
+from interlock.parsers.families.state_markers import markers_by_state
+from interlock.parsers.families.triggers import Effect, Trigger
 
 Fate: TypeAlias = Literal["refused", "idle", "caught", "survived"]
 """The result of a change: its declaration is refused, no text can fire its edge, a text shows it, or none of these."""
@@ -49,11 +49,8 @@ RANDOM: Final = 150
 _T: Final = Trigger
 _DECIDED: Final = {
     _T.MEMBER: _T.MEMBER,
-    _T.SETTLED: _T.MEMBER,
-    _T.STRANGE: _T.KEYS,
-    _T.WHOLE: _T.QUOTE,
-    _T.ENDED: _T.QUOTE,
-    _T.UNNEST: _T.QUOTE,
+    _T.DECLARED: _T.DECLARED,
+    _T.WHOLE: _T.WHOLE,
 }
 """Triggers that are fired only where another one counts."""
 
@@ -126,11 +123,9 @@ def texts() -> Iterator[Trial]:
 
 @cache
 def _through() -> Mapping[str, Sequence[tuple[set[tuple[str, Trigger]], Trial | Pair]]]:
-    """Return the texts that pass through each state, with the edges that they fire: its own pairs, and all other texts."""
+    """Return the texts that pass through each state, with the edges that they fire."""
     through: defaultdict[str, list[tuple[set[tuple[str, Trigger]], Trial | Pair]]] = defaultdict(list)
-    for pair in pairs():
-        through[pair.state].append((_fired(pair), pair))
-    for trial in texts():
+    for trial in chain(pairs(), texts()):
         fired = _fired(trial)
         for state in {state for state, _ in fired}:
             through[state].append((fired, trial))
@@ -150,11 +145,9 @@ def can_come(edge: Edge[Trigger, Effect]) -> bool:
     A marker comes only in families that have it, and some triggers only where another one has a meaning.
     """
     rows = FRAMING.states[edge.source].rows
-    if edge.trigger is _T.GLUED_JSON and rows[_T.NEST] != rows[_T.TEXT]:
-        return False  # a brace is a bracket there
     needed = _DECIDED.get(edge.trigger)
     means = needed is None or rows[needed] != rows[Trigger.TEXT]
-    shaping = edge.trigger in {_T.QUOTE, _T.NEST, _T.BREAK}
+    shaping = edge.trigger in {_T.QUOTE, _T.BREAK}
     return means and (shaping or any(edge.trigger in triggers for triggers in _families(edge.source)))
 
 
@@ -181,14 +174,14 @@ def fate_of(mutation: Mutation) -> Fate:
         return "idle"
     place = mutation.edge.source, mutation.edge.trigger
     nearest = sorted(_through()[mutation.edge.source], key=lambda each: place not in each[0])
-    lexica.cache_clear()  # it has those of the change before
+    markers_by_state.cache_clear()  # it has those of the change before
     return "survived" if all(_holds(trial, framing) for _, trial in nearest) else "caught"
 
 
 def text_that_shows(mutation: Mutation, longest: int) -> Trial | None:
     """Return a text that a changed framing parses differently, of at most `longest` chunks behind the edge; None if none does."""
     framing, state = mutation.declare(), mutation.edge.source
-    lexica.cache_clear()
+    markers_by_state.cache_clear()
     for name in chain.from_iterable(GROUPS.values()):
         if state in ways(name) and mutation.edge.trigger in triggers_of(family(name, "qwen3")):
             for chunks in chain.from_iterable(product(_chunks(name), repeat=count) for count in range(1, longest + 1)):

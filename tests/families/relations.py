@@ -2,6 +2,7 @@
 
 - A marker without a meaning in a state is text there: any other text in its place gives the same items.
 - A marker that can only follow a call ends it: the items are the same as with the call's own end before it.
+- A marker that a state drops changes nothing, and neither does the end of a call whose arguments are complete.
 - A call is the same wherever it begins: in reasoning, in a message, after another call, without its section.
 """
 
@@ -20,13 +21,13 @@ from recovery.notation import Item
 from interlock.fsm.table import State
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, Family, FamilyParser, family
-from interlock.parsers.families.alphabet import Effect, Trigger
-from interlock.parsers.families.brackets import Framing
-from interlock.parsers.families.drawing import part_for
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.lexicon import Reading, lexica
+from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.patterns import example, wild
+from interlock.parsers.families.pictures import part_for, triggers_of
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.parsers.families.state_markers import Reading, markers_by_state
+from interlock.parsers.families.triggers import Effect, Trigger
 
 NEUTRAL: Final = "<¤"
 """A text that is in no marker, name, key or JSON."""
@@ -73,8 +74,9 @@ class Pair:
 
 @cache
 def covering() -> Sequence[str]:
-    """Return a few families that together use every row of the framing."""
-    rows = {name: {(edge.source, edge.trigger) for edge in part_for(family(name, "qwen3"), name).edges} for name in DISTINCT}
+    """Return a few families that together use every row of the framing in every style that has it."""
+    parts = {name: part_for(family(name, "qwen3"), name) for name in DISTINCT}
+    rows = {name: {(SYNTAXES[name].style, edge.source, edge.trigger) for edge in part.edges} for name, part in parts.items()}
     missing, names = set(chain.from_iterable(rows.values())), list[str]()
     while missing:
         names.append(max(DISTINCT, key=lambda name: len(rows[name] & missing)))
@@ -90,7 +92,10 @@ def pairs() -> Iterator[Pair]:
             rows = FRAMING.states[state]
             yield from _meaningless(read_as, name, rows, beginning)
             yield from _ended_early(read_as, name, rows, beginning)
-        yield from anywhere(read_as, name)
+            yield from _dropped(read_as, name, rows, beginning)
+        yield from _stopped(read_as, name)
+        if not read_as.markers.keys().isdisjoint({Trigger.SECTION, Trigger.CALL}):
+            yield from anywhere(read_as, name)
 
 
 _STEPS: Final = (
@@ -153,18 +158,18 @@ def _condition(reader: FamilyParser) -> Hashable:
 
 
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
-    lexicons = [lexica(read_as, FRAMING, calls=True)[row.name] for row in _read_in(state)]
-    counting = set(chain.from_iterable(lexicon.roles for lexicon in lexicons))
+    markers_there = [markers_by_state(read_as, FRAMING, calls=True)[row.name] for row in _read_in(state)]
+    counting = set(chain.from_iterable(markers.roles for markers in markers_there))
     for marker in vocabulary(name):
-        if state.name == "literal" or marker in read_as.signs or any(lexicon.marker(marker) for lexicon in lexicons):
+        if state.name == "literal" or marker in read_as.signs or any(markers.marker(marker) for markers in markers_there):
             continue
         if marker == marker.strip() and _BRACKETS.isdisjoint(marker):
             for after in _afters(read_as, name):
                 yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)
 
-    lexicon = lexica(read_as, FRAMING, calls=True)[state.name]
-    if lexicon.reading is Reading.TEXT:
-        for shaping in ('"', *([] if lexicon.blank or SYNTAXES[name].lenient else ["\n"])):  # JSON may have blanks around it
+    markers = markers_by_state(read_as, FRAMING, calls=True)[state.name]
+    if markers.reading is Reading.TEXT:
+        for shaping in ('"', *([] if markers.blank or SYNTAXES[name].lenient else ["\n"])):  # JSON may have blanks around it
             if shaping not in counting:
                 for after in _afters(read_as, name):
                     yield Pair(state.name, name, beginning + shaping + after, beginning + NEUTRAL + after, shaping)
@@ -180,12 +185,29 @@ def _read_in(state: State[Trigger, Effect]) -> Iterator[State[Trigger, Effect]]:
 
 def _ended_early(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
     ends = read_as.markers.get(Trigger.UNCALL)
-    if ends is None or Effect.END not in state.rows[Trigger.UNCALL][1]:
+    if ends is None or Effect.CLOSE not in state.rows[Trigger.UNCALL][1]:
         return
     for role in _ENDING:
         for marker in map(example, read_as.markers.get(role, ())):
             for after in _afters(read_as, name):
                 yield Pair(state.name, name, beginning + marker + after, beginning + example(ends[0]) + marker + after)
+
+
+def _dropped(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
+    """Yield markers that a state drops, and the same text without them."""
+    call = encode([WrittenItem("call", '{"s":"a"}', "f")], name)
+    keys = [call[call.index(key) :] for key in read_as.markers.get(Trigger.KEY, ()) if key in call]
+    for marker, role in markers_by_state(read_as, FRAMING, calls=True)[state.name].roles.items():
+        if role is not None and state.rows[role] == (state, (Effect.DROP,)):
+            for after in (*_afters(read_as, name), *keys):
+                yield Pair(state.name, name, beginning + example(marker) + after, beginning + after)
+
+
+def _stopped(read_as: Family, name: str) -> Iterator[Pair]:
+    """Yield a turn that stops after complete arguments, and the same with the end of its call."""
+    call, end = encode([WrittenItem("call", '{"s":"a"}', "f")], name), _end(name)
+    if end and Trigger.WHOLE in triggers_of(read_as):
+        yield Pair("whole", name, f"</think>{call.partition(end)[0]}", f"</think>{call.partition(end)[0]}{end}")
 
 
 def _afters(read_as: Family, name: str) -> Iterator[str]:
@@ -201,7 +223,7 @@ def _afters(read_as: Family, name: str) -> Iterator[str]:
 
 
 def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
-    """Yield every way in which a call can begin, everywhere, with what may follow."""
+    """Yield every way in which a call with a marker can begin, everywhere, with what may follow."""
     markers = read_as.markers
     roles = (Trigger.INVOKE, Trigger.LIST) if Trigger.SECTION in markers else (Trigger.CALL, Trigger.BARE)
     inner = next((markers[role] for role in roles if role in markers), ("",))
@@ -213,10 +235,10 @@ def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
             text = f"</think>So. {opening}{rest}"
             yield Pair("name", name, text, f"Hm. {opening}{rest}", before=(1, 1))
             yield Pair("name", name, f"</think>{opening}{rest}", f"{opening}{rest}")
-            yield Pair("thought name", name, f"Hm. {opening}{rest}", text, before=(1, 1))
-            yield Pair("aside name", name, f"</think>{first[0]}{first[1]}{opening}{rest}", text, before=(1, 1))
+            yield Pair("thought_name", name, f"Hm. {opening}{rest}", text, before=(1, 1))
+            yield Pair("aside_name", name, f"</think>{first[0]}{first[1]}{opening}{rest}", text, before=(1, 1))
             if Trigger.BARE in markers and "strange" not in name_text:
-                yield Pair("bare name", name, f"</think>So. {markers[Trigger.BARE][0]}{rest}", text, before=(1, 1))
+                yield Pair("bare", name, f"</think>So. {markers[Trigger.BARE][0]}{rest}", text, before=(1, 1))
 
 
 def _end(name: str) -> str:
@@ -232,15 +254,16 @@ def _names(read_as: Family, call: str) -> Iterator[str]:
         yield '{"name": "f"'
         yield '{"arguments": {"s": 1}, "name": "f"'
     before = call.partition("f")[0].strip("\"'") if "name=" in call else ""
+    before, after = ('{"', '"') if call.startswith('{"f"') else (before, "")
     for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
         ending = _ENDINGS.get(end, end)
-        yield f"{before}f{ending}"
-        yield f"{before}strange{ending}"
+        yield f"{before}f{after}{ending}"
+        yield f"{before}strange{after}{ending}"
 
 
 _ENDINGS: Final = {"=": "(s=", ")": "()"}
 """The text from the end of a name in Python up to the sign that shows that the name has ended."""
-_NAMED: Final = (Trigger.LITERAL, Trigger.KEYS, Trigger.GLUED_KEYS, Trigger.JSON, Trigger.GLUED_JSON)
+_NAMED: Final = (Trigger.LITERAL, Trigger.KEYS, Trigger.JSON)
 
 
 def _nexts(read_as: Family, name: str) -> Iterator[str]:

@@ -7,11 +7,11 @@ from corpus.broken import BROKEN, doubled, dropped, edited, moved, numbered
 from corpus.legal import FAILED, LEGAL, code_interpreter_call, function_call, item, message, stream, text_part
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
-from interlock.events.dialects import to_open_responses
+from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json
 from interlock.fsm.acceptor import Acceptor, Finding
 from interlock.fsm.acceptor.automaton import Automaton
-from interlock.fsm.acceptor.digests import Logprobs, Text, digest
+from interlock.fsm.acceptor.digests import LogprobsDigest, TextDigest, digest
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 
@@ -31,7 +31,7 @@ def test_a_legal_stream_has_no_finding(name):
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_has_no_finding_in_the_other_dialect(name):
-    assert findings([to_open_responses(body) for body in LEGAL[name]], dialect="open_responses") == []
+    assert findings([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -68,7 +68,7 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
 
 
 def test_what_is_legal_is_said_in_the_words_of_the_dialect():
-    bodies = [to_open_responses(body) for body in dropped("reasoning", 6)]
+    bodies = [OPEN_RESPONSES.convert(body) for body in dropped("reasoning", 6)]
     assert findings(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
 
 
@@ -264,7 +264,7 @@ def test_a_long_text_is_folded_and_still_compared():
         (whole[:-1], "has 48889 characters where the deltas have 48890"),
         (whole[:-2] + "! ", "differs from the deltas at character 48888"),
     ]:
-        text = Text()
+        text = TextDigest()
         for piece in pieces:
             text.add(piece)
         assert len(text.chunks) < 4096
@@ -274,7 +274,7 @@ def test_a_long_text_is_folded_and_still_compared():
 
 
 def test_a_text_whose_beginning_is_not_known_is_what_it_is_said_to_be():
-    text = Text(complete=False)
+    text = TextDigest(complete=False)
     text.add("end")
     assert text.compare("whole") is None
     assert text.compare("another") == "differs from the deltas at character 0"
@@ -285,13 +285,13 @@ def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
         {"token": "\ufffd", "logprob": -1, "bytes": [195]},
         {"token": "\ufffd", "logprob": -2.0, "bytes": [169]},
     ]
-    logprobs = Logprobs()
+    logprobs = LogprobsDigest()
     logprobs.add(entries)
     assert logprobs.equal([{**entries[0], "logprob": -1.0}, entries[1]])
     assert not logprobs.equal(entries[:1])
     assert logprobs.rebuild("é")
-    assert not Logprobs().count
-    assert Logprobs().rebuild("anything")
+    assert not LogprobsDigest().count
+    assert LogprobsDigest().rebuild("anything")
 
 
 def test_digests_see_values_and_not_how_they_are_written():

@@ -3,6 +3,7 @@
 `INTERLOCK_FUZZ_STREAMS` sets how many streams are made, and `INTERLOCK_FUZZ_SEED` where they begin.
 """
 
+import json
 import os
 import random
 from itertools import product
@@ -13,11 +14,12 @@ from corpus.legal import LEGAL
 from stream_mutations import mutated
 
 from interlock.events.dialects import from_open_responses
+from interlock.events.sse import SseWriter
 from interlock.events.stream import EVENTS
-from interlock.fsm import oracle
+from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start, oracle
 from interlock.fsm.acceptor import Acceptor
 from interlock.testing import findings
-from interlock.testing.faults import renumbered
+from interlock.testing.faults import renumber
 from interlock.testing.legality import stream
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
@@ -93,6 +95,14 @@ def test_both_judge_the_corpus_alike():
         assert bool(by_acceptor) == bool(by_oracle) == (name in BROKEN), name
 
 
+def test_an_item_that_comes_whole_may_have_content_without_events():
+    content = [{"type": "input_text", "text": "Go on."}]
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+    driver_input = [Start(), Open("agent_message", {"author": "root", "recipient": "a", "content": content}), Finish()]
+    bodies = [json.loads(frame[frame.index(b"{") :]) for frame in driver.feed(driver_input)]
+    assert verdicts(bodies) == (set(), set())
+
+
 def test_a_stream_of_the_other_dialect_says_the_same():
     for seed in range(SEED, SEED + 20):
         bodies = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
@@ -111,7 +121,7 @@ def samples():
 
 def judged_alike(bodies):
     """Assert that neither judge raises, that both refuse a stream or neither does, and that a resumed one raises nothing."""
-    bodies = renumbered(bodies)
+    bodies = renumber(bodies)
     by_acceptor, by_oracle = verdicts(bodies)
     assert bool(by_acceptor) == bool(by_oracle), bodies
     assert not by_acceptor or by_acceptor & by_oracle, bodies
@@ -141,9 +151,9 @@ def test_any_events_of_one_index_are_judged_alike(part):
 def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
     bodies = LEGAL[name]
     for place in range(1, len(bodies)):
-        assert verdicts(renumbered([*bodies[:place], KEEPALIVE, *bodies[place:]])) == (set(), set()), place
+        assert verdicts(renumber([*bodies[:place], KEEPALIVE, *bodies[place:]])) == (set(), set()), place
     everywhere = [one for body in bodies for one in (KEEPALIVE, KEEPALIVE, body)]
-    assert verdicts(renumbered(everywhere[2:])) == (set(), set())
+    assert verdicts(renumber(everywhere[2:])) == (set(), set())
     assert verdicts([KEEPALIVE, *everywhere[2:]])[0] >= {"R2"} <= verdicts([KEEPALIVE, *everywhere[2:]])[1]
-    assert verdicts(renumbered([KEEPALIVE, *bodies])) == ({"R4a"}, {"R4a"})
-    assert verdicts(renumbered([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})
+    assert verdicts(renumber([KEEPALIVE, *bodies])) == ({"R4a"}, {"R4a"})
+    assert verdicts(renumber([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})

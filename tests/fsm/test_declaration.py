@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.fsm.emissions import added, done, text_delta, text_done, text_part_added
+from interlock.fsm.emissions import added, done, progress, text_delta, text_done, text_part_added
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
@@ -86,3 +86,8 @@ def test_an_item_may_end_before_it_was_ever_seen():
 
 def test_a_right_one_is_accepted():
     assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == ["absent", "begun", "ended"]
+
+
+def test_a_progress_event_that_no_item_declares_is_refused():
+    with pytest.raises(DeclarationError, match=r"^no type in events/items.py declares 'mcp_call.begun' in its `progress`$"):
+        progress("mcp_call.begun")

@@ -7,6 +7,7 @@ import pytest
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter, SseWriter
+from interlock.fsm import subjects
 from interlock.fsm.deltas import (
     Annotate,
     Cancel,
@@ -206,6 +207,26 @@ def test_a_response_that_has_ended_is_copied_once():
     assert driver.response is driver.response
     assert driver.items() == driver.response["output"] == as_json(stream.events[-1])["response"]["output"]
     assert as_json(driver.mark_unstored())["response"] == {**driver.response, "store": False} == driver.response
+
+
+def test_a_response_that_has_not_ended_cannot_be_marked():
+    with pytest.raises(ValueError, match="has not ended"):
+        ResponseDriver({}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0).mark_unstored()
+
+
+def test_an_item_is_copied_once_after_each_event_that_shows_it(monkeypatch):
+    copied = []
+    monkeypatch.setattr(subjects, "as_json", lambda body: copied.append(body.status) or as_json(body))
+    stream = Stream("Hi", MCP, "{}", Close())
+    first, second = stream.driver.items()
+    assert [*stream.driver.items()] == [first, second]
+    assert [call.id for call in stream.driver.ready] == ["mcp_1"]
+    assert copied == ["completed", "in_progress"]
+    stream.feed(Succeed("mcp_1", {"output": "o"}))
+    assert stream.driver.items(1) == [{**second, "status": "completed", "arguments": "{}", "output": "o"}]
+    stream.feed(Finish())
+    assert stream.driver.response["output"] == stream.driver.items()
+    assert copied == ["completed", "in_progress", "completed"]
 
 
 def test_a_response_starts_once_and_is_queued_only_before():

@@ -3,7 +3,7 @@
 import pytest
 from fuzzing.properties import is_legal_and_true
 
-from interlock.events.items import opened
+from interlock.events.items import open_item
 from interlock.events.json import as_json
 from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
 
@@ -31,4 +31,4 @@ def test_a_scenario_is_legal_and_has_the_expected_effects(scenario) -> None:
 
 
 def test_a_patch_that_deletes_has_no_diff() -> None:
-    assert as_json(opened("apply_patch_call", PATCH))["operation"] == PATCH["operation"]
+    assert as_json(open_item("apply_patch_call", PATCH))["operation"] == PATCH["operation"]

@@ -11,9 +11,9 @@ from corpus.legal import item, stream
 
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
-from interlock.fsm.acceptor.digests import digests, loose_digests, quoted
+from interlock.fsm.acceptor.digests import digests, loose_digests, quote
 from interlock.fsm.acceptor.fields import field_faults
-from interlock.fsm.acceptor.rulebook import Fault
+from interlock.fsm.acceptor.rulebook import Breach
 from interlock.testing import findings, legality
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
@@ -93,9 +93,9 @@ def test_a_field_that_is_required_is_missed(name):
 @pytest.mark.parametrize(
     ("stdout", "wrong"),
     [
-        (1, Fault("R14", "delta: stdout is a number", unreadable=True)),
-        ({}, Fault("R14", "delta: stdout is an object", unreadable=True)),
-        (None, Fault("R14", "delta: stdout is null", deviation="null")),
+        (1, Breach("R14", "delta: stdout is a number", unreadable=True)),
+        ({}, Breach("R14", "delta: stdout is an object", unreadable=True)),
+        (None, Breach("R14", "delta: stdout is null", deviation="null")),
     ],
 )
 def test_what_a_command_prints_is_text(stdout, wrong):
@@ -130,7 +130,7 @@ def nested(depth):
 
 
 def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
-    assert [quoted(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
+    assert [quote(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
         '"it\'s"',
         f"'{'y' * 200}'…",
         "1",

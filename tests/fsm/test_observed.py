@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import DEVIATIONS, Acceptor, judge
-from interlock.testing.faults import renumbered
+from interlock.testing.faults import renumber
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
 OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}
@@ -65,7 +65,7 @@ def test_an_event_left_out_is_an_error(path) -> None:
             listed = name == "response.output_item.done" and body["item"]["type"] == "mcp_list_tools"
             if alone or announced or after_error or listed or name in OPTIONAL:
                 continue
-            assert is_illegal(renumbered(rest)), (place, name)
+            assert is_illegal(renumber(rest)), (place, name)
 
 
 @pytest.mark.long
@@ -75,7 +75,7 @@ def test_an_event_sent_twice_is_an_error(path) -> None:
         for place, body in enumerate(bodies):
             if body["type"] in {"error", "response.image_generation_call.partial_image"}:
                 continue
-            assert is_illegal(renumbered([*bodies[: place + 1], *bodies[place:]])), (place, body["type"])
+            assert is_illegal(renumber([*bodies[: place + 1], *bodies[place:]])), (place, body["type"])
 
 
 @pytest.mark.long
@@ -129,5 +129,5 @@ def test_two_events_in_the_wrong_order_are_an_error(path) -> None:
             one, other = bodies[place], bodies[place + 1]
             if one["type"] == other["type"] or {one["type"], other["type"]} in FREE or may_overlap(one, other):
                 continue
-            swapped = renumbered([*bodies[:place], other, one, *bodies[place + 2 :]])
+            swapped = renumber([*bodies[:place], other, one, *bodies[place + 2 :]])
             assert is_illegal(swapped), (place, one["type"], other["type"])

@@ -2,6 +2,7 @@ import copy
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.json import as_json
 from interlock.fsm.deltas import EndOutput, Progress, Succeed
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import Violation, check
+from interlock.fsm.oracle import Violation, api, check
 from interlock.testing import findings
 
 
@@ -163,6 +164,14 @@ def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
                 target = target[step]
             target[last] = value
             assert isinstance(check(bodies), list)
+
+
+def test_an_order_of_an_event_without_fields_is_refused(monkeypatch):
+    monkeypatch.setitem(api.ORDERS, "program", {None: "added program.run done"})
+    monkeypatch.delitem(sys.modules, "interlock.fsm.oracle.grammar")
+    message = "^EVENTS in fsm/oracle/api.py has no row for 'response.program.run', which a row of ORDERS names$"
+    with pytest.raises(ValueError, match=message):
+        import_module("interlock.fsm.oracle.grammar")
 
 
 def test_the_oracle_imports_nothing_that_it_judges():

@@ -9,8 +9,10 @@ from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, Bac
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
+from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
+from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.proof.process_walks import walk
 from interlock.fsm.table import Edge
 
@@ -156,16 +158,18 @@ def test_a_lapse_after_which_nobody_knows_the_owner_is_found():
     assert {f"free/join: {LATE_JOIN}", "leased/join: a response frees the lease of another"} <= {*faults}
 
 
-def test_every_mutation_of_a_conversation_is_refused_or_found():
+@pytest.mark.parametrize("table", [STORED, CONVERSATION, SERVER, WORKER], ids=lambda table: table.name)
+def test_every_mutation_is_refused_or_found(table):
+    alike = {"queued", "running"}  # have the same edges, so that no walk can tell one from the other
     survived = set()
-    for place, edge in enumerate(CONVERSATION.edges):
-        for change, edges in changes(CONVERSATION, edge):
+    for place, edge in enumerate(table.edges):
+        for change, edges in changes(table, edge):
             if change.startswith(("double", "swap")):
-                continue  # a commit has neither order nor repetition
+                continue  # a commit has neither order nor repetition; no other edge has two effects whose order matters
+            if {edge.dest, change.removeprefix("go to ")} == alike:
+                continue
             try:
-                mutated = evolve(
-                    CONVERSATION, edges=[*CONVERSATION.edges[:place], *edges, *CONVERSATION.edges[place + 1 :]], regions={}
-                )
+                mutated = evolve(table, edges=[*table.edges[:place], *edges, *table.edges[place + 1 :]], regions={}, total=())
             except DeclarationError:
                 continue
             if walk(mutated).holds:
@@ -215,4 +219,36 @@ def test_faults_of_a_connection_are_found():
 @pytest.mark.parametrize("trigger", [StoredTrigger.CANCEL, StoredTrigger.DELETE])
 def test_a_running_response_that_a_client_cannot_end_is_found(trigger) -> None:
     edges = [edge for edge in STORED.edges if (edge.source, edge.trigger) != ("running", trigger)]
-    assert "the response cannot be cancelled, or cannot be deleted" in "; ".join(walk(evolve(STORED, edges=edges)).faults)
+    assert f"running/append: no edge for {trigger}" in walk(evolve(STORED, edges=edges)).faults
+
+
+def test_a_response_with_the_id_of_a_hidden_one_is_found() -> None:
+    put = Edge("hidden", StoredTrigger.PUT, "ended", [StoredEffect.KEEP, StoredEffect.JOIN])
+    faults = walk(evolve(STORED, edges=[*STORED.edges, put])).faults
+    assert faults == ("hidden/put: another response gets the id of one that is hidden",)
+
+
+@pytest.mark.parametrize("table", [SERVER, WORKER], ids=lambda table: table.name)
+def test_every_edge_of_a_server_and_of_its_workers_fires(table) -> None:
+    result = walk(table)
+    assert (result.holds, result.edges, result.faults) == (True, len(table.edges), ())
+
+
+def test_faults_of_a_server_are_found() -> None:
+    trigger, effect = ServerTrigger, ServerEffect
+    hasty = walk(change_row(SERVER, "serving", trigger.STOP, effects=[effect.END])).faults
+    assert "serving/stop: the first signal does not drain the server, or something else does" in hasty
+    assert "serving/stop: the responses do not end when the server has drained, or end before" in hasty
+    deaf = [edge for edge in SERVER.edges if (edge.source, edge.trigger) != ("ending", trigger.STOP)]
+    assert "draining/idle: ending: no edge for stop" in walk(evolve(SERVER, edges=deaf, total=())).faults
+
+
+def test_faults_of_a_worker_are_found() -> None:
+    trigger, effect = WorkerTrigger, WorkerEffect
+    kept = walk(change_row(WORKER, "ready", trigger.EXIT, effects=[effect.BACK_OFF])).faults
+    assert kept == (
+        "ready/exit: the slots of a process are not given back when it exits, or are while it runs",
+        "backing_off/due: a process starts beside another, with the slots of an earlier one, or after the server has stopped",
+    )
+    orphan = walk(change_row(WORKER, "starting", trigger.STOP, effects=[])).faults
+    assert orphan == ("starting/stop: a process is not asked to exit when the server stops, or is before",)

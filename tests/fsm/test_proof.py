@@ -9,13 +9,15 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.oracle.api_fields import ITEM_PREFIX
+from interlock.fsm.oracle.api import ITEM_PREFIX
 from interlock.fsm.oracle.grammar import LETTERS, ORDERS, RUNNING
 from interlock.fsm.proof import Coverage, prove
 from interlock.fsm.proof.expectation import Expectation
 from interlock.fsm.proof.fault_injection import faults_of
-from interlock.fsm.proof.inputs import everywhere
+from interlock.fsm.proof.inputs import common_inputs
 from interlock.fsm.subjects import ItemState
+from interlock.fsm.table import Machine
+from interlock.fsm.transducers import CHAT, MESSAGES
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
@@ -34,8 +36,18 @@ def emitted(kind, source, trigger):
 
 
 @pytest.mark.long
-def test_every_stream_is_legal_and_every_edge_fires():
+def test_every_stream_is_legal_and_every_edge_fires(monkeypatch):
+    fired, fire = set(), Machine.fire
+
+    def watched(machine, trigger):
+        fired.add((machine.state.table, machine.state.name, trigger))
+        return fire(machine, trigger)
+
+    monkeypatch.setattr(Machine, "fire", watched)
     proof = prove()
+    for table in (MESSAGES, CHAT):
+        rows = {(table.name, state.name, trigger) for state in table.states.values() for trigger in state.rows}
+        assert rows - fired == set()
     assert proof.counterexample is None
     assert {name: each.unfired for name, each in proof.coverage.items() if each.unfired} == {}
     assert {name: each.edges for name, each in proof.coverage.items()} == {
@@ -60,11 +72,17 @@ def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
     with pytest.raises(DeclarationError) as raised:
         prove(kinds=("message", "compaction"))
     assert str(raised.value).splitlines() == [
-        "EVENTS in fsm/oracle/api_fields.py has no row for 'response.compaction.compacting'",
-        "ITEMS in fsm/oracle/api_fields.py has no row for 'compaction'",
-        "_ORDERS in fsm/oracle/grammar.py has no row for 'compaction'",
-        "_RUNNING in fsm/oracle/grammar.py has no row for 'compaction'",
+        "EVENTS in fsm/oracle/api.py has no row for 'response.compaction.compacting'",
+        "ITEMS in fsm/oracle/api.py has no row for 'compaction'",
+        "ORDERS in fsm/oracle/api.py has no row for 'compaction'",
+        "ORDERS in fsm/oracle/api.py has no `>` before the events of the tool of 'compaction'",
     ]
+
+
+def test_a_kind_that_comes_whole_belongs_to_the_whole_ones(monkeypatch):
+    monkeypatch.delitem(ORDERS, "program_output")
+    with pytest.raises(DeclarationError, match=r"^WHOLE in fsm/oracle/api\.py has no row for 'program_output'$"):
+        prove(kinds=("program_output",))
 
 
 def test_the_oracle_judges_a_hosted_kind_with_one_event(monkeypatch):
@@ -86,7 +104,7 @@ def test_more_open_items_make_more_states():
 
 
 def test_every_kind_is_opened():
-    opened = [delta.kind for delta in everywhere(ITEMS) if isinstance(delta, deltas.Open)]
+    opened = [delta.kind for delta in common_inputs(ITEMS) if isinstance(delta, deltas.Open)]
     assert opened == ["reasoning", *ITEMS]  # reasoning once more, with encrypted content
 
 

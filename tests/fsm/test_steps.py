@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.acceptor import Acceptor, Judge
-from interlock.fsm.acceptor.steps import FiredEdge, Step, narrow_steps
+from interlock.fsm.acceptor.automaton import FiredEdge, Step, narrow_steps
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 CORPUS = Path(__file__).parents[1] / "corpus"

@@ -170,7 +170,9 @@ WIDE = st.builds(
 )
 OBJECT_SCHEMAS = st.one_of(SCHEMAS, SCHEMAS, SCHEMAS, WIDE)
 
-TOOL_NAMES = st.sampled_from(["tool_1", "a", "b", "get_weather", "a b", "", "x" * 65, "<|end|>", "python"])
+TOOL_NAMES = st.sampled_from(
+    ["tool_1", "a", "b", "get_weather", "a b", "", "x" * 65, "x" * 129, "<|end|>", "python", "a__b", "b__a", "a.b", "functions.a"]
+)
 CALLED = st.one_of(
     record(
         {"type": "function", "name": TOOL_NAMES}, {"parameters": OBJECT_SCHEMAS, "strict": st.booleans(), "description": TEXTS}
@@ -180,6 +182,13 @@ CALLED = st.one_of(
         {"format": record({"type": "grammar"}, {"syntax": st.sampled_from(["regex", "lark"]), "definition": PATTERNS})},
     ),
 )
+TOOL_LIST = st.lists(TOOL_NAMES, max_size=3)
+APPROVALS = record({}, dict.fromkeys(("always", "never"), record({}, {"tool_names": TOOL_LIST, "read_only": st.booleans()})))
+LABELS = st.one_of(TOOL_NAMES, st.sampled_from(["code_interpreter", "web_search_preview", "container"]))
+COLLIDING = [
+    {"type": "namespace", "name": space, "description": "", "tools": [{"type": "function", "name": name, "parameters": {}}]}
+    for space, name in (("a__b", "c"), ("a", "b__c"), ("x" * 60, "y" * 60), ("x" * 60, "y" * 61), ("a.b", "c"), ("a b", "c"))
+]
 HOSTS = st.sampled_from(
     ["http://127.0.0.1:9/mcp", "http://[", "https://example.invalid/", "file:///etc/passwd", "", "http://h\n"]
 )
@@ -188,19 +197,20 @@ TOOLS = st.one_of(
     CALLED,
     record({"type": "namespace", "name": TOOL_NAMES, "tools": st.lists(CALLED, max_size=3)}, {"description": TEXTS}),
     record(
-        {"type": "mcp", "server_label": TOOL_NAMES},
+        {"type": "mcp", "server_label": LABELS},
         {
             "server_url": HOSTS,
             "headers": st.dictionaries(NAMES, TEXTS, max_size=2),
             "authorization": TEXTS,
-            "allowed_tools": GARBAGE,
-            "require_approval": st.one_of(st.sampled_from(["never", "always"]), GARBAGE),
+            "allowed_tools": st.one_of(TOOL_LIST, record({}, {"tool_names": TOOL_LIST, "read_only": st.booleans()}), GARBAGE),
+            "require_approval": st.one_of(st.sampled_from(["never", "always"]), APPROVALS, GARBAGE),
         },
     ),
     record({"type": st.sampled_from(["web_search", "web_search_preview", "code_interpreter", "local_shell", "from_the_future"])}),
     record({"type": "file_search", "vector_store_ids": st.lists(TEXTS, max_size=2)}),
 )
 TOOL_LISTS = st.one_of(
+    st.lists(st.sampled_from(COLLIDING), max_size=4),
     st.lists(TOOLS, max_size=4),
     st.lists(TOOLS, max_size=4),
     st.builds(lambda size: [{"type": "function", "name": f"t{n}"} for n in range(size)], st.sampled_from([200, 1_024, 1_025])),
@@ -213,7 +223,12 @@ CHOICES = st.one_of(
     record({"type": "allowed_tools", "mode": st.sampled_from(["auto", "required"]), "tools": st.lists(GARBAGE, max_size=3)}),
 )
 
-IDS = st.sampled_from(["c1", "c2", "msg_1", "", "resp_1", "x" * 5_000])
+IDS = st.sampled_from(
+    [
+        *("c1", "c2", "msg_1", "", "resp_1", "x" * 41, "x" * 4_096, "x" * 5_000, "x" * 1_000_000),
+        *("call_1", "call__1", "call__", "call__-zz-ff", "call__-f0-9f", "g6fVbXS8K", "functions.f:0", "a b", "\ud83d", "\x00"),
+    ]
+)
 PARTS = st.one_of(
     record({"type": st.sampled_from(["input_text", "output_text", "text", "summary_text", "reasoning_text"]), "text": TEXTS}),
     record({"type": "refusal", "refusal": TEXTS}),
@@ -241,15 +256,38 @@ ITEMS = st.one_of(
         {**ABOUT, "call_id": IDS, "action": GARBAGE, "outputs": GARBAGE, "output": GARBAGE, "encrypted_content": TEXTS},
     ),
 )
-CALLS = st.builds(
-    lambda arguments, output: [
-        {"role": "user", "content": "call tool_1"},
-        {"type": "function_call", "call_id": "c1", "name": "tool_1", "arguments": arguments},
-        {"type": "function_call_output", "call_id": "c1", "output": output},
-    ],
-    TEXTS,
-    CONTENT,
+FILES = st.lists(
+    st.one_of(
+        st.just({"type": "input_text", "text": "seen"}),
+        st.just({"type": "input_image", "image_url": "data:image/png;base64,aGk="}),
+        record({"type": "input_file"}, {"file_data": TEXTS, "file_url": TEXTS, "file_id": IDS, "filename": TEXTS}),
+        PARTS,
+    ),
+    max_size=3,
 )
+CALLED_ITEMS = st.sampled_from([("function_call", "arguments"), ("custom_tool_call", "input")])
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[object]:
+    """Draw calls, their outputs and messages between them, in orders that Chat Completions refuses too."""
+    items: list[object] = [{"role": "user", "content": "call tool_1"}]
+    unanswered: list[tuple[str, str]] = []
+    for step in draw(st.lists(st.sampled_from(["call", "call", "output", "output", "user", "reasoning"]), max_size=8)):
+        if step == "call":
+            kind, text = draw(CALLED_ITEMS)
+            call_id = draw(IDS)
+            name, namespace = draw(TOOL_NAMES), draw(st.sampled_from([{}, {}, {"namespace": "a__b"}, {"namespace": "x" * 60}]))
+            items.append({"type": kind, "call_id": call_id, "name": name, text: draw(TEXTS), **namespace})
+            unanswered.append((kind, call_id))
+        elif step == "output" and unanswered:
+            kind, call_id = unanswered.pop(draw(st.integers(0, len(unanswered) - 1)))
+            items.append({"type": f"{kind}_output", "call_id": call_id, "output": draw(st.one_of(TEXTS, FILES))})
+        elif step == "user":
+            items.append({"role": "user", "content": "And?"})
+        elif step == "reasoning":
+            items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]})
+    return items
 
 
 def repeated(item: object) -> list[object]:
@@ -257,7 +295,7 @@ def repeated(item: object) -> list[object]:
     return [item] * min(4_000, 5_000_000 // len(str(item)))
 
 
-INPUTS = st.one_of(TEXTS, TEXTS, st.lists(ITEMS, max_size=4), CALLS, ITEMS.map(repeated))
+INPUTS = st.one_of(TEXTS, TEXTS, st.lists(ITEMS, max_size=4), conversations(), conversations(), ITEMS.map(repeated))
 FORMATS = st.one_of(
     record({"type": st.sampled_from(["text", "json_object", "yaml"])}),
     record({"type": "json_schema", "name": "n", "schema": OBJECT_SCHEMAS}, {"strict": st.booleans(), "description": TEXTS}),

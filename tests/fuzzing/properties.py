@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 from fuzzing.scenarios import resolved
 from openai.types.responses import ResponseOutputItem
+from stray_fields import stray_fields
 
-from interlock.events.conversion import EVENT_MODELS, response_to_openai, stray_fields, to_openai
+from interlock.events.conversion import EVENT_MODELS, response_to_openai, to_openai
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json, clean, dumps
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer

@@ -46,7 +46,8 @@ class Model:
         row.life = Machine(row.life.state)  # a lapse is not stored, because the clock may be set back
         if self.over(row.until) and StoredTrigger.LAPSE in row.life.state.rows:
             row.life.fire(StoredTrigger.LAPSE)
-        if self.now >= row.written + TTL and StoredTrigger.EXPIRE in row.life.state.rows:
+        expired = self.now >= row.written + TTL and StoredTrigger.EXPIRE in row.life.state.rows
+        if expired or not row.life.state.rows:
             del self.rows[name]
             return Row()
         return row
@@ -82,6 +83,8 @@ class Model:
                 row.cancelled = True
             case StoredEffect.RELEASE:
                 row.owner = None
+            case StoredEffect.ERASE:
+                row.stored, row.until = None, self.now + LEASE
             case StoredEffect.REMOVE:
                 del self.rows[name]
             case StoredEffect.JOIN if addition is not None:

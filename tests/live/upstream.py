@@ -17,6 +17,7 @@ from interlock.serving.responses.run import ActiveRuns
 
 CUT = "the connection breaks"
 STALL = "nothing more comes"
+PATIENCE = 60  # seconds that a client waits for a gateway, which may share its machine with other tests
 
 
 @frozen

@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.parsers.browser import Action, read_action
+from interlock.parsers.browser import BrowserAction, read_action
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from interlock.parsers.browser import Action, read_action
     ],
 )
 def test_arguments_become_an_action(function: str, arguments: str, action: dict[str, str]):
-    assert read_action(function, arguments) == Action(action)
+    assert read_action(function, arguments) == BrowserAction(action)
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_arguments_become_an_action(function: str, arguments: str, action: dict[
     ],
 )
 def test_arguments_that_make_no_sense_are_kept_as_a_query(function: str, arguments: str, fault: str):
-    assert read_action(function, arguments) == Action({"type": "search", "query": arguments}, fault)
+    assert read_action(function, arguments) == BrowserAction({"type": "search", "query": arguments}, fault)

@@ -36,6 +36,11 @@ def test_reasoning_content_and_a_call_are_three_items():
     ]
 
 
+@pytest.mark.parametrize("kind", [[], {}, 7, None])
+def test_a_part_whose_type_is_no_text_is_text(kind):
+    assert read({"content": [{"type": kind, "text": "a"}]}) == [answer("a")]
+
+
 def test_several_fields_in_one_delta_are_taken_in_order():
     delta = {"reasoning": "a", "content": "b", **tool(0, "{}", "f")}
     assert read(delta) == [reasoning("a"), answer("b"), call("f", "{}")]

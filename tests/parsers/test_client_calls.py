@@ -87,6 +87,12 @@ def test_a_call_that_is_cut_is_one_of_a_function_as_far_as_it_came():
     assert [*written.write('{"comm'), *written.leave()] == [Open("function_call", {"name": "shell", **ID}), '{"comm']
 
 
+def test_the_arguments_of_any_other_kind_are_fields_of_its_item():
+    arguments = '{"queries": ["rain"]}'
+    assert read_call("file_search_call", arguments, {}) == [Open("file_search_call", {"queries": ["rain"]}, arguments), Close()]
+    assert [read_call("file_search_call", odd, {}) for odd in ("{}", '{"queries": 1}', "[]")] == [None, None, None]
+
+
 @pytest.mark.parametrize("kind", CLIENT_TOOLS)
 def test_functions_of_these_names_are_functions_unless_the_tool_is_declared(kind):
     declared = Routing.from_request({"tools": [{"type": "function", "name": kind}]})

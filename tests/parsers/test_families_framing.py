@@ -1,4 +1,4 @@
-"""The framing of the families as a table, and the lexicons that are compiled from it."""
+"""The framing of the families as a table, and the markers that are compiled from it."""
 
 import pytest
 from families.firing import fired_by, means
@@ -6,15 +6,15 @@ from families.firing import fired_by, means
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers.families import DISTINCT, SYNTAXES, family
-from interlock.parsers.families.alphabet import Effect, Trigger
-from interlock.parsers.families.brackets import Framing
-from interlock.parsers.families.drawing import PLACES, part_for, picture_of
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.lexicon import lexica
+from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.pictures import part_for, picture_of_call, picture_of_text
+from interlock.parsers.families.state_markers import markers_by_state
+from interlock.parsers.families.triggers import Effect, Trigger
 
 CHANNELS = {"reasoning", "content", "aside"}
-TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name"))}
+TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare"))}
 COMMITTED = {
     *("body", "astray", "key", "keyed", "value"),
     *("member", "argument", "json", "quoted", "torn", "whole", "shut", "loose"),
@@ -34,18 +34,17 @@ def test_every_state_answers_every_trigger():
 def test_a_tentative_state_goes_on_commits_or_gives_back_what_it_holds():
     for name in TENTATIVE:
         for dest, effects in FRAMING.states[name].rows.values():
-            gives_back = effects in {(Effect.SPILL, Effect.AGAIN), (Effect.RETHINK, Effect.AGAIN)}
+            gives_back = effects == (Effect.SPILL, Effect.AGAIN)
             assert gives_back is (dest.name in CHANNELS)
-            commits = bool({Effect.COMMIT, Effect.ENLIST, Effect.EXPRESS} & set(effects))
-            assert commits is (dest.name in COMMITTED)
-            assert gives_back or commits or dest.name in TENTATIVE
+            assert (Effect.OPEN in effects) is (dest.name in COMMITTED)
+            assert gives_back or Effect.OPEN in effects or dest.name in TENTATIVE
 
 
 def test_a_committed_call_is_never_taken_back():
-    ending = {Effect.END, Effect.QUIT}
+    ending = {Effect.CLOSE, Effect.LEAVE}
     for name in COMMITTED:
         for dest, effects in FRAMING.states[name].rows.values():
-            assert not {Effect.SPILL, Effect.RETHINK, Effect.COMMIT, Effect.ENLIST, Effect.EXPRESS} & set(effects)
+            assert Effect.OPEN not in effects
             assert bool(ending & set(effects)) is (dest.name not in COMMITTED)
 
 
@@ -70,24 +69,24 @@ def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_e
 @pytest.mark.parametrize("calls", [True, False])
 def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str, calls):
     """So that text which opens an item was cut at every marker that counts there."""
-    lexicon = lexica(family(name, "qwen3"), FRAMING, calls=calls)
+    markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=calls)
     for rest, channel in (("thinking", "reasoning"), ("between", "content"), ("inside", "aside")):
-        assert lexicon[channel].roles.keys() <= lexicon[rest].roles.keys()
+        assert markers[channel].roles.keys() <= markers[rest].roles.keys()
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
     """So that a marker that is not whole hides no other."""
-    lexicon = lexica(family(name, "qwen3"), FRAMING, calls=True)
+    markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=True)
     for state in reachable(name) - {"member"}:  # what follows a name there is no marker
-        for text in lexicon[state].roles:
-            for other in lexicon[state].roles:
+        for text in markers[state].roles:
+            for other in markers[state].roles:
                 assert other not in text[1:-1]
 
 
 def test_without_calls_nothing_begins_one():
-    for lexicon in lexica(family("qwen3_coder", "qwen3"), FRAMING, calls=False).values():
-        assert not CALLING & set(lexicon.roles.values())
+    for markers in markers_by_state(family("qwen3_coder", "qwen3"), FRAMING, calls=False).values():
+        assert not CALLING & set(markers.roles.values())
 
 
 def reachable(name):
@@ -112,23 +111,19 @@ def test_every_row_belongs_to_a_family():
     assert used == {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
 
 
-def test_the_pictures_show_every_edge_of_the_families_once_and_the_rest_of_a_text_as_one_state():
+def test_the_pictures_show_every_state_of_the_framing():
     families = [family(name, "qwen3") for name in SYNTAXES]
-    pictures = {place: picture_of(families, place) for place in PLACES}
-    assert {place: picture.nodes[0].name for place, picture in pictures.items()} == {
-        "messages": "between",
-        "reasoning": "thinking",
-        "after a call": "inside",
-        "a call": "outside",
-    }
-    names = {node.name for picture in pictures.values() for node in picture.nodes}
-    assert {name for name in names if not name.startswith("(")} - {"outside"} == set(FRAMING.states)
+    around, call = picture_of_text(families), picture_of_call(families)
+    alike = {"thought_section", "aside_section", "thought_name", "aside_name", "thought_bare"}
+    assert {node.name for node in around.nodes} == {*RESTING, *CHANNELS, "call"}
+    assert {node.name for node in call.nodes} == {"outside", *COMMITTED, *TENTATIVE} - alike
 
 
 @pytest.mark.parametrize(
     ("source", "trigger", "dest", "effects", "refusal"),
     [
         ("section", "text", "content", ["again", "spill"], "text in state 'section' has effects after 'again'"),
+        ("section", "text", "content", ["spill"], "text in state 'section' has 'spill' without 'again'"),
         ("between", "text", "between", ["again"], "text in state 'between' is read again forever"),
         ("content", "text", "content", ["again"], "text in state 'section' is read again forever|text in state 'content' is"),
         (
@@ -143,15 +138,17 @@ def test_the_pictures_show_every_edge_of_the_families_once_and_the_rest_of_a_tex
             "text",
             "content",
             ["again"],
-            "text in state 'name' has the effect 'again' where a message is open and some text is pending",
+            "text in state 'content' has the effect 'speak' where .* some text is pending",
         ),
         (
             "content",
             "text",
             "between",
-            ["write"],
-            "in state 'between' has the effect .* where a message is open and no text",
+            ["speak"],
+            "state 'between' has the effect .* where a message is open and no text|in state 'between' .* entered",
         ),
+        ("loose", "text", "loose", ["again"], "text in state 'loose' is read again forever"),
+        ("content", "answer", "content", ["close"], "state 'content' is entered with a message and with nothing open"),
         ("content", "finish", "content", ["close"], "finish in state 'content' does not lead to 'between'"),
         ("section", "blank", "section", ["hold", "hold"], "blank in state 'section' has an effect twice"),
         ("section", "blank", "section", [], "blank in state 'section' loses its text"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.parsers.families import Schemas
-from interlock.parsers.families.parameter_values import STRING, converted, escaped, quoted
+from interlock.parsers.families.parameter_values import STRING, convert, escape_json, quote_json
 
 BODY = {
     "tools": [
@@ -127,19 +127,19 @@ def test_a_schema_without_a_bottom_says_nothing():
     ],
 )
 def test_a_value_is_of_the_first_type_that_fits(text, types, value):
-    assert converted(text, frozenset(types)) == value
+    assert convert(text, frozenset(types)) == value
 
 
 @given(st.text(), st.sets(st.sampled_from(["null", "integer", "number", "boolean", "object", "array", "any", "string"])))
 def test_whatever_a_value_says_it_is_json(text, types):
-    orjson.loads(converted(text, frozenset(types)))
+    orjson.loads(convert(text, frozenset(types)))
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_string_can_be_escaped_in_pieces(chunks):
-    assert orjson.loads(f'"{"".join(map(escaped, chunks))}"') == "".join(chunks)
-    assert quoted("".join(chunks)) == converted("".join(chunks), STRING)
+    assert orjson.loads(f'"{"".join(map(escape_json, chunks))}"') == "".join(chunks)
+    assert quote_json("".join(chunks)) == convert("".join(chunks), STRING)
 
 
 def test_half_a_character_is_replaced():
-    assert quoted("a\ud800") == '"a\ufffd"'
+    assert quote_json("a\ud800") == '"a\ufffd"'

@@ -29,6 +29,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 MUTANTS = int(os.environ.get("INTERLOCK_FUZZ_MUTANTS", "600"))
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
+CUSTOM = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "f", "input": "a"}
 LOGPROB = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
 
 
@@ -433,6 +434,27 @@ def test_text_that_waits_for_the_rest_of_its_token_is_written_at_the_end_of_its_
             [done(call("{", status="incomplete")), done(message("a"), 1)],
             ["incomplete", "function_call { incomplete"],
         ),
+        (
+            [done(call("{}", status="incomplete")), done(message("a"), 1)],
+            ["incomplete", "function_call {} incomplete"],
+        ),
+        *(
+            ([done(call("{", status=before)), ended(call("{", status=after), status="incomplete")],
+             ["incomplete", "function_call { incomplete"])
+            for before in ("in_progress", "completed", "incomplete")
+            for after in ("in_progress", "completed", "incomplete")
+        ),
+        ([done(call("{}")), ended(call("{}", status="incomplete"), status="incomplete")],
+         ["incomplete", "function_call {} incomplete"]),
+        ([done(call("{}")), ended(call("{}"), status="incomplete")], ["incomplete", "function_call {}"]),
+        ([done(call("{")), done(message("a"), 1), ended(call("{"), message("a"), status="incomplete")],
+         ["incomplete", "function_call {", "message a"]),
+        ([done(call("{")), ended(call("{"))], ["completed", "function_call {"]),
+        ([done(call("{")), arguments("x"), ended(call("{"))], ["completed", "function_call {"]),
+        ([done(CUSTOM), ended({**CUSTOM, "status": "incomplete"}, status="incomplete")],
+         ["incomplete", "custom_tool_call a incomplete"]),
+        ([added(call()), arguments("{"), event("completed", response={"status": "incomplete", "output": [call("{")]})],
+         ["incomplete", "function_call { incomplete"]),
         ([text("a"), ended(status="cancelled")], ["cancelled", "message a incomplete"]),
         ([text("a"), event("done", response={"status": "completed"})], ["completed", "message a"]),
     ],
@@ -480,3 +502,39 @@ def test_a_parser_reads_one_turn_after_another():
 
 def test_a_text_delta_ends_no_turn():
     assert finish_reason(text("a")) is None
+
+
+def test_more_of_the_only_text_takes_the_same_way_as_any_other_event():
+    def delta(text, item="msg_1", index=0, **fields):
+        return {"type": "response.output_text.delta", "item_id": item, "content_index": index, "delta": text, **fields}
+
+    def parsed(bodies, resets):
+        parser = parser_for("responses", REQUEST)
+        deltas = []
+        for body in bodies:
+            if resets:
+                parser._stream = None
+            deltas.append(parser.feed(Chunk(delta=body)))
+        return [*deltas, parser.end("stop", Usage())]
+
+    added = {"type": "response.output_item.added", "output_index": 1, "item": {"type": "message", "id": "msg_2", "content": []}}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": ""}
+    bodies = [
+        *(
+            delta("a"),
+            delta("b"),
+            delta(""),
+            delta(None),
+            delta("c"),
+            delta("d", logprobs=[{**LOGPROB, "token": "d"}]),
+            delta("e"),
+        ),
+        *(delta("f", index=1), delta("g", index=1), delta("h", item="msg_2"), delta("i"), delta("j", item="msg_2"), added),
+        {"type": "response.output_item.added", "output_index": 2, "item": call},
+        *(
+            {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": each}
+            for each in ('{"a"', ":1", {}, "}")
+        ),
+        *({"type": "response.refusal.delta", "item_id": "msg_3", "content_index": 0, "delta": each} for each in ("N", "o")),
+    ]
+    assert parsed(bodies, resets=False) == parsed(bodies, resets=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_framing import HarmonyTrigger
 from interlock.parsers.harmony_vocabulary import Characters, TokenText, vocabulary
 
 
@@ -9,14 +9,14 @@ from interlock.parsers.harmony_vocabulary import Characters, TokenText, vocabula
     [
         (0, "!"),
         (127, b"\xc3"),
-        (200_006, Trigger.START),
-        (200_002, Trigger.RETURN),
-        (199_999, Trigger.RETURN),
-        (200_013, Trigger.STRAY),
-        (201_088, Trigger.STRAY),
-        (300_000, Trigger.STRAY),
-        (-1, Trigger.STRAY),
-        (2**40, Trigger.STRAY),
+        (200_006, HarmonyTrigger.START),
+        (200_002, HarmonyTrigger.RETURN),
+        (199_999, HarmonyTrigger.RETURN),
+        (200_013, HarmonyTrigger.STRAY),
+        (201_088, HarmonyTrigger.STRAY),
+        (300_000, HarmonyTrigger.STRAY),
+        (-1, HarmonyTrigger.STRAY),
+        (2**40, HarmonyTrigger.STRAY),
     ],
 )
 def test_an_id_has_a_meaning(token: int, meaning: object):

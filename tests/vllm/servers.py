@@ -142,6 +142,8 @@ SETUPS: Final[Mapping[str, Setup]] = {
     **{f"family-{name}": family(name) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS),
+    "dialects": evolve(HARMONY, environment={"INTERLOCK_DIALECTS": "responses,messages,chat"}),
+    "parsed-dialects": evolve(PARSED, environment={"INTERLOCK_DIALECTS": "responses,messages,chat"}),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
@@ -304,7 +306,7 @@ class Server:
             paths = (f"{name}={tiny_models.built(adapter, CACHE / 'models')}" for name, adapter in setup.adapters.items())
             flags += ["--enable-lora", "--lora-modules", *paths]
         if setup.tools:
-            for name in ("python", "browser"):
+            for name in ("python", "browser", "container"):
                 self.start_tool(name)
             flags += ["--tool-server", ",".join(f"127.0.0.1:{tool.port}" for tool in self._tools.values())]
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 from recovery.notation import Item, answer, items, reasoning, run, tokens
-from servers import RELEASE
 
 from interlock.parsers import ChatParser, Chunk, Routing
 
@@ -110,10 +109,9 @@ def test_excluded_reasoning_is_counted(size: int):
     assert [item.kind for item in with_it] == ["reasoning", "message"]
     assert without == with_it[1:]
     assert count == same_count
-    assert count == 3 or RELEASE < (0, 28)  # 0.26 counts none, and the count of 0.27 depends on the chunks
+    assert count == 3
 
 
-@pytest.mark.skipif(RELEASE < (0, 28), reason="vLLM's harmony parser needs no tokenizer of harmony since 0.28")
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_vllms_harmony_parser(size: int):
     kind = ParserManager.get_parser("openai", "openai_gptoss", enable_auto_tools=True, is_harmony=True)

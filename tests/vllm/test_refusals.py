@@ -80,6 +80,28 @@ def test_a_prompt_that_a_tool_made_too_long_fails_with_invalid_prompt(server):
     assert response["usage"]["output_tokens"] > 100
 
 
+@HARMONY_SERVER
+@pytest.mark.parametrize("way", [{}, {"stream": True}, {"background": True}], ids=["whole", "stream", "background"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"logit_bias": {"999999999": 1}}, "in logit_bias contain out-of-vocab token ids"),
+        ({"structured_outputs": {"grammar": "root ::= ((("}}, "Invalid grammar specification"),
+        ({"input": "word " * (HARMONY.context - 150)}, f"exceeds the max_model_len {HARMONY.context}"),
+    ],
+    ids=["logit_bias", "grammar", "prompt"],
+)
+def test_a_refusal_after_the_tools_of_mcp_servers_are_listed_fails_the_response(server, settings, message, way):
+    tools = [{"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}]
+    answer = post(server, {**REQUEST, **settings, **way, "tools": tools})
+    assert answer.status_code == 200
+    if "background" in way:
+        answer = httpx.get(f"{server.url}/v1/responses/{answer.json()['id']}", params={"stream": "true"}, timeout=120)
+    response = judged(answer.content)[-1]["response"] if way else answer.json()
+    assert ([item["type"] for item in response["output"]], response["status"]) == (["mcp_list_tools"], "failed")
+    assert (response["error"]["code"], message in response["error"]["message"]) == ("invalid_prompt", True)
+
+
 @PARSED_SERVER
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_a_body_is_read_in_every_encoding_that_vllm_reads(server, encoding):

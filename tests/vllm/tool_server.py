@@ -1,6 +1,6 @@
 """An MCP tool server as vLLM's `--tool-server` expects it, with predictable answers.
 
-    python tool_server.py python|browser PORT
+    python tool_server.py python|browser|container PORT
 
 The code decides what `python` does: `raise` fails, `silence` returns no text, `sleep` takes too long, `meet` waits for another
 `meet`, and `die` ends the server; other code is repeated in the answer.
@@ -12,10 +12,7 @@ import asyncio
 import os
 import sys
 
-try:
-    from mcp.server.mcpserver import MCPServer
-except ImportError:  # before mcp 2
-    from mcp.server.fastmcp import FastMCP as MCPServer
+from mcp.server.mcpserver import MCPServer
 
 name, port = sys.argv[1], int(sys.argv[2])
 server = MCPServer(name, instructions=f"The tool {name}.")
@@ -54,10 +51,13 @@ def find(pattern: str, cursor: int = 0) -> str:
     return f"found: {pattern} in {cursor}"
 
 
-for tool in (python,) if name == "python" else (search, open, find):
+async def exec(cmd: list[str]) -> str:  # noqa: A001 - the tool's own name
+    """Run a command."""
+    return f"ran: {' '.join(cmd)}"
+
+
+TOOLS = {"python": (python,), "browser": (search, open, find), "container": (exec,)}
+
+for tool in TOOLS[name]:
     server.add_tool(tool)
-if hasattr(server.settings, "port"):  # before mcp 2
-    server.settings.port = port
-    server.run("sse")
-else:
-    server.run("sse", host="127.0.0.1", port=port)
+server.run("sse", host="127.0.0.1", port=port)

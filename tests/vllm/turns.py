@@ -12,8 +12,8 @@ from typing import Final
 from attrs import field, frozen
 
 from interlock.parsers.families import SYNTAXES
-from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.parsers.families.triggers import Trigger
 
 FUNCTION: Final = {
     "type": "function",
@@ -53,7 +53,7 @@ class Turn:
     items: Sequence[str] = ()
     status: str = "completed"
     body: Mapping[str, object] = field(factory=dict[str, object])
-    since: tuple[int, int] = (0, 26)
+    since: tuple[int, int] = (0, 30)
 
 
 def _tools(*tools: Mapping[str, object], **fields: object) -> dict[str, object]:

@@ -4,12 +4,14 @@ parts            content parts, annotations, log probabilities, and types for fi
 items            all kinds of items
 tools            tools, tool choices, text formats
 response_object  the response and the request
-stream           all events, and the messages of a WebSocket
+stream           all events
 shapes           validation of JSON values against these types
 resource         the settings that a response echoes from its request
 sse              the writers: bytes of server-sent events, or objects
 decode           the decoder of server-sent events
 dialects         the dialects of OpenAI and Open Responses
+messages         the events and objects of Anthropic's Messages
+chat             the chunks and objects of OpenAI's Chat Completions
 json             JSON encoding that accepts any text
 conversion       conversion to the types of the `openai` package; only this module imports `openai`
 

@@ -7,17 +7,21 @@ conversion.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from attrs import frozen
-from openai import BaseModel
-from openai.types.responses import Response, ResponseStreamEvent
-from openai.types.responses.response_function_web_search import ResponseFunctionWebSearch
-from openai.types.responses.response_output_item import McpCall
 
 from interlock.events.dialects import from_open_responses
 from interlock.events.json import is_array, is_object, members
+
+try:
+    from openai import BaseModel
+    from openai.types.responses import Response, ResponseStreamEvent
+    from openai.types.responses.response_function_web_search import ResponseFunctionWebSearch
+    from openai.types.responses.response_output_item import McpCall
+except ModuleNotFoundError as error:  # pragma: no cover - a test imports it in a process without the package
+    raise ModuleNotFoundError("interlock.events.conversion needs the OpenAI SDK: pip install openai", name=error.name) from error
 
 
 class UnknownEventError(ValueError):
@@ -55,7 +59,7 @@ class Release:
             web_search_can_be_incomplete="incomplete" in get_args(ResponseFunctionWebSearch.model_fields["status"].annotation),
         )
 
-    def adapted(self, body: Mapping[str, object]) -> dict[str, object]:
+    def adapt(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return a copy of an event or a response that fits the types of this release."""
         new = dict(body)
         if body.get("type") == "response.function_call_arguments.done":
@@ -63,7 +67,7 @@ class Release:
         if is_object(item := body.get("item")):
             new["item"] = self._item(item)
         if is_object(response := body.get("response")):
-            new["response"] = self.adapted(response)
+            new["response"] = self.adapt(response)
         if is_array(output := body.get("output")) and body.get("object") == "response":
             new["output"] = [self._item(members(entry)) for entry in output]
         if is_object(usage := body.get("usage")):
@@ -74,14 +78,14 @@ class Release:
         """Return an item that fits the types of this release."""
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and is_object(error := item.get("error")):
-                return {**item, "error": _as_text(error)}
+                return {**item, "error": _describe(error)}
             case "web_search_call" if item.get("status") == "incomplete" and not self.web_search_can_be_incomplete:
                 return {**item, "status": "failed"}
             case _:
                 return item
 
 
-def _as_text(error: Mapping[str, object]) -> str:
+def _describe(error: Mapping[str, object]) -> str:
     """Return the error of an MCP call as a string: its message, the texts of its content, or its JSON."""
     if isinstance(message := error.get("message"), str):
         return message
@@ -113,7 +117,7 @@ def to_openai(body: Mapping[str, object]) -> ResponseStreamEvent:
     model = EVENT_MODELS.get(str(body.get("type")))
     if model is None:
         raise UnknownEventError(f"the installed openai package has no event {body.get('type')!r}")
-    return cast("ResponseStreamEvent", model.model_validate(INSTALLED.adapted(body), strict=True))
+    return cast("ResponseStreamEvent", model.model_validate(INSTALLED.adapt(body), strict=True))
 
 
 def response_to_openai(body: Mapping[str, object]) -> Response:
@@ -122,59 +126,4 @@ def response_to_openai(body: Mapping[str, object]) -> Response:
     Raises:
         pydantic.ValidationError: The response does not validate (strict mode).
     """
-    return Response.model_validate(INSTALLED.adapted(body), strict=True)
-
-
-IN_OTHER_RELEASES: Final = frozenset(
-    {
-        ("response.function_call_arguments.done", "name"),  # required by 2.25, unknown to 3.51
-        ("input_tokens_details", "cache_write_tokens"),  # required by 3.51, unknown to 2.25
-        ("custom_tool_call", "status"),  # sent by the API, typed by no release
-        ("logprobs", "bytes"),  # sent by the API, typed by no release in the events about text
-        ("top_logprobs", "bytes"),
-        # Required of a response by the Open Responses specification.
-        ("response", "background"),
-        ("response", "completed_at"),
-        ("response", "frequency_penalty"),
-        ("response", "max_tool_calls"),
-        ("response", "metadata"),
-        ("response", "presence_penalty"),
-        ("response", "store"),
-        # Of newer releases.
-        ("mcp_list_tools", "error"),
-        ("image_generation_call", "error"),
-        ("response.image_generation_call.partial_image", "background"),
-        ("response.image_generation_call.partial_image", "output_format"),
-        ("response.image_generation_call.partial_image", "quality"),
-        ("response.image_generation_call.partial_image", "size"),
-        ("response.reasoning_summary_part.done", "status"),
-    }
-)
-"""Valid fields that the installed package may lack, as pairs of an object and a field name.
-
-The object is named by its `type`, or else by the field that contains it.
-"""
-
-
-def stray_fields(body: Mapping[str, object]) -> list[str]:
-    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14 in docs/rules.md).
-
-    Raises:
-        UnknownEventError: The package has no event of that name.
-        pydantic.ValidationError: The event does not validate (strict mode).
-    """
-    return list(_strays(to_openai(body), "", ""))
-
-
-def _strays(value: object, path: str, held_by: str) -> Iterator[str]:
-    """Yield the paths of the unknown fields in a validated value."""
-    if isinstance(value, BaseModel):
-        kind = str(getattr(value, "type", held_by))
-        for name in value.model_extra or {}:
-            if (kind, name) not in IN_OTHER_RELEASES:
-                yield f"{path}{name}"
-        for name in type(value).model_fields:
-            yield from _strays(getattr(value, name), f"{path}{name}.", name)
-    elif is_array(value):
-        for place, entry in enumerate(value):
-            yield from _strays(entry, f"{path.removesuffix('.')}[{place}].", held_by)
+    return Response.model_validate(INSTALLED.adapt(body), strict=True)

@@ -50,7 +50,7 @@ class Dialect:
             return self._object(".response", body)
         event = self._object("", body)
         event["type"] = self.event_name(str(body.get("type")))
-        return _nested(event, self.error_field) if event["type"] == "error" and self.error_field else event
+        return _nest(event, self.error_field) if event["type"] == "error" and self.error_field else event
 
     def _object(self, untyped: str, body: Mapping[str, object]) -> dict[str, object]:
         """Convert an object: drop refused nulls and add required fields. `untyped` is its kind if it has no type."""
@@ -139,17 +139,12 @@ DIALECTS: Final[Mapping[DialectName, Dialect]] = {dialect.name: dialect for dial
 """Both dialects, by name."""
 
 
-def _nested(body: dict[str, object], under: str) -> dict[str, object]:
+def _nest(body: dict[str, object], under: str) -> dict[str, object]:
     """Nest the fields of an error event under one field, with its code as the `type`."""
     code = body.get("code")
     error = {"type": code or "server_error", "code": code, "message": body.get("message"), "param": body.get("param")}
     own = {name: value for name, value in body.items() if name not in error or name == "type"}
     return {**own, under: error}
-
-
-def to_open_responses(body: Mapping[str, object]) -> dict[str, object]:
-    """Convert an event or a response from OpenAI's dialect to Open Responses'."""
-    return OPEN_RESPONSES.convert(body)
 
 
 def from_open_responses(body: Mapping[str, object]) -> dict[str, object]:

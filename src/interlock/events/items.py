@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, cast, get_args, get_type_hints
 
-from msgspec import UNSET, Struct, ValidationError, convert, field, inspect, structs
+from msgspec import NODEFAULT, UNSET, Struct, ValidationError, convert, field, inspect, structs
 
+from interlock.events.json import as_text, dumps, elements, is_object, members
 from interlock.events.parts import (
     ComputerScreenshot,
     Content,
@@ -50,9 +51,15 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `text_path`: the path to the field with the text that the model writes, for a kind without parts.
     - `late`: the fields that may be unknown until the item closes.
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
+    - `plain_result`: the field that holds a result in plain text, for a kind that can hold one.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
     - `opaque`: the field with encrypted content, with which an item without text is not dropped.
     - `prose`: whether the item is complete wherever its turn stops; a call is not.
+    - `answer`: the kind of item with which the client answers, for a kind that needs an answer.
+    - `progress`: the events about the item that have no fields of their own, by the last words of their names.
+    - `shown_call`: for a kind that a model reads as the call of a function, the function's name, or "" if the item has the name,
+      and the field with the arguments.
+    - `shown_output`: for a kind that a model reads as the output of a call, the field with the output.
     """
 
     prefix: ClassVar[str] = ""
@@ -62,22 +69,46 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     text_path: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[tuple[str, ...]] = ()
     tool_result: ClassVar[tuple[str, ...] | None] = None
+    plain_result: ClassVar[str] = ""
     no_result: ClassVar[Mapping[str, object]] = NOTHING
     opaque: ClassVar[str] = ""
     prose: ClassVar[bool] = False
+    answer: ClassVar[str] = ""
+    progress: ClassVar[tuple[str, ...]] = ()
+    shown_call: ClassVar[tuple[str, str] | None] = None
+    shown_output: ClassVar[str] = ""
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
 
-    @staticmethod
-    def result_fields(_text: str) -> dict[str, object]:
+    @classmethod
+    def result_fields(cls, text: str) -> dict[str, object]:
         """Return the fields that hold a result in plain text; none for a kind that cannot hold one."""
-        return {}
+        return {cls.plain_result: text} if cls.plain_result else {}
 
     @staticmethod
     def failure_fields(_message: str) -> dict[str, object]:
         """Return the fields that tell why the tool failed; none for a kind that cannot hold an error."""
         return {}
+
+    @staticmethod
+    def result_text(item: Mapping[str, object]) -> str | None:
+        """Return the result or error of a hosted call in plain text; None if the item does not have it."""
+        return as_text(item.get("output")) or None
+
+    @classmethod
+    def arguments_of(cls, item: Mapping[str, object]) -> object:
+        """Return the arguments of `shown_call`: an object, or the text that the model wrote."""
+        name = "" if cls.shown_call is None else cls.shown_call[1]
+        value = item.get(name)
+        if is_object(value):
+            return {name: each for name, each in value.items() if each is not None}
+        return value if name == "arguments" or value is None else {name: value}
+
+    @classmethod
+    def output_of(cls, item: Mapping[str, object]) -> object:
+        """Return the output of `shown_output`: a text or content parts."""
+        return item.get(cls.shown_output)
 
 
 # What the model writes.
@@ -126,6 +157,7 @@ class Compaction(Item, tag="compaction", kw_only=True):
     """A compacted conversation."""
 
     prefix = "cmp"
+    progress = ("compacting",)
     written = MappingProxyType({"encrypted_content": ""})
     tool_result = ("encrypted_content",)
 
@@ -173,6 +205,8 @@ class FunctionCall(ClientCall, tag="function_call", kw_only=True):
 
     written = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
+    answer = "function_call_output"
+    shown_call = ("", "arguments")
 
     arguments: str
 
@@ -183,6 +217,8 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
     prefix = "ctc"
     written = MappingProxyType({"input": ""})
     text_path = ("input",)
+    answer = "custom_tool_call_output"
+    shown_call = ("", "input")
 
     status: Maybe[Status] = UNSET
     input: str
@@ -192,6 +228,7 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
     """The output of a function."""
 
     prefix = "fco"
+    shown_output = "output"
 
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = UNSET
@@ -206,6 +243,7 @@ class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
     """The output of a custom tool."""
 
     prefix = "ctco"
+    shown_output = "output"
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -241,14 +279,21 @@ class McpHttpError(McpError, tag="http_error", kw_only=True):
     message: str
 
 
-class McpCall(Item, tag="mcp_call", kw_only=True):
+class McpItem(Item, kw_only=True):
+    """An item about the tools of MCP servers."""
+
+
+class McpCall(McpItem, tag="mcp_call", kw_only=True):
     """A call of an MCP server's tool. Older releases of the `openai` package type its error as a string."""
 
     prefix = "mcp"
+    progress = ("in_progress", "completed", "failed")
     written = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
     tool_result = ("output",)
+    plain_result = "output"
     no_result = MappingProxyType({"output": ""})
+    shown_call = ("", "arguments")
 
     status: Maybe[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
     server_label: str
@@ -259,14 +304,15 @@ class McpCall(Item, tag="mcp_call", kw_only=True):
     error: Nullable[McpProtocolError | McpToolExecutionError | McpHttpError | str] = UNSET
 
     @staticmethod
-    def result_fields(text: str) -> dict[str, object]:
-        """Return the output."""
-        return {"output": text}
-
-    @staticmethod
     def failure_fields(message: str) -> dict[str, object]:
         """Return an execution error."""
         return {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}}
+
+    @staticmethod
+    def result_text(item: Mapping[str, object]) -> str:
+        """Return the error or the output."""
+        result = item.get("output", "") if item.get("error") is None else item["error"]
+        return result if isinstance(result, str) else "" if result is None else dumps(result).decode()
 
 
 class McpTool(Struct, kw_only=True):
@@ -278,10 +324,11 @@ class McpTool(Struct, kw_only=True):
     annotations: Nullable[Json] = UNSET
 
 
-class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
+class McpListTools(McpItem, tag="mcp_list_tools", kw_only=True):
     """The tools of an MCP server."""
 
     prefix = "mcpl"
+    progress = ("in_progress", "completed", "failed")
     tool_result = ("tools",)
 
     server_label: str
@@ -294,17 +341,19 @@ class McpListTools(Item, tag="mcp_list_tools", kw_only=True):
         return {"error": message}
 
 
-class McpApprovalRequest(Item, tag="mcp_approval_request", kw_only=True):
+class McpApprovalRequest(McpItem, tag="mcp_approval_request", kw_only=True):
     """A request to approve a tool call."""
 
     prefix = "mcpr"
+    answer = "mcp_approval_response"
+    shown_call = ("", "arguments")
 
     server_label: str
     name: str
     arguments: str
 
 
-class McpApprovalResponse(Item, tag="mcp_approval_response", kw_only=True):
+class McpApprovalResponse(McpItem, tag="mcp_approval_response", kw_only=True):
     """The approval or rejection of a tool call."""
 
     prefix = "mcpra"
@@ -337,18 +386,20 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
     """A call of the Python interpreter."""
 
     prefix = "ci"
+    progress = ("in_progress", "interpreting", "completed")
     made = MappingProxyType({"container_id": "cntr"})
     written = MappingProxyType({"code": ""})
     text_path = ("code",)
     tool_result = ("outputs",)
+    shown_call = ("python", "code")
 
     status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
     container_id: str
     code: str | None = ""
     outputs: Nullable[list[Logs | OutputImage]] = None
 
-    @staticmethod
-    def result_fields(text: str) -> dict[str, object]:
+    @classmethod
+    def result_fields(cls, text: str) -> dict[str, object]:
         """Return the text as logs."""
         return {"outputs": [{"type": "logs", "logs": text}]}
 
@@ -356,6 +407,13 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
     def failure_fields(message: str) -> dict[str, object]:
         """Return the error as logs, as Python prints it."""
         return {"outputs": [{"type": "logs", "logs": message}]}
+
+    @staticmethod
+    def result_text(item: Mapping[str, object]) -> str | None:
+        """Return the output for the model, or the logs."""
+        if item.get("outputs") is None or "output" in item:
+            return None if item.get("output") is None else as_text(item["output"])
+        return "\n".join(str(members(output).get("logs", "")) for output in elements(item["outputs"]))
 
 
 # Searches.
@@ -409,9 +467,11 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     """
 
     prefix = "ws"
+    progress = ("in_progress", "searching", "completed")
     opening = ("action",)
     late = ("action",)
     tool_result = ("action",)
+    shown_call = ("web_search", "action")
 
     status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
     action: Outbound[Search | OpenPage | FindInPage] = UNSET
@@ -431,17 +491,26 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     """A file search."""
 
     prefix = "fs"
+    progress = ("in_progress", "searching", "completed")
     tool_result = ("queries", "results")
+    shown_call = ("file_search", "queries")
 
     status: Outbound[Literal["in_progress", "searching", "completed", "incomplete", "failed"]] = UNSET
     queries: list[str]
     results: Nullable[list[FileSearchResult]] = None
+
+    @staticmethod
+    def result_text(item: Mapping[str, object]) -> str | None:
+        """Return the passages as JSON."""
+        return dumps(item["results"]).decode() if item.get("results") else None
 
 
 class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
     """A search for tools. A search that the server runs has no `call_id`."""
 
     prefix = "tsc"
+    answer = "tool_search_output"
+    shown_call = ("tool_search", "arguments")
     opening = ("execution",)
     made = CALL_ID
     late = ("arguments",)
@@ -457,6 +526,7 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
     """The tools that a search found."""
 
     prefix = "tso"
+    shown_output = "tools"
     opening = ("execution", "call_id")
 
     status: Outbound[Status] = UNSET
@@ -464,6 +534,11 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
     execution: Outbound[Literal["server", "client"]] = UNSET
     tools: list[AnyTool]
     created_by: Nullable[str] = UNSET
+
+    @classmethod
+    def output_of(cls, item: Mapping[str, object]) -> str:
+        """Return the tools as JSON."""
+        return dumps(item.get("tools")).decode()
 
 
 class AdditionalTools(Item, tag="additional_tools", kw_only=True):
@@ -509,7 +584,9 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     """An image generation; the API opens it without a result."""
 
     prefix = "ig"
+    progress = ("in_progress", "generating", "completed")
     tool_result = ("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage")
+    plain_result = "result"
 
     status: Outbound[Literal["in_progress", "completed", "generating", "failed"]] = UNSET
     action: Nullable[Literal["generate", "edit", "auto"]] = UNSET
@@ -521,11 +598,6 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     size: Nullable[str] = UNSET
     error: Nullable[ImageError] = UNSET
     svg_usage: Nullable[SvgUsage] = UNSET
-
-    @staticmethod
-    def result_fields(text: str) -> dict[str, object]:
-        """Return the image, in Base64."""
-        return {"result": text}
 
 
 # Patches.
@@ -559,6 +631,8 @@ class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
     """A patch for the client to apply."""
 
     prefix = "apc"
+    answer = "apply_patch_call_output"
+    shown_call = ("apply_patch", "operation")
     text_path = ("operation", "diff")
     made = CALL_ID
 
@@ -573,12 +647,18 @@ class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
     """The result of a patch."""
 
     prefix = "apco"
+    shown_output = "output"
 
     status: Outbound[Literal["completed", "failed"]] = UNSET
     call_id: str
     output: Nullable[str] = UNSET
     caller: Nullable[AnyCaller] = UNSET
     created_by: Nullable[str] = UNSET
+
+    @classmethod
+    def output_of(cls, item: Mapping[str, object]) -> object:
+        """Return the output, or the status of a patch without one."""
+        return item.get("output") or item.get("status")
 
 
 # Shells.
@@ -596,6 +676,8 @@ class ShellCall(Item, tag="shell_call", kw_only=True):
     """Commands for a shell."""
 
     prefix = "sh"
+    answer = "shell_call_output"
+    shown_call = ("shell", "action")
     made = CALL_ID
 
     status: Outbound[Status] = UNSET
@@ -606,17 +688,17 @@ class ShellCall(Item, tag="shell_call", kw_only=True):
     created_by: Nullable[str] = UNSET
 
 
-class Outcome(Struct, tag_field="type", kw_only=True):
+class ShellOutcome(Struct, tag_field="type", kw_only=True):
     """How a command ended."""
 
 
-class Exit(Outcome, tag="exit", kw_only=True):
+class Exit(ShellOutcome, tag="exit", kw_only=True):
     """The command exited."""
 
     exit_code: int
 
 
-class Timeout(Outcome, tag="timeout", kw_only=True):
+class Timeout(ShellOutcome, tag="timeout", kw_only=True):
     """The command timed out."""
 
 
@@ -633,6 +715,7 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
     """The outputs of a shell call's commands."""
 
     prefix = "sho"
+    shown_output = "output"
     written = MappingProxyType({"output": []})
     tool_result = ()
 
@@ -642,6 +725,11 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
     output: list[ShellOutput] = []
     caller: Nullable[AnyCaller] = UNSET
     created_by: Nullable[str] = UNSET
+
+    @classmethod
+    def output_of(cls, item: Mapping[str, object]) -> str:
+        """Return the outputs as JSON."""
+        return dumps(item.get("output")).decode()
 
 
 class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
@@ -658,6 +746,8 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
     """A command for the client's shell."""
 
     prefix = "lsh"
+    answer = "local_shell_call_output"
+    shown_call = ("local_shell", "action")
     made = CALL_ID
     late = ("action",)
 
@@ -665,11 +755,18 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
     call_id: str
     action: LocalShellAction = field(default_factory=LocalShellAction)
 
+    @classmethod
+    def arguments_of(cls, item: Mapping[str, object]) -> dict[str, object]:
+        """Return the action without its type, of which there is one."""
+        action = members(item.get("action"))
+        return {name: value for name, value in action.items() if value is not None and name != "type"}
+
 
 class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
     """The output of a command of the client's shell. Clients send `call_id`; no release of the `openai` package types it."""
 
     prefix = "lsho"
+    shown_output = "output"
 
     status: Nullable[Status] = UNSET
     call_id: Maybe[str] = UNSET
@@ -761,6 +858,8 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
     """Actions on a computer."""
 
     prefix = "cu"
+    answer = "computer_call_output"
+    shown_call = ("computer", "action")
     made = CALL_ID
     late = ("action", "actions", "pending_safety_checks")
 
@@ -775,12 +874,19 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
     """A screenshot after the actions."""
 
     prefix = "cuo"
+    shown_output = "output"
 
     status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
     call_id: str
     output: ComputerScreenshot
     acknowledged_safety_checks: Nullable[list[SafetyCheck]] = UNSET
     created_by: Nullable[str] = UNSET
+
+    @classmethod
+    def output_of(cls, item: Mapping[str, object]) -> object:
+        """Return the screenshot as an image, or its type if it has no URL."""
+        url = members(item.get("output")).get("image_url")
+        return [{"type": "input_image", "image_url": url, "detail": "auto"}] if url else "[computer_screenshot]"
 
 
 # Programs that call tools.
@@ -790,6 +896,7 @@ class Program(Item, tag="program", kw_only=True):
     """A program of the model that calls tools."""
 
     prefix = "prog"
+    shown_call = ("program", "code")
     made = CALL_ID
     late = ("code",)
 
@@ -802,6 +909,7 @@ class ProgramOutput(Item, tag="program_output", kw_only=True):
     """The output of a program."""
 
     prefix = "progo"
+    shown_output = "result"
 
     status: Outbound[Literal["completed", "incomplete"]] = UNSET
     call_id: str
@@ -827,8 +935,8 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
     """A call that manages other agents."""
 
     prefix = "mac"
-
     made = CALL_ID
+    shown_call = ("", "arguments")
 
     call_id: str
     action: AgentAction
@@ -839,6 +947,7 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     """The output of a call that manages other agents."""
 
     prefix = "maco"
+    shown_output = "output"
 
     call_id: str
     action: AgentAction
@@ -888,9 +997,8 @@ else:
     OutputItem = Union[tuple(kind for kind in kinds_of(Item) if kind not in _OF_REQUESTS)]  # noqa: UP007 - made from a tuple
     InputItem = Union[(InputMessage, *(kind for kind in kinds_of(Item) if kind is not Message), ItemReference)]
 
-ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType(
-    {str(kind.__struct_config__.tag): kind for kind in cast("tuple[type[Item], ...]", get_args(OutputItem))}
-)
+_OUTPUT_ITEMS: Final[tuple[type[Item], ...]] = get_args(OutputItem)
+ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType({str(kind.__struct_config__.tag): kind for kind in _OUTPUT_ITEMS})
 """The classes of a response's items, by type."""
 
 ItemKind: TypeAlias = str
@@ -898,13 +1006,13 @@ ItemKind: TypeAlias = str
 
 
 @cache
-def _required(kind: type[Item]) -> tuple[str, ...]:
+def required_fields(kind: type[Item]) -> tuple[str, ...]:
     """Return the fields that an item must open with."""
     required = [field.encode_name for field in structs.fields(kind) if field.required]
     return tuple(name for name in (*kind.opening, *required) if name not in {*kind.made, *kind.written})
 
 
-def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
+def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     """Return a new item, whose ids are not generated yet.
 
     Args:
@@ -917,7 +1025,7 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     if kind not in ITEMS:
         raise ValueError(f"there is no item of kind {kind!r}")
     item = ITEMS[kind]
-    missing = [name for name in _required(item) if name not in fields]
+    missing = [name for name in required_fields(item) if name not in fields]
     if missing:
         raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")
     made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
@@ -929,32 +1037,48 @@ def opened(kind: ItemKind, fields: Mapping[str, object]) -> Item:
 
 def example(kind: ItemKind) -> dict[str, object]:
     """Return example values of the fields that an item must open with; a free-form string has the field's name as its value."""
-    item = ITEMS[kind]
-    types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(item)).fields}
-    return {name: _example(name, types[name]) for name in _required(item)}
+    return examples(kind, required_fields(ITEMS[kind]))[0]
 
 
-def _example(name: str, type_: inspect.Type) -> object:  # noqa: PLR0911 - one case for each sort of type
+def examples(kind: ItemKind, names: Iterable[str]) -> list[dict[str, object]]:
+    """Return example values of an item's fields: the simplest ones, and those with another value of one field."""
+    types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(ITEMS[kind])).fields}
+    values = {name: _examples(name, types[name]) for name in names}
+    simplest = {name: options[0] for name, options in values.items()}
+    return [simplest, *({**simplest, name: value} for name, options in values.items() for value in options[1:])]
+
+
+def _examples(name: str, type_: inspect.Type) -> Sequence[object]:  # noqa: PLR0911 - one case for each sort of type
     match type_:
         case inspect.Metadata(inner):
-            return _example(name, inner)
+            return _examples(name, inner)
         case inspect.UnionType(arms):
-            return _example(name, next(arm for arm in arms if not isinstance(arm, inspect.NoneType)))
+            return [value for arm in arms if not isinstance(arm, inspect.NoneType) for value in _examples(name, arm)]
         case inspect.LiteralType(values):
-            return values[0]
-        case inspect.ListType():
-            return []
+            return values
+        case inspect.ListType(inspect.UnionType()):
+            return [[]]
+        case inspect.ListType(inner):
+            return [], [_examples(name, inner)[0]]
         case inspect.StructType():
             tag = {type_.tag_field: type_.tag} if type_.tag_field else {}
-            return tag | {field.encode_name: _example(field.encode_name, field.type) for field in type_.fields if field.required}
+            inner_fields = {field.encode_name: _field_example(field) for field in type_.fields}
+            return [tag | {name: value for name, value in inner_fields.items() if value is not NODEFAULT}]
         case inspect.StrType():
-            return name
+            return [name]
         case inspect.BoolType():
-            return True
+            return [True]
         case inspect.IntType() | inspect.FloatType():
-            return 1
+            return [1]
         case _:
-            return {}
+            return [{}]
+
+
+def _field_example(field: inspect.Field) -> object:
+    """Return an example value of a required field, or the default of another; `NODEFAULT` if that is UNSET."""
+    if field.required:
+        return _examples(field.encode_name, field.type)[0]
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 def _is_required(kind: type[Item], name: str) -> bool:

@@ -76,7 +76,7 @@ class FilePath(Annotation, tag="file_path", kw_only=True):
 AnyAnnotation: TypeAlias = FileCitation | UrlCitation | ContainerFileCitation | FilePath
 
 
-def placed(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
+def set_position(annotation: Mapping[str, object], start: int, end: int) -> Mapping[str, object]:
     """Return an annotation with its position in the part, in characters, if its type has a position."""
     match annotation.get("type"):
         case "url_citation" | "container_file_citation":

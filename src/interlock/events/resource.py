@@ -15,7 +15,7 @@ from interlock.events.json import elements, members
 from interlock.events.response_object import Response
 from interlock.events.tools import AnyTool
 
-__all__ = ["response_settings", "without_secrets"]
+__all__ = ["drop_secrets", "response_settings"]
 
 SETTINGS: Final = (
     *("background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model"),
@@ -41,7 +41,7 @@ UNFIT: Final = object()
 """Marks a value that its field cannot have."""
 
 
-def without_secrets(tool: Mapping[str, object]) -> dict[str, object]:
+def drop_secrets(tool: Mapping[str, object]) -> dict[str, object]:
     """Return a tool without its credentials."""
     return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
 
@@ -61,7 +61,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
     for name in SETTINGS:
         value = request.get(name)
         if value is not None:
-            echoed = _tools(value) if name == "tools" else _fitted(_completed(name, value), name)
+            echoed = _tools(value) if name == "tools" else _fit(_complete(name, value), name)
             if echoed is not UNFIT:
                 settings[name] = echoed
     conversation = request.get("conversation")
@@ -70,7 +70,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
     return settings
 
 
-def _fitted(value: object, name: str) -> object:
+def _fit(value: object, name: str) -> object:
     """Return a value, converted if necessary (`"false"` to false); `UNFIT` if the field cannot have it."""
     for strict in (True, False):
         try:
@@ -81,7 +81,7 @@ def _fitted(value: object, name: str) -> object:
     return UNFIT
 
 
-def _completed(name: str, value: object) -> object:
+def _complete(name: str, value: object) -> object:
     """Return a setting with the fields that Open Responses requires; `fast` becomes `priority`."""
     given = {field: inner for field, inner in members(value).items() if inner is not None}
     match name:
@@ -100,12 +100,12 @@ def _completed(name: str, value: object) -> object:
 
 def _tools(value: object) -> list[dict[str, object]]:
     """Return the tools of known types, with the fields that Open Responses requires and without credentials."""
-    completed = [{**without_secrets(tool), **_required(tool)} for tool in map(members, elements(value))]
-    pairs = [(tool, _fitted(tool, "tool")) for tool in completed]
+    completed = [{**drop_secrets(tool), **_require(tool)} for tool in map(members, elements(value))]
+    pairs = [(tool, _fit(tool, "tool")) for tool in completed]
     return [tool if fitted is tool else {**tool, **members(fitted)} for tool, fitted in pairs if fitted is not UNFIT]
 
 
-def _required(tool: Mapping[str, object]) -> dict[str, object]:
+def _require(tool: Mapping[str, object]) -> dict[str, object]:
     """Return the fields that a response requires and this tool lacks."""
     match tool.get("type"):
         case "function":

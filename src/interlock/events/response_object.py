@@ -12,7 +12,7 @@ from interlock.events.tools import AnyFormat, AnyTool, Effort, Size, TextFormat,
 
 ResponseStatus: TypeAlias = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
 ServiceTier: TypeAlias = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
-Summary: TypeAlias = Literal["auto", "concise", "detailed"]
+SummaryDetail: TypeAlias = Literal["auto", "concise", "detailed"]
 
 # Usage.
 
@@ -76,17 +76,6 @@ class ResponseError(Struct, kw_only=True):
     misalignment: Nullable[Misalignment] = UNSET
 
 
-class RequestError(Struct, kw_only=True):
-    """Why a request is rejected."""
-
-    type: str
-    code: Nullable[str] = UNSET
-    message: str
-    param: Nullable[str] = UNSET
-    headers: Maybe[dict[str, str]] = UNSET
-    misalignment: Maybe[Misalignment] = UNSET
-
-
 class IncompleteDetails(Struct, kw_only=True):
     """Why a response is incomplete."""
 
@@ -100,9 +89,9 @@ class ReasoningSettings(Struct, kw_only=True):
     """The reasoning effort, and how much of the reasoning is shown."""
 
     effort: Nullable[Effort] = None
-    summary: Nullable[Summary] = None
+    summary: Nullable[SummaryDetail] = None
     context: Nullable[Literal["auto", "current_turn", "all_turns"]] = UNSET
-    generate_summary: Nullable[Summary] = UNSET
+    generate_summary: Nullable[SummaryDetail] = UNSET
     mode: Maybe[str] = UNSET
 
 

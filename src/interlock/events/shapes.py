@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
+
+from interlock.events.json import as_text, members
+from interlock.events.parts import Json
 
 Direction: TypeAlias = Literal["request", "stream"]
 """`request`: fields with a default may be omitted. `stream`: only fields of type `parts.Maybe` or `parts.Nullable` may be."""
@@ -61,8 +64,11 @@ class _At:
 
 
 _Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
-_Check: TypeAlias = Callable[[Any, _At], Sequence[_Task]]
+_Hint: TypeAlias = Any
+"""A type, or a union of types."""
+_Check: TypeAlias = Callable[[Json, _At], Sequence[_Task]]
 """Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
+_MISFIT: Final[_Check] = lambda _value, _at: ()  # noqa: E731 - stands for a JSON type that a value cannot have
 
 
 @frozen(eq=False)
@@ -77,7 +83,7 @@ class _Shape:
     choices: frozenset[object] = frozenset()
 
 
-def mismatches(value: object, type_: Any, *, direction: Direction) -> Iterator[Mismatch]:  # noqa: ANN401 - a type, or a union of them
+def mismatches(value: object, type_: _Hint, *, direction: Direction) -> Iterator[Mismatch]:
     """Yield the mismatches of a JSON value in document order; the missing fields of an object come last.
 
     Args:
@@ -104,24 +110,23 @@ def param_of(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-_MISFIT: Final = cast("_Check", object())
-"""Marks a JSON type that a value cannot have."""
 _NULL: Final = type(None)
 
 
 @cache
-def _shape_of(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
+def _shape_of(type_: _Hint, direction: Direction) -> _Shape:
     return _compile(type_, direction)
 
 
-def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a type
+def _compile(type_: _Hint, direction: Direction) -> _Shape:
     """Compile a type; a union has one check for each JSON type."""
     checks: dict[type, _Check | None] = {}
     words: list[str] = []
     choices: list[str] = []
     kinds: dict[str, type[Struct]] = {}
     for arm, meta in _arms(type_):
-        origin, limits = get_origin(arm), _limits(meta)
+        origin: _Hint = get_origin(arm)
+        limits = _limits(meta)
         if arm is Any:
             checks = dict.fromkeys((str, int, float, bool, list, dict, _NULL))
             words.append("any value")
@@ -139,10 +144,10 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a ty
         elif issubclass(arm, Struct):
             kinds[str(arm.__struct_config__.tag or "")] = arm
         elif arm is not UnsetType:
-            checks[arm] = _bounded(limits) if limits else None
+            checks[arm] = _check_bounds(limits) if limits else None
             words.append(_WORDS[arm])
     if kinds:
-        checks[dict] = _tagged(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
+        checks[dict] = _check_tag(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
         words.append("an object")
     if choices:
         words.append(_among(choices))
@@ -151,9 +156,9 @@ def _compile(type_: Any, direction: Direction) -> _Shape:  # noqa: ANN401 - a ty
     return _Shape(expected, checks, frozenset(choices))
 
 
-def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[Meta, ...]]]:  # noqa: ANN401 - a type
+def _arms(type_: _Hint, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[_Hint, tuple[Meta, ...]]]:
     """Yield the arms of a union, each with its msgspec annotations."""
-    origin = get_origin(type_)
+    origin: _Hint = get_origin(type_)
     if origin is Annotated:
         yield from _arms(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
     elif origin in {Union, UnionType}:
@@ -163,7 +168,7 @@ def _arms(type_: Any, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[Any, tuple[
         yield type_, meta
 
 
-def _limits_of(type_: Any) -> Mapping[str, float | str]:  # noqa: ANN401 - a type
+def _limits_of(type_: _Hint) -> Mapping[str, float | str]:
     return next(_limits(meta) for _, meta in _arms(type_))
 
 
@@ -171,7 +176,7 @@ def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float | str]:
     return {name: limit for meta in metas for name in _BEYOND if (limit := getattr(meta, name)) is not None}
 
 
-_BEYOND: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingProxyType(
+_BEYOND: Final[Mapping[str, tuple[str, Callable[[Json, Json], bool]]]] = MappingProxyType(
     {
         "ge": ("at least {:g}", lambda value, limit: not value >= limit),
         "le": ("at most {:g}", lambda value, limit: not value <= limit),
@@ -201,7 +206,7 @@ def _among(choices: Sequence[str]) -> str:
     return f"one of {', '.join(others)} and {last}" if others else last
 
 
-def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:  # noqa: ANN401 - a value with a size
+def _beyond(value: Json, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:
     return [
         Mismatch(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
         for name, limit in limits.items()
@@ -210,7 +215,7 @@ def _beyond(value: Any, at: _At, limits: Mapping[str, float | str]) -> list[_Tas
     ]
 
 
-def _bounded(limits: Mapping[str, float | str]) -> _Check:
+def _check_bounds(limits: Mapping[str, float | str]) -> _Check:
     return lambda value, at: _beyond(value, at, limits)
 
 
@@ -250,7 +255,7 @@ def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mappin
     return check
 
 
-def _tagged(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Check:
+def _check_tag(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Check:
     """Check an object by its `type`."""
     choices = tuple(kinds)
     expected = _among(choices)
@@ -307,19 +312,19 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
         presence = _presence(hint)
         always = presence == "outbound" or not presence if direction == "stream" else field.required
         if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
-            shape = _Shape(shape.expected, _without_null(shape, tolerated=presence == "optional"), shape.choices)
+            shape = _Shape(shape.expected, _drop_null(shape, tolerated=presence == "optional"), shape.choices)
         shapes[field.encode_name] = shape
         required |= {field.encode_name} if always else set()
     return shapes, frozenset(required)
 
 
-def _presence(hint: Any) -> str:  # noqa: ANN401 - a type
+def _presence(hint: _Hint) -> str:
     """Return the `presence` that a field's type declares (`interlock.events.parts`); an empty string if it declares none."""
-    extras = (cast("dict[str, str] | None", one.extra) for one in getattr(hint, "__metadata__", ()))
-    return next((extra["presence"] for extra in extras if extra), "")
+    extras = (members(one.extra) for one in getattr(hint, "__metadata__", ()))
+    return next((as_text(extra["presence"]) for extra in extras if extra), "")
 
 
-def _without_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:
+def _drop_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:
     def check(_value: None, at: _At) -> Sequence[_Task]:
         return (Mismatch(at.path, "null", at.holder, shape.expected),)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 from attrs import frozen
 from msgspec.structs import replace
 
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.json import as_json, dumps, encode
+from interlock.events.json import as_json, dumps, encode, members
 from interlock.events.stream import (
     EVENTS,
     ErrorEvent,
@@ -78,7 +78,7 @@ class SseWriter:
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], bytes]:
         """Return a function that inserts a text and a sequence number into the frame of a delta event."""
-        frame = self.write(_with(event, "", 0))
+        frame = self.write(_set_text(event, "", 0))
         head, _, rest = frame.partition(b'"delta":""')
         return _Frame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
 
@@ -94,15 +94,15 @@ class _Frame:
         return b"".join((self.start, encode(text), self.middle, encode(number), b"}\n\n"))
 
 
-def _with(event: Any, text: str, number: int) -> StreamEvent:  # noqa: ANN401 - any delta event
+def _set_text(event: StreamEvent, text: str, number: int) -> StreamEvent:
     """Return a copy of a delta event with another text and number."""
-    return cast("StreamEvent", replace(event, delta=text, sequence_number=number))
+    return replace(event, delta=text, sequence_number=number)
 
 
 def _frame(event: StreamEvent, dialect: Dialect) -> bytes:
     """Return an event as a frame, in a dialect."""
     if isinstance(event, _NESTED):
-        body = dialect.convert(cast("Mapping[str, object]", as_json(event)))
+        body = dialect.convert(members(as_json(event)))
         return b"%b%b\n\n" % (_head(str(body["type"])), dumps(body))
     start, length = _renaming(event.__class__, dialect)
     return b"%b%b\n\n" % (start, dumps(event)[length:])
@@ -129,4 +129,4 @@ class EventWriter:
 
     def repeat(self, event: StreamEvent) -> Callable[[str, int], StreamEvent]:
         """Return a function that returns copies of the event."""
-        return partial(_with, event)
+        return partial(_set_text, event)

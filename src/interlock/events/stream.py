@@ -1,17 +1,18 @@
-"""All events of a stream, with the positions where they are legal, and the messages of a WebSocket."""
+"""All events of a stream, with the positions where they are legal."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal
 
 from msgspec import UNSET, Struct
 
-from interlock.events.items import Agent, FunctionCallOutput, InputItem, InputMessage, OutputItem, ShellOutput
+from interlock.events.items import Agent, Item, OutputItem, ShellOutput
 from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText, kinds_of
-from interlock.events.response_object import CreateResponse, RequestError, Response
+from interlock.events.response_object import Response
 
 
 class Place(Enum):
@@ -322,79 +323,25 @@ class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
     code: str
 
 
-# The progress of hosted calls.
+# The progress of an item.
 
 
-class McpInProgress(ItemEvent, tag="response.mcp_call.in_progress"):
-    """A call of an MCP server's tool began."""
+def _progress_event(name: str) -> type[ItemEvent]:
+    class Progress(ItemEvent, tag=f"response.{name}"):
+        """An item made progress."""
+
+    Progress.__name__ = Progress.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), name)
+    return Progress
 
 
-class McpCompleted(ItemEvent, tag="response.mcp_call.completed"):
-    """The MCP call returned."""
-
-
-class McpFailed(ItemEvent, tag="response.mcp_call.failed"):
-    """The MCP call failed."""
-
-
-class ListInProgress(ItemEvent, tag="response.mcp_list_tools.in_progress"):
-    """A request to an MCP server for its tools began."""
-
-
-class ListCompleted(ItemEvent, tag="response.mcp_list_tools.completed"):
-    """The MCP server returned its tools."""
-
-
-class ListFailed(ItemEvent, tag="response.mcp_list_tools.failed"):
-    """The request for the tools failed."""
-
-
-class CodeInProgress(ItemEvent, tag="response.code_interpreter_call.in_progress"):
-    """A code interpreter call began."""
-
-
-class CodeInterpreting(ItemEvent, tag="response.code_interpreter_call.interpreting"):
-    """The code started to run."""
-
-
-class CodeCompleted(ItemEvent, tag="response.code_interpreter_call.completed"):
-    """The code finished."""
-
-
-class WebInProgress(ItemEvent, tag="response.web_search_call.in_progress"):
-    """A web search began."""
-
-
-class WebSearching(ItemEvent, tag="response.web_search_call.searching"):
-    """The web search is running."""
-
-
-class WebCompleted(ItemEvent, tag="response.web_search_call.completed"):
-    """The web search completed."""
-
-
-class FileInProgress(ItemEvent, tag="response.file_search_call.in_progress"):
-    """A file search began."""
-
-
-class FileSearching(ItemEvent, tag="response.file_search_call.searching"):
-    """The file search is running."""
-
-
-class FileCompleted(ItemEvent, tag="response.file_search_call.completed"):
-    """The file search completed."""
-
-
-class ImageInProgress(ItemEvent, tag="response.image_generation_call.in_progress"):
-    """An image generation began."""
-
-
-class ImageGenerating(ItemEvent, tag="response.image_generation_call.generating"):
-    """The image is being generated."""
-
-
-class ImageCompleted(ItemEvent, tag="response.image_generation_call.completed"):
-    """The image is complete."""
+PROGRESS: Final[Mapping[str, type[ItemEvent]]] = MappingProxyType(
+    {
+        name: _progress_event(name)
+        for kind in kinds_of(Item)
+        for name in (f"{kind.__struct_config__.tag}.{step}" for step in kind.progress)
+    }
+)
+"""The events that the kinds of items declare as their `progress`, such as `mcp_call.completed`."""
 
 
 class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"):
@@ -406,10 +353,6 @@ class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"
     output_format: Maybe[str] = UNSET
     quality: Maybe[str] = UNSET
     size: Maybe[str] = UNSET
-
-
-class Compacting(ItemEvent, tag="response.compaction.compacting"):
-    """The conversation is being compacted."""
 
 
 # The diff of a patch. The API sends these two events; no release of the `openai` package types them.
@@ -501,166 +444,6 @@ class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
     """The transcript is complete."""
 
 
-# Messages of a WebSocket besides the events.
-
-
-class NestedError(StreamEvent, tag="error"):
-    """An error on a WebSocket. In a stream, Open Responses nests errors in the same way, and OpenAI sometimes does."""
-
-    error: RequestError
-    status: Maybe[int] = UNSET
-
-
-class Steer(Struct, kw_only=True):
-    """Input that a client queued for a running response."""
-
-    id: Maybe[str] = UNSET
-    previous_response_id: str
-    input: Maybe[str | list[InputMessage | FunctionCallOutput]] = UNSET
-
-
-class RequiredInput(Struct, tag_field="type", kw_only=True):
-    """An item that the client must send before the queued input is used."""
-
-
-class RequiredFunctionOutput(RequiredInput, tag="function_call_output", kw_only=True):
-    """The output of a function."""
-
-    call_id: str
-    name: str
-
-
-class RequiredCustomOutput(RequiredInput, tag="custom_tool_call_output", kw_only=True):
-    """The output of a custom tool."""
-
-    call_id: str
-
-
-class RequiredComputerOutput(RequiredInput, tag="computer_call_output", kw_only=True):
-    """A screenshot of the computer."""
-
-    call_id: str
-
-
-class RequiredShellOutput(RequiredInput, tag="shell_call_output", kw_only=True):
-    """The output of a shell."""
-
-    call_id: str
-
-
-class RequiredPatchOutput(RequiredInput, tag="apply_patch_call_output", kw_only=True):
-    """The result of a patch."""
-
-    call_id: str
-
-
-class RequiredTools(RequiredInput, tag="tool_search_output", kw_only=True):
-    """The result of a tool search."""
-
-    call_id: str
-    execution: Literal["client"] = "client"
-
-
-class RequiredApproval(RequiredInput, tag="mcp_approval_response", kw_only=True):
-    """The approval of a tool call."""
-
-    approval_request_id: str
-
-
-AnyRequiredInput: TypeAlias = (
-    RequiredFunctionOutput
-    | RequiredCustomOutput
-    | RequiredComputerOutput
-    | RequiredShellOutput
-    | RequiredPatchOutput
-    | RequiredTools
-    | RequiredApproval
-)
-
-
-class SteerError(Struct, kw_only=True):
-    """Why input was not queued or not used."""
-
-    type: Literal["invalid_request_error"] = "invalid_request_error"
-    code: str
-    message: str
-
-
-class SteerAccepted(StreamEvent, tag="response.steer.accepted"):
-    """The input is queued."""
-
-    steer: Steer
-
-
-class SteerPending(StreamEvent, tag="response.steer.pending"):
-    """The queued input waits for other input."""
-
-    steer: Steer
-    reason: str
-    required_input: list[AnyRequiredInput]
-
-
-class SteerFailed(StreamEvent, tag="response.steer.failed"):
-    """The input is not used."""
-
-    steer: Steer
-    error: SteerError
-
-
-class InjectError(Struct, kw_only=True):
-    """Why items were not added to a running response."""
-
-    code: Literal["response_already_completed", "response_not_found"]
-    message: str
-
-
-class InjectCreated(StreamEvent, tag="response.inject.created"):
-    """Items were added to a running response (beta)."""
-
-    response_id: str
-
-
-class InjectFailed(StreamEvent, tag="response.inject.failed"):
-    """Items were not added to a running response (beta)."""
-
-    response_id: str
-    input: list[InputItem]
-    error: InjectError
-
-
-class ResponseCreate(CreateResponse, tag_field="type", tag="response.create", kw_only=True, frozen=True):
-    """A request for a response."""
-
-    generate: bool | None = None
-    stream_id: str | None = None
-
-
-class ResponseCancel(Struct, tag_field="type", tag="response.cancel", kw_only=True):
-    """A request to cancel the running response with a `stream_id`. No release of the `openai` package types it."""
-
-    stream_id: str | None = None
-
-
-class ResponseSteer(Struct, tag_field="type", tag="response.steer", kw_only=True):
-    """A request to queue input for a running response."""
-
-    previous_response_id: str
-    input: str | list[InputMessage | FunctionCallOutput]
-
-
-class ResponseInject(Struct, tag_field="type", tag="response.inject", kw_only=True):
-    """A request to add items to a running response (beta)."""
-
-    response_id: str
-    input: list[InputItem]
-
-
-ClientMessage: TypeAlias = ResponseCreate | ResponseCancel | ResponseSteer | ResponseInject
-"""A message of a client on a WebSocket."""
-SocketEvent: TypeAlias = NestedError | SteerAccepted | SteerPending | SteerFailed | InjectCreated | InjectFailed
-"""A message of a server on a WebSocket besides the events of a stream."""
-
-
 def wire_name(kind: type[Struct]) -> str:
     """Return the value of `type` on the wire."""
     return str(kind.__struct_config__.tag)
@@ -672,9 +455,7 @@ def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
     return tuple(name for name in event.__struct_fields__ if name not in base.__struct_fields__)
 
 
-EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType(
-    {wire_name(event): event for event in kinds_of(StreamEvent) if event not in get_args(SocketEvent)}
-)
+EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType({wire_name(event): event for event in kinds_of(StreamEvent)})
 """All events of a stream, by wire name."""
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
 """The wire names of the events that end a stream."""

@@ -11,6 +11,7 @@ The package does no IO, reads no clock and uses no random numbers.
     driver       runs the lifecycles of one response
     rebuilding   restores a driver's state from its events
     processes    the server's own state machines
+    transducers  the tables that turn a response into a stream of another API
     ids          sources of ids and time
     errors       the exceptions
     acceptor     a validator of streams, built from the same tables

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, asdict, field, frozen
 
-from interlock.events.items import Item, ItemKind, opened
+from interlock.events.items import Item, ItemKind, open_item
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
 """Why a turn ended. In order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
@@ -43,13 +43,7 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add the usage of two turns, field by field."""
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-        )
+        return Usage(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
 
 
 def total(one: Usage | None, other: Usage | None) -> Usage | None:
@@ -93,7 +87,7 @@ class Open:
 
     def __attrs_post_init__(self) -> None:
         """Make the item."""
-        object.__setattr__(self, "body", opened(self.kind, self.fields))
+        object.__setattr__(self, "body", open_item(self.kind, self.fields))
 
 
 @frozen

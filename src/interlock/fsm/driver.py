@@ -14,7 +14,7 @@ number, and `mark_unstored` rewrites the terminal event. `docs/rules.md` has the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Never, TypeVar, assert_never, cast
+from typing import Final, Generic, Never, TypeVar, assert_never
 
 from attrs import frozen
 from msgspec import UNSET
@@ -22,17 +22,17 @@ from msgspec.structs import replace
 
 from interlock.events import response_object as response
 from interlock.events.items import NOT_RUN, ItemKind
-from interlock.events.json import as_json, clean
-from interlock.events.parts import placed
+from interlock.events.json import as_json, clean, members
+from interlock.events.parts import set_position
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.rebuilding import bodies_of, known_bodies_of, known_open_items, open_items
-from interlock.fsm.subjects import SETTINGS, ItemState, Late, ResponseState, usage_of
+from interlock.fsm.rebuilding import restore
+from interlock.fsm.subjects import SETTINGS, AnyItem, ItemState, Late, ResponseState, usage_of
 
 T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""
@@ -107,18 +107,19 @@ class ResponseDriver(Generic[T]):
         self._lifecycles = lifecycles
         self._ids = ids
         self._late = late
-        self._open: dict[str, ItemState[Any]] = {}
-        self._active: ItemState[Any] | None = None
+        self._open: dict[str, AnyItem] = {}
+        self._active: AnyItem | None = None
         self._usage: deltas.Usage | None = deltas.Usage()
         self._terminal: StreamEvent | None = None
         self._final: Mapping[str, object] | None = None
         """The copy of the response that has ended."""
         self._response = ResponseState(
             lifecycles.response.states[lifecycles.response.initial],
-            body=response.Response(
-                id=response_id or ids("resp"),
-                created_at=clock() if created_at is None else created_at,
-                **cast("dict[str, Any]", {"model": "", **{name: value for name, value in settings.items() if name in SETTINGS}}),
+            body=replace(
+                response.Response(
+                    id=response_id or ids("resp"), created_at=clock() if created_at is None else created_at, model=""
+                ),
+                **{name: value for name, value in settings.items() if name in SETTINGS},
             ),
             clock=clock,
             additions=additions,
@@ -149,10 +150,11 @@ class ResponseDriver(Generic[T]):
         """A copy of the current response object; after the end, the object of the terminal event (rule R19), copied once."""
         if self._final is not None:
             return self._final
-        response = cast("Mapping[str, object]", as_json(self._response.snapshot(self.status)))
-        if self.ended:
-            self._final = response
-        return response
+        snapshot = self._response.snapshot(self.status)
+        if not self.ended:
+            return members(as_json(snapshot))
+        self._final = {**members(as_json(replace(snapshot, output=[]))), "output": self.items()}
+        return self._final
 
     @property
     def item_count(self) -> int:
@@ -160,7 +162,7 @@ class ResponseDriver(Generic[T]):
         return len(self._response.output)
 
     def items(self, start: int = 0) -> list[Mapping[str, object]]:
-        """Return copies of the items from an index on, as their last events showed them."""
+        """Return the items from an index on, as their last events showed them. Do not change them: each is copied once."""
         return [item.shown_as_json() for item in self._response.output[start:]]
 
     @property
@@ -172,40 +174,23 @@ class ResponseDriver(Generic[T]):
             if "run" in item.state.rows
         ]
 
-    def resume(self, frames: Iterable[bytes]) -> None:
-        """Restore the state that another driver reached in a stream. Call it once, before the first `feed`.
+    def resume(self, frames: Sequence[bytes], first: int = 0) -> None:
+        """Restore the state that another driver reached in a stream, to end the stream. Call it once, before the first `feed`.
 
         State that no event shows is lost: white space that was held back, an item that no event has added, the state of a parser.
         So end a resumed stream with `Fault` or `Cancel`; it cannot continue. `response` works as usual.
 
-        Args:
-            frames: The events of the stream so far, as an `SseWriter` writes them, in either dialect.
-
-        Raises:
-            ValueError: The frames are not the events of a stream that a driver has made.
-        """
-        bodies = bodies_of(frames)
-        self._continue(open_items(self._response, bodies, self._lifecycles), len(bodies))
-
-    def salvage(self, frames: Sequence[bytes], first: int = 0) -> None:
-        """Restore as much as possible of a stream that `resume` may refuse, so that it can be ended.
-
-        Another release may have written it, and its first events may be lost. What cannot be read is left out. An item that
-        cannot be restored ends as its last event has shown it.
+        Another release may have written the stream, and its first events may be lost. What cannot be read is left out. An item
+        that cannot be restored ends as its last event has shown it.
 
         Args:
-            frames: The last events of the stream so far, one in each entry.
+            frames: The last events of the stream so far, one in each entry, as an `SseWriter` writes them, in either dialect.
             first: The number of the first of them.
         """
         if first or frames:
-            items = known_open_items(self._response, known_bodies_of(frames, first), self._lifecycles)
-            self._continue(items, first + len(frames))
-
-    def _continue(self, items: Iterable[ItemState[Any]], number: int) -> None:
-        """Continue with these open items and with this sequence number."""
-        self._open = {item.id: item for item in items}
-        self._active = next((item for item in reversed(self._open.values()) if "close" in item.state.rows), None)
-        self._number = number
+            self._open = {item.id: item for item in restore(self._response, frames, first, self._lifecycles)}
+            self._active = next((item for item in reversed(self._open.values()) if "close" in item.state.rows), None)
+            self._number = first + len(frames)
 
     def feed(self, changes: Iterable[deltas.Delta]) -> list[T]:
         """Process deltas and return their events, in order.
@@ -236,9 +221,15 @@ class ResponseDriver(Generic[T]):
         return events
 
     def mark_unstored(self) -> T:
-        """Set `store` to false in a response that has ended, and return a new terminal event to send instead."""
-        self._response.body, self._final = replace(self._response.body, store=False), None
-        return self._writer.write(replace(cast("ResponseEvent", self._terminal), response=self._response.body))
+        """Set `store` to false in a response that has ended, and return a new terminal event to send instead.
+
+        Raises:
+            ValueError: The response has not ended.
+        """
+        if isinstance(self._terminal, ResponseEvent):
+            self._response.body, self._final = replace(self._response.body, store=False), None
+            return self._writer.write(replace(self._terminal, response=self._response.body))
+        raise ValueError("a response that has not ended has no terminal event")
 
     def _react(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta, in one place
         """Process a delta; the most frequent ones come first."""
@@ -286,7 +277,7 @@ class ResponseDriver(Generic[T]):
             case _:
                 _refuse(delta)
 
-    def _begin_item(self, opening: deltas.Open) -> ItemState[Any]:
+    def _begin_item(self, opening: deltas.Open) -> AnyItem:
         self._try("start")
         self._close_active()
         lifecycle = self._lifecycles.items[opening.kind]
@@ -297,7 +288,7 @@ class ResponseDriver(Generic[T]):
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # the lifecycle sets it, unless the item is added and done at once
-        item: ItemState[Any] = ItemState(
+        item: AnyItem = ItemState(
             start, id=item_id, body=body, output_index=len(self._response.output), late=self._late, last_text=opening.text
         )
         self._fire_item(item, "open")
@@ -378,10 +369,10 @@ class ResponseDriver(Generic[T]):
             self._fire_item(item, "annotate", annotation)
         elif place := item.find(mark):
             start, mark_end = place
-            self._fire_item(item, "annotate", placed(annotation, start, mark_end[0]))
+            self._fire_item(item, "annotate", set_position(annotation, start, mark_end[0]))
             item.mark_end = mark_end
 
-    def _find(self, item_id: str) -> ItemState[Any] | None:
+    def _find(self, item_id: str) -> AnyItem | None:
         """Return an open item; with an empty id, the one that opened last."""
         return self._open.get(item_id) if item_id else next(reversed(self._open.values()), None)
 
@@ -450,7 +441,7 @@ class ResponseDriver(Generic[T]):
         if trigger in self._response.state.rows:
             self._fire(self._response, trigger)
 
-    def _fire_item(self, item: ItemState[Any], trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+    def _fire_item(self, item: AnyItem, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         """Fire an edge of an item and return its last event."""
         event = self._fire(item, trigger, args)
         output, rows = self._response.output, item.state.rows
@@ -462,7 +453,7 @@ class ResponseDriver(Generic[T]):
             self._active = None
         return event
 
-    def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - an item or the response
+    def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         """Fire an edge: make, number and write its events. Return the last one, or None.
 
         If the writer or the clock raises, nothing changes, so that another edge can still end the stream.

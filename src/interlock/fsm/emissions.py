@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from interlock.events import items, stream
 from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, Part, ReasoningText, Refusal, SummaryText
+from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Emission, emission
-from interlock.fsm.subjects import ItemState
+from interlock.fsm.subjects import AnyItem, ItemState
 
-ItemEmission: TypeAlias = Emission[ItemState[Any]]
+ItemEmission: TypeAlias = Emission[AnyItem]
 
 _Delta: TypeAlias = (
     stream.ArgumentsDelta | stream.CustomInputDelta | stream.McpArgumentsDelta | stream.CodeDelta | stream.PatchDelta
@@ -26,8 +27,11 @@ _PartDelta: TypeAlias = stream.RefusalDelta | stream.ReasoningDelta | stream.Sum
 _PartTextDone: TypeAlias = stream.RefusalDone | stream.ReasoningDone | stream.SummaryDone
 
 
-def progress(event: type[stream.ItemEvent]) -> ItemEmission:
-    """Return the emission of an event whose only fields are the item's id and index."""
+def progress(name: str) -> ItemEmission:
+    """Return the emission of an event that an item declares as its `progress`, such as `mcp_call.completed`."""
+    if name not in stream.PROGRESS:
+        raise DeclarationError(f"no type in events/items.py declares '{name}' in its `progress`")
+    event = stream.PROGRESS[name]
     return Emission(lambda item: event(item.id, item.output_index), event)
 
 
@@ -40,7 +44,7 @@ def _field_done(event: type[_FieldDone]) -> ItemEmission:
     """Return the emission of an event with a complete text, which is also in the field of the item with the same name."""
     (field,) = stream.own_fields(event)
 
-    def make(item: ItemState[Any]) -> stream.StreamEvent:
+    def make(item: AnyItem) -> stream.StreamEvent:
         text = item.end_text()
         item.update(**{field: text})
         return event(item.id, item.output_index, text)
@@ -62,7 +66,7 @@ def _part_delta(event: type[_PartDelta]) -> ItemEmission:
 def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> ItemEmission:
     """Return the emission of an event with the complete text of a part; `part` makes a part with a text."""
 
-    def make(item: ItemState[Any]) -> stream.StreamEvent:
+    def make(item: AnyItem) -> stream.StreamEvent:
         text = item.end_text()
         item.part = part(text)
         return event(item.id, item.output_index, item.part_index, text)
@@ -74,12 +78,12 @@ def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> 
 
 
 @emission
-def added(item: ItemState[Any]) -> stream.ItemAdded:
+def added(item: AnyItem) -> stream.ItemAdded:
     return stream.ItemAdded(item.output_index, item.show())
 
 
 @emission
-def done(item: ItemState[Any]) -> stream.ItemDone:
+def done(item: AnyItem) -> stream.ItemDone:
     if item.args:
         item.update(**item.args)
     if item.late is not None:
@@ -89,7 +93,7 @@ def done(item: ItemState[Any]) -> stream.ItemDone:
 
 
 @emission
-def done_as_shown(item: ItemState[Any]) -> stream.ItemDone:
+def done_as_shown(item: AnyItem) -> stream.ItemDone:
     """Make the last event of an item of another release, whose body is JSON."""
     return stream.ItemDone(item.output_index, item.body)
 
@@ -135,7 +139,7 @@ summary_done: Final = _part_text_done(stream.SummaryDone, lambda text: SummaryTe
 
 
 @emission
-def part_done(item: ItemState[Any]) -> stream.PartDone:
+def part_done(item: AnyItem) -> stream.PartDone:
     part: Any = item.part
     item.body = replace(item.body, content=[*item.body.content, part])
     return stream.PartDone(item.id, item.output_index, item.part_index, part)
@@ -222,33 +226,9 @@ def output_cut(output: ItemState[items.ShellCallOutput]) -> stream.OutputDone:
 
 @emission
 def partial_image(call: ItemState[items.ImageGenerationCall]) -> stream.PartialImage:
-    event = stream.PartialImage(call.id, call.output_index, partial_image_index=call.progressed, **cast("Any", call.args))
+    event = stream.PartialImage(call.id, call.output_index, "", call.progressed)
     call.progressed += 1
-    return event
-
-
-# The progress of hosted calls, of lists of MCP tools, and of compactions.
-
-
-mcp_in_progress: Final = progress(stream.McpInProgress)
-mcp_completed: Final = progress(stream.McpCompleted)
-mcp_failed: Final = progress(stream.McpFailed)
-list_in_progress: Final = progress(stream.ListInProgress)
-list_completed: Final = progress(stream.ListCompleted)
-list_failed: Final = progress(stream.ListFailed)
-code_in_progress: Final = progress(stream.CodeInProgress)
-code_interpreting: Final = progress(stream.CodeInterpreting)
-code_completed: Final = progress(stream.CodeCompleted)
-web_in_progress: Final = progress(stream.WebInProgress)
-web_searching: Final = progress(stream.WebSearching)
-web_completed: Final = progress(stream.WebCompleted)
-file_in_progress: Final = progress(stream.FileInProgress)
-file_searching: Final = progress(stream.FileSearching)
-file_completed: Final = progress(stream.FileCompleted)
-image_in_progress: Final = progress(stream.ImageInProgress)
-image_generating: Final = progress(stream.ImageGenerating)
-image_completed: Final = progress(stream.ImageCompleted)
-compacting: Final = progress(stream.Compacting)
+    return replace(event, **call.args)
 
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
 from attrs import frozen
 from msgspec import Struct
@@ -125,15 +125,6 @@ class Subject(Struct, Generic[S], eq=False):
     args: Fields = NO_FIELDS
     """The arguments of the current trigger."""
 
-    def fire(self, trigger: str) -> tuple[Emission[S], ...]:
-        """Enter the next state for a trigger, and return the emissions of the edge.
-
-        Raises:
-            IllegalTransition: The state has no edge for the trigger. The subject is unchanged.
-        """
-        self.state, emissions = self.state.row(trigger)
-        return emissions
-
     def save(self) -> Self:
         """Return a copy for `restore`."""
         return replace(self)
@@ -142,6 +133,10 @@ class Subject(Struct, Generic[S], eq=False):
         """Undo the changes of an edge whose events could not be made or written."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(backup, name))
+
+
+AnySubject: TypeAlias = Subject[Any]
+"""An item or the response."""
 
 
 @cache

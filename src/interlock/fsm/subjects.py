@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from interlock.events import items
 from interlock.events import response_object as response
 from interlock.events.items import statuses_of
-from interlock.events.json import as_json, clean
+from interlock.events.json import EMPTY, as_json, clean, members
 from interlock.events.parts import AnyAnnotation, Logprob, Part
 from interlock.events.stream import wire_name
 from interlock.fsm import deltas
@@ -39,7 +39,7 @@ SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
 """The fields of a response that its settings provide."""
 
 
-class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
+class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     """An item in its lifecycle.
 
     Args:
@@ -56,6 +56,8 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
     late: Late | None = None
     shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
+    shown_json: tuple[B | None, Mapping[str, object]] = (None, EMPTY)
+    """A body, and the same as plain JSON values: the last one that was asked for."""
     part: Part | None = None
     """The complete part, after the event that completes its text and before the event that completes the part."""
     part_index: int = -1
@@ -107,7 +109,7 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
             self.printed_sizes = [text.tell() for text in self.printed.values()]
         return replace(self)
 
-    def restore(self, backup: Subject[ItemState[Any]]) -> None:
+    def restore(self, backup: Subject[AnyItem]) -> None:
         """Undo the changes of an edge whose events could not be made or written."""
         super().restore(backup)
         self.sent_text.truncate(self.sent_text.seek(self.sent_size))
@@ -122,11 +124,9 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
 
     def show(self) -> B:
         """Set the status from the current state, record that an event shows the item, and return the item."""
-        body: Any = self.body
-        statuses = statuses_of(type(self.body))
-        if statuses and (body.status is UNSET or body.status == "in_progress"):
-            name = self.state.name
-            self.body = replace(body, status=name if name in statuses else "in_progress")
+        statuses, name = statuses_of(type(self.body)), self.state.name
+        if statuses and getattr(self.body, "status", None) in {UNSET, "in_progress"}:
+            self.body = replace(self.body, status=name if name in statuses else "in_progress")
         self.shown_body = self.body
         return self.body
 
@@ -179,8 +179,14 @@ class ItemState(Subject["ItemState[Any]"], Generic[B], kw_only=True):
         return start, (start + len(text), position + at + len(needle))
 
     def shown_as_json(self) -> Mapping[str, object]:
-        """Return the item in its last `added` or `done` event, as plain JSON values."""
-        return cast("Mapping[str, object]", as_json(self.shown_body))
+        """Return the item in its last `added` or `done` event, as plain JSON values; it is converted once after each event."""
+        if self.shown_json[0] is not self.shown_body:
+            self.shown_json = self.shown_body, members(as_json(self.shown_body))
+        return self.shown_json[1]
+
+
+AnyItem: TypeAlias = ItemState[Any]
+"""An item of any kind in its lifecycle."""
 
 
 class ResponseState(Subject["ResponseState"], kw_only=True):
@@ -197,7 +203,7 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
     body: response.Response
     clock: Clock
     additions: Callable[[], Mapping[str, object]] = dict[str, object]
-    output: list[ItemState[Any]] = []  # noqa: RUF012 - msgspec makes a new one for each response
+    output: list[AnyItem] = []  # noqa: RUF012 - msgspec makes a new one for each response
 
     def end(self, **fields: object) -> response.Response:
         """Record the end of the response, and return the final response."""

@@ -60,7 +60,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -140,7 +140,7 @@ class State(Generic[T, E]):
 
     def __repr__(self) -> str:
         """Return the name and the triggers."""
-        return f"<State {self.name}: {_listed(self.rows) or 'final'}>"
+        return f"<State {self.name}: {_list(self.rows) or 'final'}>"
 
 
 @frozen(eq=False)
@@ -180,7 +180,7 @@ class Table(Generic[T, E]):
         object.__setattr__(self, "edges", tuple(self._expand()))
         self._check_regions()
         if unknown := [trigger for trigger in self.owned if trigger not in self.triggers]:
-            raise self.refusal(f"owned lists {_listed(unknown)}, which no edge has")
+            raise self.refusal(f"owned lists {_list(unknown)}, which no edge has")
         object.__setattr__(self, "states", self._compile())
         self._check_ends()
         self._check_total()
@@ -248,9 +248,9 @@ class Table(Generic[T, E]):
         for name, triggers in required.items():
             rows = self.states[name].rows
             if missing := [trigger for trigger in triggers if trigger not in rows]:
-                raise self.refusal(f"state {name!r} has no edge for {_listed(missing)}")
+                raise self.refusal(f"state {name!r} has no edge for {_list(missing)}")
             if surplus := [trigger for trigger in rows if trigger not in triggers]:
-                raise self.refusal(f"state {name!r} has an edge for {_listed(surplus)}, which total does not list")
+                raise self.refusal(f"state {name!r} has an edge for {_list(surplus)}, which total does not list")
 
     def _required(self) -> Mapping[str, Sequence[T]]:
         """Return the triggers that each state must have, by state name."""
@@ -261,9 +261,12 @@ class Table(Generic[T, E]):
             return dict.fromkeys(lasting, triggers) if triggers else {}
         required = {name: tuple(triggers) for name, triggers in cast("Mapping[str, Iterable[T]]", total).items()}
         if required.keys() != {*lasting}:
-            names, listed = _listed(lasting), _listed(sorted(required))
+            names, listed = _list(lasting), _list(sorted(required))
             raise self.refusal(f"total must list exactly the non-final states {names}; it lists {listed}")
         return required
+
+
+AnyTable: TypeAlias = Table[Any, Any]
 
 
 @define(eq=False)
@@ -287,7 +290,7 @@ class Machine(Generic[T, E]):
         return effects
 
 
-def _listed(names: Iterable[object]) -> str:
+def _list(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 

@@ -7,11 +7,11 @@ of the tokens, after the previous text, and skips the markup between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
+from interlock.events.json import elements, is_array
 from interlock.parsers.harmony_vocabulary import Entry
 
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
@@ -94,7 +94,7 @@ def _part(entry: Entry, fragment: bytes) -> Entry:
 def _content(entry: Entry) -> bytes:
     """Return the text of a token: its `bytes` if they are valid, or else its `token`."""
     content, token = entry.get("bytes"), entry.get("token")
-    if isinstance(content, list):
-        with suppress(TypeError, ValueError):  # an entry that is no number, or is not in 0 to 255
-            return bytes(cast("list[int]", content))
+    numbers = [number for number in elements(content) if isinstance(number, int) and number in range(256)]
+    if is_array(content) and len(numbers) == len(content):
+        return bytes(numbers)
     return token.encode(errors="replace") if isinstance(token, str) else b""

@@ -7,10 +7,11 @@ link 7 on that page becomes `cursor:3#7`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 import orjson
 from attrs import frozen
+
+from interlock.events.json import is_object
 
 _FUNCTIONS = ("search", "open", "find")
 LATEST = -1
@@ -18,14 +19,14 @@ LATEST = -1
 
 
 @frozen
-class Action:
+class BrowserAction:
     """The `action` of a browser call, in the API's shape, and why the call cannot run (None if it can)."""
 
     fields: Mapping[str, object]
     fault: str | None = None
 
 
-def read_action(function: str, arguments: str) -> Action:
+def read_action(function: str, arguments: str) -> BrowserAction:
     """Return the action of a call of `browser.<function>`; never raises.
 
     Invalid arguments become the query of a search, so they are not lost.
@@ -36,14 +37,16 @@ def read_action(function: str, arguments: str) -> Action:
         value: object = orjson.loads(arguments)
     except ValueError:
         return _fault(arguments, "the arguments are not JSON")
-    if not isinstance(value, dict):
+    if not is_object(value):
         return _fault(arguments, "the arguments are not an object")
-    fields = _fields(function, cast("dict[str, object]", value))
-    return Action(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
+    fields = _fields(function, value)
+    return (
+        BrowserAction(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
+    )
 
 
-def _fault(arguments: str, fault: str) -> Action:
-    return Action({"type": "search", "query": arguments}, fault)
+def _fault(arguments: str, fault: str) -> BrowserAction:
+    return BrowserAction({"type": "search", "query": arguments}, fault)
 
 
 def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:

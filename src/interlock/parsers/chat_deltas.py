@@ -16,20 +16,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field
 
-from interlock.events.json import as_text, elements
+from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, ReasoningCounter
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
+from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_arguments, is_json
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
-Key: TypeAlias = TextKey | int
+CallKey: TypeAlias = TextKey | int
 """The key of an item: the kind of its text, or the index of a tool call."""
 
 CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
@@ -38,13 +38,15 @@ CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 _REASONING: Final = ("reasoning", "reasoning_content", "reasoning_details")
 """The fields in which servers send reasoning; the first that has text counts, because some servers fill several."""
-_REASONING_PARTS: Final[Mapping[object, Sequence[str]]] = {"thinking": ("thinking",), "reasoning": ("summary", "text")}
+_REASONING_PARTS: Final[Mapping[str, Sequence[str]]] = {"thinking": ("thinking",), "reasoning": ("summary", "text")}
 """The content parts that are reasoning, by type, with the fields that may have their text."""
+REPLACEMENT: Final = "\ufffd"
+"""Replaces half a character without the other half."""
 _KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", "function_call")
 """The fields of a delta; it has at least one of them, unless it is empty."""
 
 
-class _RefusalWriter(Writer):
+class _RefusalWriter(ItemWriter):
     """Writes a message with a refusal."""
 
     def write(self, text: str) -> list[Delta]:
@@ -58,13 +60,15 @@ class _RefusalWriter(Writer):
 class _Item:
     """A queued item with its unwritten text; it starts when it is the head of the queue and its writer is known."""
 
-    key: Key
-    writer: Writer | None = None
+    key: CallKey
+    writer: ItemWriter | None = None
     name: str = ""
     """The name of a call, of which more may follow while it has no writer."""
     call_id: str = ""
     chunks: list[TokenizedText] = field(factory=list[TokenizedText])
     arguments: list[str] = field(factory=list[str])
+    half: str = ""
+    """The first half of a pair of surrogates that ends the text so far; the other half may come with the next text."""
     repeats_name: bool = False
     """Whether the name has come again after the complete arguments; arguments after it are those of another call."""
 
@@ -122,7 +126,7 @@ class ChatParser:
     _current: _Item | None = None
     _sole: _Item | None = None
     """The only item in the queue, if no token waits for its text and the item's text passes through unchanged."""
-    _blank: tuple[Key, str] = ("content", "")
+    _blank: tuple[CallKey, str] = ("content", "")
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
     _out: list[Delta] = field(factory=list[Delta])
@@ -177,7 +181,7 @@ class ChatParser:
         while len(self._queue) > 1:
             self._close_head()
         for item in self._queue:
-            writer = self._start(item)
+            writer = self._finish(item)
             if reason == "stop" and item.is_truncated:
                 reason = "cut"
             elif reason == "cut" and item.is_complete:
@@ -204,6 +208,7 @@ class ChatParser:
                 return
             last = self._enqueue(_Item(key, self._text_writer(key)))
         self._blank = (key, "")
+        text, last.half = join_halves(last.half, text)
         text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
         self._write(last, text, entries)
 
@@ -220,6 +225,7 @@ class ChatParser:
             name = name or next((item.name for item in calls if item.repeats_name), "")
             item = self._enqueue(_Item(self._last_index))
         self._blank = ("content", "")
+        arguments, item.half = join_halves(item.half, arguments)
         item.call_id = item.call_id or call_id
         if item.writer is None and name != item.name:
             item.name += name
@@ -277,7 +283,7 @@ class ChatParser:
             self._close_head()
             head = self._queue[0]
 
-    def _start(self, item: _Item) -> Writer:
+    def _start(self, item: _Item) -> ItemWriter:
         """Start the head of the queue, if it has not started; a call without a name becomes a message."""
         self._set_writer(item)
         writer = item.writer = item.writer or writer_for(PREAMBLE)
@@ -290,20 +296,27 @@ class ChatParser:
         return writer
 
     def _close_head(self) -> None:
-        self._out += self._start(self._queue[0]).close()
+        self._out += self._finish(self._queue[0]).close()
         self._queue.popleft()
 
-    def _text_writer(self, key: TextKey) -> Writer:
+    def _finish(self, item: _Item) -> ItemWriter:
+        """Start an item, and replace half a character at its end."""
+        writer = self._start(item)
+        if item.half:
+            self._out += writer.write(REPLACEMENT)
+        return writer
+
+    def _text_writer(self, key: TextKey) -> ItemWriter:
         if key == "content":
             return writer_for(ANSWER)
         if key == "refusal":
             return _RefusalWriter(ANSWER)
-        return writer_for(REASONING) if self._include_reasoning else NullWriter(REASONING)
+        return writer_for(REASONING) if self._include_reasoning else NullItemWriter(REASONING)
 
     def _take(self) -> list[Delta]:
         """Return the new deltas, and note whether the next text can pass through."""
         current = self._current if len(self._queue) == 1 and self._alignment.idle else None
-        passes = current is not None and isinstance(current.writer, StreamWriter) and not current.repeats_name
+        passes = current is not None and isinstance(current.writer, StreamWriter) and not (current.repeats_name or current.half)
         self._sole = current if passes else None
         out, self._out = self._out, []
         return join_text(out) if len(out) > 1 else out
@@ -330,11 +343,25 @@ def _continuation(item: _Item, delta: object) -> str:
     return function.arguments
 
 
+def join_halves(half: str, text: str) -> tuple[str, str]:
+    """Return more of a text after half a character, and the half a character at its end, which is not yet returned.
+
+    The halves are surrogates, as in JSON. Any other one without its other half becomes U+FFFD.
+    """
+    text = half + text
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    text = text.removesuffix(half)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), half
+
+
 def reasoning_of(delta: object) -> str:
     """Return the reasoning in the fields of a delta; its content may have more, in parts."""
     get = _getter(delta)
-    texts = (get(name) for name in _REASONING)
-    return next(filter(None, (_joined(text, ("text", "summary")) for text in texts)), "")
+    for name in _REASONING:
+        value = get(name)
+        if value and (text := _join(value, ("text", "summary"))):
+            return text
+    return ""
 
 
 def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
@@ -345,8 +372,8 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     fragments = elements(get("tool_calls"))
     if function is not None:
         fragments = [*fragments, {"index": 0, "function": function}]
-    if is_list := isinstance(content, list):
-        thinking, content = _parts(cast("list[object]", content))
+    if is_list := is_array(content):
+        thinking, content = _parts(content)
         reasoning += thinking
     texts = (reasoning, as_text(content), as_text(refusal))
     if not (fragments or is_list or any(texts)):
@@ -356,7 +383,7 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
 
 def _getter(delta: object) -> Callable[[str], object]:
     """Return a function that returns a field of an object or mapping, or None if it is missing."""
-    return cast("Mapping[str, object]", delta).get if isinstance(delta, Mapping) else partial(_get, delta)
+    return delta.get if is_object(delta) else partial(_get, delta)
 
 
 def _parts(content: Sequence[object]) -> tuple[str, str]:
@@ -364,20 +391,20 @@ def _parts(content: Sequence[object]) -> tuple[str, str]:
     reasoning: list[str] = []
     texts: list[str] = []
     for part in content:
-        names = _REASONING_PARTS.get(_get(part, "type"))
+        names = _REASONING_PARTS.get(as_text(_get(part, "type")))
         if names is None:
             texts.append(as_text(_get(part, "text")))
         else:
-            reasoning.append(_joined([part], names))
+            reasoning.append(_join([part], names))
     return "".join(reasoning), "".join(texts)
 
 
-def _joined(value: object, names: Sequence[str]) -> str:
+def _join(value: object, names: Sequence[str]) -> str:
     """Return a text, or the joined texts of parts, each in the first of the named fields that has any."""
     if isinstance(value, str):
         return value
     parts = elements(value)
-    return "".join(next(filter(None, (_joined(_get(part, name), ("text",)) for name in names)), "") for part in parts)
+    return "".join(next(filter(None, (_join(_get(part, name), ("text",)) for name in names)), "") for part in parts)
 
 
 def _require_delta(delta: object) -> None:
@@ -388,7 +415,7 @@ def _require_delta(delta: object) -> None:
 
 
 def _has(value: object, name: str) -> bool:
-    return name in cast("Mapping[str, object]", value) if isinstance(value, Mapping) else hasattr(value, name)
+    return name in value if is_object(value) else hasattr(value, name)
 
 
 def _get(value: object, name: str) -> object:
@@ -396,7 +423,7 @@ def _get(value: object, name: str) -> object:
     try:
         return getattr(value, name)
     except AttributeError:
-        return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
+        return members(value).get(name)
 
 
 def _arguments(call: object) -> str:

@@ -1,18 +1,20 @@
 """The tools that a client runs and whose calls have item kinds of their own: shells, patches and tool search.
 
-A model sees each tool as a function, and `read_call` turns the arguments of a call into deltas.
+A model sees each tool as a function, and `read_call` turns the arguments of a call into deltas. The calls of a kind without a
+reader of its own have the arguments as fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeGuard
 
 import orjson
 from attrs import frozen
 
-from interlock.events.items import ItemKind, opened
+from interlock.events.items import ItemKind, open_item
+from interlock.events.json import is_array, is_object
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
 
 Fields: TypeAlias = Mapping[str, object]
@@ -78,16 +80,23 @@ def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | N
     """Return the deltas of a complete call; None if its arguments are no JSON object, or do not fit the item's fields."""
     try:
         value: object = orjson.loads(arguments)
-        return _READERS[kind](cast("Fields", value), fields) if isinstance(value, dict) else None
+        if not is_object(value):
+            return None
+        return _READERS[kind](value, fields) if kind in _READERS else _as_fields(kind, {**value, **fields}, arguments)
     except ValueError:
         return None
+
+
+def _as_fields(kind: ItemKind, fields: Fields, arguments: str) -> list[Delta]:
+    open_item(kind, fields)  # only checks the types
+    return [Open(kind, fields, arguments), Close()]
 
 
 def _local_shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
     if not _are_texts(arguments.get("command")):
         return None
-    action: Fields = {"type": "exec", "env": {}, **_without_nulls(arguments)}
-    opened("local_shell_call", {"action": action})  # only checks the types: the item opens without its action
+    action: Fields = {"type": "exec", "env": {}, **_drop_nulls(arguments)}
+    open_item("local_shell_call", {"action": action})  # only checks the types: the item opens without its action
     return [Open("local_shell_call", fields), Close({"action": action})]
 
 
@@ -97,7 +106,7 @@ def _shell(arguments: Fields, fields: Fields) -> list[Delta] | None:
         return None
     limits = {name: arguments.get(name) for name in ("max_output_length", "timeout_ms")}
     start = Open("shell_call", {**fields, "action": {"commands": [], **limits}})
-    deltas = [delta for command in cast("Sequence[str]", commands) for delta in (command, EndPart())]
+    deltas = [delta for command in commands for delta in (command, EndPart())]
     return [start, *deltas, Close()]
 
 
@@ -114,12 +123,12 @@ def _tool_search(arguments: Fields, fields: Fields) -> list[Delta]:
     return [Open("tool_search_call", {**fields, "execution": "client"}), Close({"arguments": arguments})]
 
 
-def _without_nulls(arguments: Fields) -> Fields:
+def _drop_nulls(arguments: Fields) -> Fields:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+def _are_texts(value: object) -> TypeGuard[Sequence[str]]:
+    return is_array(value) and all(isinstance(each, str) for each in value)
 
 
 _READERS: Final[Mapping[str, Callable[[Fields, Fields], list[Delta] | None]]] = {

@@ -20,10 +20,10 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.harmony_framing import HARMONY, Effect, Trigger
+from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 from interlock.parsers.harmony_header import Header
 from interlock.parsers.harmony_vocabulary import Characters, Entry, TokenText, Vocabulary, vocabulary
-from interlock.parsers.item_writers import StreamWriter, Writer, join_text, text_deltas, writer_for
+from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Route, Routing
 
 _CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
@@ -39,11 +39,11 @@ class HarmonyParser:
 
     _routing: Routing
     _vocabulary: Vocabulary = field(factory=vocabulary)
-    _state: State[Trigger, Effect] = HARMONY.states[HARMONY.initial]
+    _state: State[HarmonyTrigger, HarmonyEffect] = HARMONY.states[HARMONY.initial]
     _plain: Mapping[int, str] = _NO_TOKENS
     _header: Header = field(factory=Header)
     _characters: Characters = field(factory=Characters)
-    _writer: Writer = field(factory=lambda: writer_for(ANSWER))
+    _writer: ItemWriter = field(factory=lambda: writer_for(ANSWER))
     _out: list[Delta] = field(factory=list[Delta])
     _tokens: int = 0
     _content_start: int = 0
@@ -84,10 +84,10 @@ class HarmonyParser:
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         """End the turn in any state; after `stop`, a call without its end token ends the turn as `cut`."""
         is_stop = reason == "stop"
-        self._flush(Trigger.FINISH if is_stop else Trigger.CUT)
-        in_call = Trigger.TEXT in self._state.rows and self._writer.route.is_call
-        effects = self._fire(Trigger.FINISH if is_stop and not in_call else Trigger.CUT, TokenText(tokens=0))
-        if is_stop and Effect.LEAVE in effects and self._writer.route.is_call:
+        self._flush(HarmonyTrigger.FINISH if is_stop else HarmonyTrigger.CUT)
+        in_call = HarmonyTrigger.TEXT in self._state.rows and self._writer.route.is_call
+        effects = self._fire(HarmonyTrigger.FINISH if is_stop and not in_call else HarmonyTrigger.CUT, TokenText(tokens=0))
+        if is_stop and HarmonyEffect.LEAVE in effects and self._writer.route.is_call:
             reason = "cut"
         total = evolve(usage, output_tokens=usage.output_tokens or self._tokens, reasoning_tokens=self._reasoning_tokens)
         self._plain = _NO_TOKENS
@@ -97,7 +97,7 @@ class HarmonyParser:
     def _step(self, token: int, entry: Entry | None) -> None:
         """Parse a token off the hot path; a token of text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
-        if isinstance(meaning, Trigger):
+        if isinstance(meaning, HarmonyTrigger):
             self._flush(meaning)
             self._fire(meaning, TokenText(tokens=0))
             self._tokens += 1
@@ -107,52 +107,58 @@ class HarmonyParser:
                 self._feed_text(TokenText(meaning, [] if entry is None else [entry]))
             elif self._characters.feed(meaning.encode() if isinstance(meaning, str) else meaning, entry):
                 self._feed_text(self._characters.take())
-        streams = Trigger.TEXT in self._state.rows and isinstance(self._writer, StreamWriter) and not self._characters.pending
+        streams = (
+            HarmonyTrigger.TEXT in self._state.rows and isinstance(self._writer, StreamWriter) and not self._characters.pending
+        )
         self._plain = self._vocabulary.whole if streams else _NO_TOKENS
 
-    def _flush(self, trigger: Trigger) -> None:
+    def _flush(self, trigger: HarmonyTrigger) -> None:
         """Parse the pending text before a control token or the end of the turn, and break off a header that it makes invalid."""
         if self._characters.pending:
             self._feed_text(self._characters.take())
-        if Trigger.PROSE in self._state.rows and trigger is not Trigger.STRAY and not self._header.can_end_with(trigger):
-            self._fire(Trigger.PROSE, TokenText(tokens=0))
+        if (
+            HarmonyTrigger.PROSE in self._state.rows
+            and trigger is not HarmonyTrigger.STRAY
+            and not self._header.can_end_with(trigger)
+        ):
+            self._fire(HarmonyTrigger.PROSE, TokenText(tokens=0))
 
     def _feed_text(self, chunk: TokenText) -> None:
         """Parse text of the content, or of a header while it can be one."""
-        if Trigger.TEXT in self._state.rows:
-            self._fire(Trigger.TEXT, chunk)
+        if HarmonyTrigger.TEXT in self._state.rows:
+            self._fire(HarmonyTrigger.TEXT, chunk)
         else:
-            self._fire(Trigger.WORD if self._header.accepts(chunk.text) else Trigger.PROSE, chunk)
+            self._fire(HarmonyTrigger.WORD if self._header.accepts(chunk.text) else HarmonyTrigger.PROSE, chunk)
 
-    def _fire(self, trigger: Trigger, chunk: TokenText) -> Sequence[Effect]:
+    def _fire(self, trigger: HarmonyTrigger, chunk: TokenText) -> Sequence[HarmonyEffect]:
         self._state, effects = self._state.rows[trigger]
         for effect in effects:
             self._apply(effect, trigger, chunk)
         return effects
 
-    def _apply(self, effect: Effect, trigger: Trigger, chunk: TokenText) -> None:  # noqa: C901 - one case for each effect
+    def _apply(self, effect: HarmonyEffect, trigger: HarmonyTrigger, chunk: TokenText) -> None:  # noqa: C901 - one case for each effect
         match effect:
-            case Effect.NOTE:
+            case HarmonyEffect.NOTE:
                 self._header.add(chunk)
-            case Effect.SECTION:
+            case HarmonyEffect.SECTION:
                 self._header.begin_section(trigger)
-            case Effect.SEAL:
+            case HarmonyEffect.SEAL:
                 self._header.seal()
-            case Effect.BREAK:
+            case HarmonyEffect.BREAK:
                 self._header.break_off()
-            case Effect.OPEN:
+            case HarmonyEffect.OPEN:
                 self._open()
-            case Effect.SPILL:
+            case HarmonyEffect.SPILL:
                 self._spill()
-            case Effect.APPEND:
+            case HarmonyEffect.APPEND:
                 self._out += text_deltas(self._writer, chunk.text, chunk.entries)
-            case Effect.SKIP:
+            case HarmonyEffect.SKIP:
                 self._content_start += 1
-            case Effect.CLOSE:
+            case HarmonyEffect.CLOSE:
                 self._finish_item(self._writer.close())
-            case Effect.LEAVE:
+            case HarmonyEffect.LEAVE:
                 self._finish_item(self._writer.leave())
-            case Effect.DROP:
+            case HarmonyEffect.DROP:
                 self._header = Header()
             case _:
                 assert_never(effect)

@@ -14,7 +14,7 @@ from typing import Final
 from interlock.fsm.table import Edge, Table
 
 
-class Trigger(StrEnum):
+class HarmonyTrigger(StrEnum):
     """The input of the framing: a token by its meaning, or the end of the turn."""
 
     START = "start"
@@ -38,7 +38,7 @@ class Trigger(StrEnum):
     """The turn ends for any other reason: the budget, a filter, an abort, an error, or inside the content of a call."""
 
 
-class Effect(StrEnum):
+class HarmonyEffect(StrEnum):
     """The action of an edge."""
 
     NOTE = "note"
@@ -65,12 +65,12 @@ class Effect(StrEnum):
     """Drop the header, which the end of the turn truncated."""
 
 
-_OUTSIDE: Final = tuple(trigger for trigger in Trigger if trigger is not Trigger.TEXT)
-_INSIDE: Final = tuple(trigger for trigger in Trigger if trigger not in {Trigger.WORD, Trigger.PROSE})
+_OUTSIDE: Final = tuple(trigger for trigger in HarmonyTrigger if trigger is not HarmonyTrigger.TEXT)
+_INSIDE: Final = tuple(trigger for trigger in HarmonyTrigger if trigger not in {HarmonyTrigger.WORD, HarmonyTrigger.PROSE})
 
-_T, _E = Trigger, Effect
+_T, _E = HarmonyTrigger, HarmonyEffect
 
-HARMONY: Final[Table[Trigger, Effect]] = Table(
+HARMONY: Final[Table[HarmonyTrigger, HarmonyEffect]] = Table(
     name="harmony",
     initial="expect_start",
     total={"expect_start": _OUTSIDE, "header": _OUTSIDE, "content": _INSIDE},

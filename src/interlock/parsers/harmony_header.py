@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 from attrs import define
 
-from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_framing import HarmonyTrigger
 from interlock.parsers.harmony_vocabulary import TokenText
 
 Opener: TypeAlias = Literal["text", "start", "channel", "constrain"]
@@ -33,8 +33,12 @@ Opener: TypeAlias = Literal["text", "start", "channel", "constrain"]
 MAX_SECTION = 256
 """The maximum length of a section, in characters; it bounds how much text without a header is held back."""
 
-_OPENERS: dict[Trigger, Opener] = {Trigger.START: "start", Trigger.CHANNEL: "channel", Trigger.CONSTRAIN: "constrain"}
-_MARKERS = {Trigger.CHANNEL, Trigger.CONSTRAIN, Trigger.MESSAGE}
+_OPENERS: dict[HarmonyTrigger, Opener] = {
+    HarmonyTrigger.START: "start",
+    HarmonyTrigger.CHANNEL: "channel",
+    HarmonyTrigger.CONSTRAIN: "constrain",
+}
+_MARKERS = {HarmonyTrigger.CHANNEL, HarmonyTrigger.CONSTRAIN, HarmonyTrigger.MESSAGE}
 
 _ROLES = ("assistant", "user", "system", "developer", "tool")
 _CHANNELS = ("analysis", "commentary", "final")
@@ -72,7 +76,7 @@ class Header:
         """Add text to the current section."""
         self._chunks = (*self._chunks, chunk)
 
-    def begin_section(self, marker: Trigger) -> None:
+    def begin_section(self, marker: HarmonyTrigger) -> None:
         """End the current section and begin the next."""
         self.seal()
         self._opener = _OPENERS[marker]
@@ -87,7 +91,7 @@ class Header:
             words = words[:-1]  # it may yet become a known word
         return self._allows(words) and not section[end:].strip()
 
-    def can_end_with(self, trigger: Trigger) -> bool:
+    def can_end_with(self, trigger: HarmonyTrigger) -> bool:
         """Return whether the section or header is valid before this control token or end of the turn."""
         section = self._section
         if trigger in _MARKERS:
@@ -95,7 +99,9 @@ class Header:
             return self._allows(words) and not section[end:].strip()
         _, end = self._unambiguous(section)
         rest = section[end:].strip()
-        fragment = trigger is Trigger.CUT and self._opener != "text" and any(keyword.startswith(rest) for keyword in _KNOWN)
+        fragment = (
+            trigger is HarmonyTrigger.CUT and self._opener != "text" and any(keyword.startswith(rest) for keyword in _KNOWN)
+        )
         return not rest or fragment
 
     def seal(self) -> None:

@@ -13,20 +13,20 @@ from typing import Protocol, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_framing import HarmonyTrigger
 
 Entry: TypeAlias = Mapping[str, object]
 """The log probability of one token, in the API's shape."""
 
 _CONTROLS = {
-    "<|start|>": Trigger.START,
-    "<|channel|>": Trigger.CHANNEL,
-    "<|constrain|>": Trigger.CONSTRAIN,
-    "<|message|>": Trigger.MESSAGE,
-    "<|end|>": Trigger.END,
-    "<|call|>": Trigger.CALL,
-    "<|return|>": Trigger.RETURN,
-    "<|endoftext|>": Trigger.RETURN,  # a stop token of the models that write harmony, and as final as `<|return|>`
+    "<|start|>": HarmonyTrigger.START,
+    "<|channel|>": HarmonyTrigger.CHANNEL,
+    "<|constrain|>": HarmonyTrigger.CONSTRAIN,
+    "<|message|>": HarmonyTrigger.MESSAGE,
+    "<|end|>": HarmonyTrigger.END,
+    "<|call|>": HarmonyTrigger.CALL,
+    "<|return|>": HarmonyTrigger.RETURN,
+    "<|endoftext|>": HarmonyTrigger.RETURN,  # a stop token of the models that write harmony, and as final as `<|return|>`
 }
 
 
@@ -48,21 +48,21 @@ class Vocabulary:
 
     encoding: Encoding
     whole: dict[int, str] = field(factory=dict[int, str])
-    _cache: dict[int, bytes | Trigger] = field(factory=dict[int, bytes | Trigger])
+    _cache: dict[int, bytes | HarmonyTrigger] = field(factory=dict[int, bytes | HarmonyTrigger])
 
-    def read(self, token: int) -> str | bytes | Trigger:
+    def read(self, token: int) -> str | bytes | HarmonyTrigger:
         """Return a token's text, its bytes if they split characters, or its trigger; an unknown id is a stray token."""
         meaning = self.whole.get(token) or self._cache.get(token)
         return meaning if meaning is not None else self._look_up(token)
 
-    def _look_up(self, token: int) -> str | bytes | Trigger:
+    def _look_up(self, token: int) -> str | bytes | HarmonyTrigger:
         try:
             special = self.encoding.is_special_token(token)
             raw = self.encoding.decode([token], errors="surrogateescape")
         except (OverflowError, RuntimeError):  # `HarmonyError` is a `RuntimeError`
-            return Trigger.STRAY
+            return HarmonyTrigger.STRAY
         if special:
-            return self._cache.setdefault(token, _CONTROLS.get(raw, Trigger.STRAY))
+            return self._cache.setdefault(token, _CONTROLS.get(raw, HarmonyTrigger.STRAY))
         data = raw.encode(errors="surrogateescape")
         try:
             return self.whole.setdefault(token, data.decode())

@@ -13,11 +13,11 @@ from interlock.parsers.browser import read_action
 from interlock.parsers.client_tools import read_call
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.input_decoder import InputDecoder
-from interlock.parsers.routing import Payload, Route
+from interlock.parsers.routing import Payload, Route, function_route
 
 
 @define(eq=False)
-class Writer:
+class ItemWriter:
     """Writes the deltas of one item; `fields` extends the fields of its route."""
 
     route: Route
@@ -41,7 +41,7 @@ class Writer:
 
 
 @define(eq=False)
-class NullWriter(Writer):
+class NullItemWriter(ItemWriter):
     """Writes nothing, for an item that the client does not receive."""
 
     def open(self) -> list[Delta]:
@@ -50,7 +50,7 @@ class NullWriter(Writer):
 
 
 @define(eq=False)
-class StreamWriter(Writer):
+class StreamWriter(ItemWriter):
     """Writes an item whose text passes through unchanged."""
 
     def write(self, text: str) -> list[Delta]:
@@ -63,7 +63,7 @@ class StreamWriter(Writer):
 
 
 @define(eq=False)
-class InputWriter(Writer):
+class InputWriter(ItemWriter):
     """Writes a custom tool call or a Python call, whose text the model may have wrapped in JSON."""
 
     _decoder: InputDecoder = field(init=False)
@@ -86,7 +86,7 @@ class InputWriter(Writer):
 
 
 @define(eq=False)
-class BufferedWriter(Writer):
+class BufferedWriter(ItemWriter):
     """Buffers all arguments, which the item needs before it can open."""
 
     _arguments: list[str] = field(factory=list[str])
@@ -118,8 +118,8 @@ class BrowserCallWriter(BufferedWriter):
 
 
 @define(eq=False)
-class ClientCallWriter(BufferedWriter):
-    """Writes a call of a client tool; a call with invalid arguments becomes a function call."""
+class FieldsWriter(BufferedWriter):
+    """Writes a call whose arguments are fields of its item; a call with invalid arguments becomes a function call."""
 
     def close(self) -> list[Delta]:
         """Return the complete item."""
@@ -128,29 +128,29 @@ class ClientCallWriter(BufferedWriter):
 
     def leave(self) -> list[Delta]:
         """Return the truncated call as a function call."""
-        name = {"name": self.route.fields["name"]}
-        return [Open("function_call", {**name, **self._fields}), *_text_delta("".join(self._arguments))]
+        route = function_route(str(self.route.fields["name"]), self._fields)
+        return [Open(route.kind, route.fields), *_text_delta("".join(self._arguments))]
 
 
 def _text_delta(text: str) -> list[Delta]:
     return [text] if text else []
 
 
-_WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | ClientCallWriter]] = {
+_WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | FieldsWriter]] = {
     "text": StreamWriter,
     "input": InputWriter,
     "code": InputWriter,
     "browser": BrowserCallWriter,
-    "client": ClientCallWriter,
+    "fields": FieldsWriter,
 }
 
 
-def writer_for(route: Route, call_id: str = "") -> Writer:
+def writer_for(route: Route, call_id: str = "") -> ItemWriter:
     """Return the writer for a route; only calls that the client answers get the `call_id`."""
     return _WRITERS[route.payload](route, {"call_id": call_id} if call_id and route.has_call_id else NO_FIELDS)
 
 
-def text_deltas(writer: Writer, text: str, entries: Sequence[Entry]) -> list[Delta]:
+def text_deltas(writer: ItemWriter, text: str, entries: Sequence[Entry]) -> list[Delta]:
     """Write a text, with the log probabilities of its tokens if the item is a message: in the API, no other item has them."""
     return [Text(text, entries)] if entries and writer.route.kind == "message" else writer.write(text)
 

@@ -7,7 +7,7 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.item_writers import Writer, text_deltas, writer_for
+from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER
 
 
@@ -17,7 +17,7 @@ class PlainParser:
 
     _tokens: int = 0
     _entries: list[Entry] = field(factory=list[Entry])
-    _writer: Writer | None = None
+    _writer: ItemWriter | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the text unchanged; log probabilities of tokens without text wait for the next text."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, opened
+from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, open_item
 from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
@@ -45,11 +45,11 @@ from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.item_writers import StreamWriter, Writer, join_text, writer_for
+from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, is_json
 
 Fields: TypeAlias = Mapping[str, object]
-Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
+ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 TextPlace: TypeAlias = tuple[str, int]
 """A text of an item: the subject of its events in `TEXTS`, and its index in the item."""
@@ -101,6 +101,9 @@ PARTS: Final = {
 COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
 """The kinds of item that the service completes itself."""
 
+FUNCTION_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.answer and "arguments" in item.text_path)
+"""The kinds of calls of the client's functions."""
+
 OPENING: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
 
@@ -120,10 +123,13 @@ PARTED: Final[Mapping[ItemKind, Mapping[str, str]]] = MappingProxyType(
 AT_ONCE: Final = frozenset(kind for kind, each in LIFECYCLES.items() if not each.states["absent"].rows["open"][0].rows)
 """The items that are added and done at once."""
 
-STATUSES: Final[Mapping[str, Status]] = {"incomplete": "incomplete", "failed": "failed"}
+STATUSES: Final[Mapping[str, ItemStatus]] = {"incomplete": "incomplete", "failed": "failed"}
 """The statuses that a service may end an item with; every other one is `completed`."""
 ENDED: Final = ("completed", "failed")
 """The statuses that end an item. An item that is `incomplete` stays open, for the driver to end with the response."""
+
+UNENDED: Final = ("in_progress", "incomplete")
+"""The statuses of an item that is cut by the end of the response."""
 
 ENDINGS: Final[Mapping[str, FinishReason]] = MappingProxyType(
     {"completed": "stop", "done": "stop", "incomplete": "length", "failed": "error", "cancelled": "abort"}
@@ -146,7 +152,7 @@ class _Item:
     """The valid fields."""
     raw: Fields = field(factory=dict[str, object])
     """The item as the service sent it last."""
-    status: Status = "in_progress"
+    status: ItemStatus = "in_progress"
     texts: dict[TextPlace, list[str]] = field(factory=dict[TextPlace, list[str]])
     """All texts that were received, in chunks."""
     place: TextPlace | None = None
@@ -155,7 +161,7 @@ class _Item:
     """The number of annotations of each text."""
     alignment: Alignment = field(factory=Alignment)
     pending: list[Delta] = field(factory=list[Delta])
-    writer: Writer | None = None
+    writer: ItemWriter | None = None
 
     @property
     def is_shown(self) -> bool:
@@ -166,10 +172,10 @@ class _Item:
     @property
     def seems_complete(self) -> bool:
         """Whether nothing seems to be missing, although the service has not ended the item."""
-        if self.kind != "function_call":
+        if self.kind not in FUNCTION_CALLS:
             return self.kind in PARTED
-        chunks = self.texts.get(("function_call_arguments", 0), [])
-        return bool(chunks) and chunks[-1].rstrip().endswith("}") and is_json("".join(chunks))
+        chunks = self.texts.get((OWN_TEXTS[self.kind], 0), [])
+        return self.status != "incomplete" and bool(chunks) and chunks[-1].rstrip().endswith("}") and is_json("".join(chunks))
 
     @property
     def is_for_client(self) -> bool:
@@ -212,16 +218,13 @@ class _Item:
         """Copy the valid fields of an item."""
         self.raw = item
         self.fields |= _legal_fields(self.kind, item)
-        call_id = as_text(self.fields.get("call_id"))
-        if call_id and not call_id.startswith("call_"):
-            self.fields["call_id"] = f"call_{call_id}"  # as the driver does, so that outputs still match their calls
 
     def opening(self) -> Fields:
         """Return the opening fields: all except texts and fields known only at the end."""
         late = {*ITEMS[self.kind].late, *(ITEMS[self.kind].tool_result or ()), "error"} - OPENING
         fields = {name: value for name, value in self.fields.items() if name not in late}
         match self.kind:
-            case "web_search_call":
+            case kind if "action" in ITEMS[kind].opening:
                 return {"action": SEARCH, **fields}
             case "apply_patch_call" if "diff" in members(fields.get("operation")):
                 return {**fields, "operation": {**members(fields["operation"]), "diff": ""}}
@@ -239,9 +242,9 @@ class _Item:
         if self.status != "completed":
             return [late, Fail("", _error_text(self.raw) or NOT_ENDED)]
         results = {name: self.fields[name] for name in kind.tool_result if self.fields.get(name) is not None}
-        return [late, *self._printed(), Succeed("", results)]
+        return [late, *self._print(), Succeed("", results)]
 
-    def _printed(self) -> Iterator[Delta]:
+    def _print(self) -> Iterator[Delta]:
         """Yield the output of shell commands."""
         if self.kind == "shell_call_output":
             for output in map(members, elements(self.raw.get("output"))):
@@ -260,21 +263,52 @@ def finish_reason(event: Fields) -> FinishReason | None:
     return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])
 
 
+def _prefix(call_id: str) -> str:
+    """Return a call id with the prefix `call_`, which the driver adds to calls, so that outputs still match their calls."""
+    return call_id if not call_id or call_id.startswith("call_") else f"call_{call_id}"
+
+
+@frozen(eq=False)
+class _Stream:
+    """A text, and what an event with more of it has in common with the last one."""
+
+    item: _Item
+    place: TextPlace
+    event_type: object
+    index_name: str
+    index: object
+
+    def goes_on(self, event: Fields) -> bool:
+        """Return whether an event has more of the text, without log probabilities."""
+        return (
+            event.get("type") == self.event_type
+            and event.get("item_id") == self.item.id
+            and event.get(self.index_name) == self.index
+            and not event.get("logprobs")
+        )
+
+
 @define(eq=False)
 class ResponsesParser:
     """Parses the events of a Responses service; each chunk has one event as its `delta`. See `Parser`.
 
+    The fast path handles more text of the only item in the queue, if that text passes through unchanged (`_stream`).
+
     The driver makes the ids and indices. A call of a function that stands for another tool (`routing`) becomes that tool's item.
-    Encrypted content and log probabilities are passed on if the request's `include` names them.
+    Encrypted content and log probabilities are passed on if the request's `include` names them. `api_call_id` returns the
+    API's id for a call id of the service, or "".
     """
 
     _routing: Routing = field(factory=Routing)
     _include: frozenset[object] = frozenset()
+    _api_call_id: Callable[[str], str] = _prefix
     _items: list[_Item] = field(factory=list[_Item], init=False)
     """The items of the turn."""
     _queue: list[_Item] = field(factory=list[_Item], init=False)
     """The items that are not completely written."""
     _active: _Item | None = field(default=None, init=False)
+    _stream: _Stream | None = field(default=None, init=False)
+    """The text that the last event was about, if the fast path can handle more of it."""
     _out: list[Delta] = field(factory=list[Delta], init=False)
 
     @classmethod
@@ -291,6 +325,29 @@ class ResponsesParser:
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of an event, in either dialect."""
         event = members(chunk.delta)
+        stream, self._stream = self._stream, None
+        if stream is not None and stream.goes_on(event):
+            text = event.get("delta")
+            if isinstance(text, str) and text:
+                stream.item.texts[stream.place].append(text)
+                self._stream = stream
+                return [text]
+        self._read(event)
+        if self._stream is not None and not self._passes_through(self._stream.item):
+            self._stream = None
+        return self._take()
+
+    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+        """End the turn. If the service completed it, items that it did not end are complete, but hosted calls fail."""
+        reason = self._flush(reason)
+        deltas = [*self._take(), EndTurn(reason, usage)]
+        self._items, self._queue, self._active, self._stream = [], [], None, None
+        return deltas
+
+    # Reading events.
+
+    def _read(self, event: Fields) -> None:
+        """Read an event, and write what is complete."""
         subject, _, verb = as_text(event.get("type")).removeprefix("response.").rpartition(".")
         subject = OTHER_NAMES.get(subject, subject)
         match subject, verb:
@@ -312,26 +369,23 @@ class ResponsesParser:
             case "", "error":
                 self._fail(members(event.get("error")) or event)
             case "", _ if verb in ENDINGS:
-                self._end_response(verb, members(event.get("response")))
+                self._end_response(event)
             case _:
                 pass
         self._advance()
-        return self._take()
-
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
-        """End the turn. If the service completed it, items that it did not end are complete, but hosted calls fail."""
-        reason = self._flush(reason)
-        deltas = [*self._take(), EndTurn(reason, usage)]
-        self._items, self._queue, self._active = [], [], None
-        return deltas
-
-    # Reading events.
 
     def _read_delta(self, subject: str, event: Fields) -> None:
         text = as_arguments(event.get("delta"))
         if text:
             item, place = self._place(subject, event)
             self._add(item, place, text, self._entries(event))
+            texts = TEXTS[subject]
+            if texts.delta is str and item.id and item.id == event.get("item_id"):
+                self._stream = _Stream(item, place, event.get("type"), texts.index, event.get(texts.index))
+
+    def _passes_through(self, item: _Item) -> bool:
+        """Return whether only this item is being written, and its text passes through unchanged."""
+        return self._queue == [item] and item.alignment.idle and isinstance(item.writer, StreamWriter)
 
     def _read_part(self, subject: str, event: Fields, part: Fields) -> None:
         """Read a whole text, which is in a part or in the event itself."""
@@ -354,8 +408,9 @@ class ResponsesParser:
         else:
             self._end_item(self._find(kind, body.get("id"), index), body)
 
-    def _end_response(self, verb: str, response: Fields) -> None:
+    def _end_response(self, event: Fields) -> None:
         """Read the last event, which repeats all items."""
+        reason, response = finish_reason(event), members(event.get("response"))
         bodies = [body for body in map(members, elements(response.get("output"))) if as_text(body.get("type")) in ITEMS]
         ids = [body.get("id") for body in bodies]
         streamed = [*self._items]
@@ -370,9 +425,10 @@ class ResponsesParser:
                 continue
             else:
                 item = self._begin(str(body["type"]), body.get("id"), index)
-            is_cut = verb != "completed" and body.get("status") == "in_progress"
-            self._end_item(item, {**body, "status": "incomplete"} if is_cut else body)
-        if verb == "failed":
+            self._end_item(item, body)
+            if reason != "stop" and body.get("status") in UNENDED:
+                item.status = "incomplete"
+        if event["type"] == "response.failed":
             self._fail(members(response.get("error")))
 
     def _fail(self, error: Fields) -> None:
@@ -396,7 +452,9 @@ class ResponsesParser:
             item.pending.append(delta)
 
     def _add(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
-        """Add more of a text. Ignore it for a written item, except a message or reasoning that the service left open or empty."""
+        """Add more of a text. Ignore it for an ended item, except a message or reasoning that the service left open or empty."""
+        if item.status in ENDED and item.kind not in PARTED:
+            return
         if item not in self._queue:
             if item.kind not in PARTED or (item.status != "in_progress" and item.texts):
                 return
@@ -433,6 +491,9 @@ class ResponsesParser:
     def _update(self, item: _Item, body: Fields) -> None:
         if item.kind == "reasoning" and "reasoning.encrypted_content" not in self._include:
             body = {name: value for name, value in body.items() if name != "encrypted_content"}
+        call_id = body.get("call_id")
+        if isinstance(call_id, str):
+            body = {**body, "call_id": self._api_call_id(call_id)}
         item.update(body)
 
     def _read_whole(self, item: _Item) -> None:
@@ -476,7 +537,9 @@ class ResponsesParser:
         """Write the active item, and when it ends, the next ones."""
         while (item := self._active or self._next()) is not None:
             self._write(item)
-            if item.status not in ENDED and not (self._is_followed(item) and item.seems_complete):
+            is_followed = self._is_followed(item)
+            is_final = is_followed or not item.is_for_client  # else the last event may still say that the item is cut
+            if not (is_final if item.status in ENDED else is_followed and item.seems_complete):
                 return
             self._close(item)
 
@@ -490,16 +553,16 @@ class ResponsesParser:
                 return item
         return None
 
-    def _writer(self, item: _Item) -> Writer | None:
+    def _writer(self, item: _Item) -> ItemWriter | None:
         """Return the writer of an item; None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
-        if item.kind == "function_call" and "namespace" not in fields and as_text(fields.get("name")):
+        if item.kind in FUNCTION_CALLS and "namespace" not in fields and as_text(fields.get("name")):
             route = self._routing.function(as_text(fields["name"]))
             if route.kind != item.kind:
                 return writer_for(route, as_text(fields.get("call_id")))
             fields = {**fields, **route.fields}
         try:
-            opened(item.kind, fields)
+            open_item(item.kind, fields)
         except ValueError:
             return None if item.status == "in_progress" else writer_for(PREAMBLE)
         return StreamWriter(Route(item.kind, fields))
@@ -529,6 +592,8 @@ class ResponsesParser:
             for unended in [item for item in self._queue if item.status == "in_progress"]:
                 self._read_whole(unended)
                 unended.status = "failed" if unended.kind in COMPLETED else "completed"
+        elif self._queue and self._queue[-1].kind in FUNCTION_CALLS and not self._queue[-1].seems_complete:
+            self._queue[-1].status = "incomplete"  # some services call a truncated call `completed`
         while (item := self._active or self._next()) is not None:
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
             if item.status not in ENDED and not may_go_on:
@@ -608,7 +673,7 @@ def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401
     With a name, only that field is examined.
     """
     try:
-        result: Any = as_json(msgspec.convert(value, cast("type[object]", type_)))
+        result: Any = as_json(msgspec.convert(value, type_))
     except msgspec.ValidationError:
         return None
     for mismatch in [*mismatches(result, type_, direction="stream")]:
@@ -624,7 +689,7 @@ def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401
 @cache
 def _example(kind: ItemKind) -> Fields:
     """Return a valid item."""
-    return cast("Fields", as_json(opened(kind, example(kind))))
+    return members(as_json(open_item(kind, example(kind))))
 
 
 def _legal_fields(kind: ItemKind, item: Fields) -> Iterator[tuple[str, object]]:

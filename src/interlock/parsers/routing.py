@@ -21,18 +21,18 @@ declared server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import orjson
 from attrs import evolve, field, frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.items import ITEMS, ItemKind
 from interlock.events.json import as_text, dumps, elements, is_object, members
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
-Payload: TypeAlias = Literal["text", "input", "code", "browser", "client"]
-"""The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or a client tool."""
+Payload: TypeAlias = Literal["text", "input", "code", "browser", "fields"]
+"""The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or for fields."""
 
 SEPARATOR = "__"
 """Separates a namespace or server from a name in the flat names that chat templates show to a model."""
@@ -58,12 +58,12 @@ class Route:
     @property
     def is_call(self) -> bool:
         """Whether the item is a call."""
-        return self.kind not in {"reasoning", "message"}
+        return not ITEMS[self.kind].prose
 
     @property
     def has_call_id(self) -> bool:
         """Whether the item is a call that the client runs and answers by `call_id`."""
-        return self.payload == "client" or self.kind in {"function_call", "custom_tool_call"}
+        return "call_id" in ITEMS[self.kind].made
 
 
 REASONING = Route("reasoning")
@@ -72,6 +72,16 @@ ANSWER = Route("message", {"phase": "final_answer"})
 
 _NO_CALL = ("", "assistant", "user", "all")
 _PYTHON = Route("code_interpreter_call")
+
+
+def function_route(name: str, fields: Mapping[str, object] = NO_FIELDS) -> Route:
+    """Return the route of a function of the client."""
+    return Route("function_call", {"name": name, **fields})
+
+
+def server_route(label: object, name: str) -> Route:
+    """Return the route of a tool of an MCP server."""
+    return Route("mcp_call", {"name": name, "server_label": label})
 
 
 @frozen
@@ -87,7 +97,7 @@ class Routing:
         tools = list(_mappings(body.get("tools")))
         declared = dict(_functions(tools, hosted=frozenset(str(tool.get("type")) for tool in tools)))
         servers = {
-            label: frozenset(_allowed(tool.get("allowed_tools")))
+            label: frozenset(_allow(tool.get("allowed_tools")))
             for tool in tools
             if tool.get("type") == "mcp" and (label := as_text(tool.get("server_label")))
         }
@@ -105,7 +115,7 @@ class Routing:
             return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
-        return self._mcp_call(name) if hosted else Route("function_call", {"name": name})
+        return self._mcp_call(name) if hosted else function_route(name)
 
     def may_continue(self, name: str) -> bool:
         """Return whether this is the beginning of a longer name of a tool."""
@@ -120,7 +130,7 @@ class Routing:
         space, _, name = recipient.partition(".")
         match space:
             case "functions" if name:
-                return self._server_tool(name) or Route("function_call", {"name": name})
+                return self._server_tool(name) or function_route(name)
             case "python":
                 return _PYTHON
             case "browser":
@@ -131,7 +141,7 @@ class Routing:
     def _server_tool(self, name: str) -> Route | None:
         """Route `<label>__<tool>`, a tool of a declared server."""
         label = max((label for label in self.servers if name.startswith(f"{label}{SEPARATOR}")), key=len, default=None)
-        return None if label is None else Route("mcp_call", {"name": name[len(label) + len(SEPARATOR) :], "server_label": label})
+        return None if label is None else server_route(label, name[len(label) + len(SEPARATOR) :])
 
     def _mcp_call(self, recipient: str) -> Route:
         name = recipient.removeprefix("mcp.") or recipient
@@ -142,7 +152,7 @@ class Routing:
             label, _, name = name.strip(".").partition(".")
         else:
             label = self._server_of(name)
-        return Route("mcp_call", {"name": name, "server_label": label})
+        return server_route(label, name)
 
     def _server_prefix(self, recipient: str) -> str | None:
         """Return the declared server that a recipient begins with; labels may contain dots."""
@@ -160,11 +170,11 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
         if tool.get("type") == "namespace":
             space = as_text(tool.get("name"))
             for member in _mappings(tool.get("tools")):
-                route = declared_route(member, {"namespace": space})
+                route = route_declared(member, {"namespace": space})
                 if route is not None:
                     for between in (SEPARATOR, "."):
                         yield from _recipients(f"{space}{between}{route.fields['name']}", route)
-        elif (route := declared_route(tool)) is not None:
+        elif (route := route_declared(tool)) is not None:
             name = str(route.fields["name"])
             is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NO_CALL
             yield from _recipients(name, route) if not is_taken else [(f"functions.{name}", route)]
@@ -175,21 +185,21 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
     yield f"functions.{name}", route
 
 
-def declared_route(tool: Mapping[str, object], fields: Mapping[str, object] = NO_FIELDS) -> Route | None:
+def route_declared(tool: Mapping[str, object], fields: Mapping[str, object] = NO_FIELDS) -> Route | None:
     """Return the route of a declared tool; functions may be nested, as in chat completions."""
     name = as_text(tool.get("name")) or as_text(members(tool.get("function")).get("name"))
     match tool.get("type"):
         case "function" if name:
-            return Route("function_call", {"name": name, **fields})
+            return function_route(name, fields)
         case "custom" if name:
             return Route("custom_tool_call", {"name": name, **fields}, payload="input")
         case str(kind) if kind in CLIENT_TOOLS:
-            return Route(CLIENT_TOOLS[kind].kind, {"name": kind}, payload="client")
+            return Route(CLIENT_TOOLS[kind].kind, {"name": kind}, payload="fields")
         case _:
             return None
 
 
-def _allowed(value: object) -> Iterator[str]:
+def _allow(value: object) -> Iterator[str]:
     """Yield the tool names of an MCP tool's `allowed_tools`: a list, or a filter that contains one."""
     for name in elements(members(value).get("tool_names", value)):
         if isinstance(name, str):
@@ -204,7 +214,7 @@ def _mappings(value: object) -> Iterator[Mapping[str, object]]:
 
 def as_arguments(value: object) -> str:
     """Return the arguments of a call as text; some services send an object instead."""
-    return dumps(cast("object", value)).decode() if isinstance(value, (dict, Mapping)) else as_text(value)
+    return dumps(value).decode() if is_object(value) else as_text(value)
 
 
 def is_json(text: str) -> bool:

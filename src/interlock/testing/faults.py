@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from interlock.events.items import ItemKind
+from interlock.events.items import ITEMS, ItemKind
 from interlock.events.stream import TERMINAL
+from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.testing.legality import ENDINGS, KINDS, Body, Chance, Ending
 
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
@@ -16,13 +17,17 @@ Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 
 # Items with output text, calls whose input the model writes, calls that the server runs, and the events that start the latter.
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
-_WRITTEN: Final[tuple[ItemKind, ...]] = ("function_call", "custom_tool_call", "code_interpreter_call")
-_RUN: Final[tuple[ItemKind, ...]] = ("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call")
+_WRITTEN: Final = tuple(kind for kind, item in ITEMS.items() if len(item.text_path) == 1)
 _STARTED: Final = (".searching", ".interpreting", ".generating")
+_RUN: Final = tuple(
+    kind
+    for kind, lifecycle in LIFECYCLES.items()
+    if any(effect.name.endswith(_STARTED) for edge in lifecycle.edges for effect in edge.effects)
+)
 
 
 @frozen
-class Fault:
+class StreamFault:
     """A way to break a stream, with the item `kinds` and stream `endings` that it applies to."""
 
     rule: str
@@ -32,14 +37,14 @@ class Fault:
     endings: Sequence[Ending] = ENDINGS
 
 
-def renumbered(events: Sequence[Body]) -> list[Body]:
+def renumber(events: Sequence[Body]) -> list[Body]:
     """Renumber events, so that a fault does not break the numbering too."""
     return [{**body, "sequence_number": number} for number, body in enumerate(events)]
 
 
 def _places(events: Sequence[Body], *ends: str) -> list[int]:
     """Return the places of the events whose names end with one of the suffixes."""
-    return [place for place, body in enumerate(events) if cast("str", body["type"]).endswith(ends)]
+    return [place for place, body in enumerate(events) if body["type"].endswith(ends)]
 
 
 def _change(change: Callable[[list[Body], int], None], *ends: str) -> Apply:
@@ -58,7 +63,7 @@ def _drop(*ends: str) -> Apply:
     """Drop an event."""
 
     def drop(events: list[Body], place: int) -> None:
-        events[:] = renumbered([*events[:place], *events[place + 1 :]])
+        events[:] = renumber([*events[:place], *events[place + 1 :]])
 
     return _change(drop, *ends)
 
@@ -67,7 +72,7 @@ def _double(*ends: str) -> Apply:
     """Send an event twice."""
 
     def double(events: list[Body], place: int) -> None:
-        events[:] = renumbered([*events[: place + 1], *events[place:]])
+        events[:] = renumber([*events[: place + 1], *events[place:]])
 
     return _change(double, *ends)
 
@@ -79,7 +84,7 @@ def _set(path: str, value: object, *ends: str) -> Apply:
         *parents, last = path.split(".")
         holder = events[place]
         for step in parents:
-            holder = cast("Body", holder[step])
+            holder = holder[step]
         if value is ...:
             del holder[last]
         else:
@@ -90,14 +95,14 @@ def _set(path: str, value: object, *ends: str) -> Apply:
 
 def _shift_index(chance: Chance, events: list[Body]) -> bool:
     """Raise the index of the last item, in all its events."""
-    indices = sorted({cast("int", body["output_index"]) for body in events if "output_index" in body})
+    indices = sorted({body["output_index"] for body in events if "output_index" in body})
     if not indices:
         return False
     last = indices[-1]
     for body in events:
         if body.get("output_index") == last:
             body["output_index"] = last + chance.randint(1, 3)
-    return len({body.get("output_index") for body in events if cast("int", body.get("output_index", -1)) > last}) == 1
+    return len({body.get("output_index") for body in events if body.get("output_index", -1) > last}) == 1
 
 
 def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
@@ -112,24 +117,22 @@ def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
             body["text"] = f" {body['text']}"
         for part in _parts_of(body, *part_place):
             part["text"] = f" {part['text']}"
-    events[:] = renumbered(events)
+    events[:] = renumber(events)
     return True
 
 
-def _parts_of(body: Body, output_index: object, content_index: object) -> Iterator[Body]:
+def _parts_of(body: Body, output_index: int, content_index: int) -> Iterator[Body]:
     """Yield each copy of a content part in an event."""
-    items: list[object] = []
+    items: list[Body] = []
     if body.get("output_index") == output_index:
         if "part" in body and body.get("content_index") == content_index:
-            yield cast("Body", body["part"])
+            yield body["part"]
         items.append(body.get("item", {}))
-    output = cast("Body", body.get("response", {})).get("output")
-    if output:
-        items.append(cast("list[object]", output)[cast("int", output_index)])
+    if output := body.get("response", {}).get("output"):
+        items.append(output[output_index])
     for item in items:
-        content = cast("Body", item).get("content")
-        if content:
-            yield cast("list[Body]", content)[cast("int", content_index)]
+        if content := item.get("content"):
+            yield content[content_index]
 
 
 _END: Final = tuple(sorted(TERMINAL))
@@ -137,42 +140,42 @@ _NO_ITEM: Final[Body] = {}
 
 
 FAULTS: Final = (
-    Fault("R1", "response.created is missing", _drop("response.created")),
-    Fault("R1", "response.in_progress is missing", _drop("response.in_progress")),
-    Fault("R1", "response.in_progress comes twice", _double("response.in_progress")),
-    Fault("R2", "a sequence number is missing", _set("sequence_number", ..., "")),
-    Fault("R2", "a sequence number is wrong", _set("sequence_number", 10_000, "")),
-    Fault("R3", "the terminal event is missing", _drop(*_END)),
-    Fault("R3", "the terminal event comes twice", _double(*_END)),
-    Fault("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
-    Fault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
-    Fault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
-    Fault("R6", "an output index is skipped", _shift_index),
-    Fault("R7", "an item is never added", _drop("output_item.added")),
-    Fault("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
-    Fault("R7", "an event names an item that does not exist", _set("item_id", "msg_nobody", ".delta", ".searching")),
-    Fault("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
-    Fault("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
-    Fault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
-    Fault("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
-    Fault("R9", "a delta is changed", _set("delta", "something else", ".delta")),
-    Fault("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
-    Fault("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
-    Fault("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
-    Fault(
+    StreamFault("R1", "response.created is missing", _drop("response.created")),
+    StreamFault("R1", "response.in_progress is missing", _drop("response.in_progress")),
+    StreamFault("R1", "response.in_progress comes twice", _double("response.in_progress")),
+    StreamFault("R2", "a sequence number is missing", _set("sequence_number", ..., "")),
+    StreamFault("R2", "a sequence number is wrong", _set("sequence_number", 10_000, "")),
+    StreamFault("R3", "the terminal event is missing", _drop(*_END)),
+    StreamFault("R3", "the terminal event comes twice", _double(*_END)),
+    StreamFault("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
+    StreamFault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
+    StreamFault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
+    StreamFault("R6", "an output index is skipped", _shift_index),
+    StreamFault("R7", "an item is never added", _drop("output_item.added")),
+    StreamFault("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
+    StreamFault("R7", "an event names an item that does not exist", _set("item_id", "msg_nobody", ".delta", ".searching")),
+    StreamFault("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
+    StreamFault("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
+    StreamFault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
+    StreamFault("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
+    StreamFault("R9", "a delta is changed", _set("delta", "something else", ".delta")),
+    StreamFault("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
+    StreamFault("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
+    StreamFault("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
+    StreamFault(
         "R12",
         "the response does not say why it is incomplete",
         _set("response.incomplete_details", {}, "response.incomplete"),
         endings=("incomplete",),
     ),
-    Fault("R13", "there is no usage", _set("response.usage", ..., *_END)),
-    Fault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
-    Fault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
-    Fault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
-    Fault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
-    Fault("R14", "an event has an unknown name", _set("type", "response.output_text.deltas", ".delta")),
-    Fault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
-    Fault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
+    StreamFault("R13", "there is no usage", _set("response.usage", ..., *_END)),
+    StreamFault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
+    StreamFault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
+    StreamFault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
+    StreamFault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
+    StreamFault("R14", "an event has an unknown name", _set("type", "response.output_text.deltas", ".delta")),
+    StreamFault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
+    StreamFault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
 )
 RULES: Final = tuple(dict.fromkeys(fault.rule for fault in FAULTS))
 """The rules that `FAULTS` can break."""

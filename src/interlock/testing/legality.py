@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import orjson
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.events.items import ITEMS, ItemKind, example, result_fields
+from interlock.events.items import ITEMS, ItemKind, examples, required_fields, result_fields
 from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
@@ -24,7 +24,8 @@ from interlock.fsm.lifecycles import LIFECYCLES
 
 T = TypeVar("T")
 
-Body: TypeAlias = dict[str, object]
+Body: TypeAlias = dict[str, Any]
+"""An event as its JSON object."""
 Ending: TypeAlias = Literal["completed", "incomplete", "failed", "cancelled"]
 
 KINDS: Final[tuple[ItemKind, ...]] = ("message", *(kind for kind in LIFECYCLES if kind != "message"))
@@ -34,48 +35,15 @@ ENDINGS: Final[tuple[Ending, ...]] = get_args(Ending)
 
 _SETTINGS: Final = response_settings({"model": "model", "input": "Hello"})
 _NOW: Final = 1_700_000_000
-_NAMES: Final = ("lookup", "send_mail")
-_ACTIONS: Final = (
-    {"type": "search", "query": "weather"},
-    {"type": "open_page", "url": "https://example.com"},
-    {"type": "find_in_page", "url": "https://example.com", "pattern": "rain"},
-)
 _ANNOTATIONS: Final = (
     {"type": "url_citation", "url": "https://example.com", "title": "Rain", "start_index": 0, "end_index": 1},
     {"type": "file_citation", "file_id": "file_1", "filename": "rain.txt", "index": 0},
 )
 _OPENINGS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
     "message": ({"phase": "final_answer"}, {"phase": "commentary"}, {}),
-    **dict.fromkeys(("function_call", "custom_tool_call"), tuple({"name": name} for name in _NAMES)),
-    "mcp_call": tuple({"name": name, "server_label": "deepwiki"} for name in _NAMES),
-    "web_search_call": tuple({"action": action} for action in _ACTIONS),
-    "file_search_call": ({"queries": ["weather"]}, {"queries": []}),
     "reasoning": ({}, {"encrypted_content": "c2VhbGVk"}),
-    "apply_patch_call": (
-        {"operation": {"type": "create_file", "path": "rain.txt", "diff": ""}},
-        {"operation": {"type": "update_file", "path": "rain.txt", "diff": ""}},
-    ),
-    "tool_search_call": ({"execution": "client"}, {"execution": "server"}),
-    "apply_patch_call_output": ({"call_id": "call_patch"}, {"call_id": "call_patch", "status": "failed", "output": "no"}),
-    "tool_search_output": ({"call_id": None, "execution": "server", "tools": []},),
 }
-"""The alternative fields to open an item with, by kind; the other kinds use `example`."""
-_RESULTS: Final[Mapping[ItemKind, tuple[Mapping[str, object], ...]]] = {
-    "mcp_call": ({"output": "rain"}, {"output": ""}),
-    "mcp_list_tools": ({"tools": [{"name": "lookup", "input_schema": {"type": "object"}}]}, {}),
-    "code_interpreter_call": ({"outputs": [{"type": "logs", "logs": "2"}]}, {"outputs": []}, {}),
-    "file_search_call": ({"results": [{"file_id": "file_1", "text": "rain", "score": 0.5}]}, {}),
-    "compaction": ({"encrypted_content": "c2VhbGVk"},),
-}
-"""The alternative results of an item, by kind; other calls use `result_fields`, and `shell_call_output` has none."""
-_CLOSINGS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
-    "reasoning": {"encrypted_content": "c2VhbGVk"},
-    "local_shell_call": {"action": {"type": "exec", "command": ["ls"], "env": {}}},
-    "computer_call": {"action": {"type": "wait"}},
-    "tool_search_call": {"arguments": {"paths": ["weather"]}},
-    "program": {"code": "print()"},
-}
-"""Fields to close an item with."""
+"""The alternative fields to open an item with, for kinds that need none; the other kinds use `examples`."""
 _ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
     "completed": (deltas.Finish(),),
     "incomplete": (deltas.EndTurn("length"), deltas.EndTurn("content_filter")),
@@ -103,11 +71,12 @@ def assert_legal(
     Raises:
         AssertionError: The stream is not legal; the message lists the findings.
     """
-    chunks = [stream] if isinstance(stream, bytes) else list(stream)
-    if chunks and all(isinstance(chunk, bytes) for chunk in chunks):
-        results = [reported.finding for reported in judge(cast("list[bytes]", chunks), dialect=dialect).reported]
+    entries = [stream] if isinstance(stream, bytes) else [*stream]
+    chunks = [entry for entry in entries if isinstance(entry, bytes)]
+    if chunks:
+        results = [reported.finding for reported in judge(chunks, dialect=dialect).reported]
     else:
-        results = findings(cast("list[Mapping[str, object]]", chunks), dialect=dialect)
+        results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect)
     failures = [finding for finding in results if strict or finding.severity == "error"]
     if failures:
         raise AssertionError("\n".join(["the stream is not legal:", *map(_line, failures)]))
@@ -171,7 +140,7 @@ def stream(
         _work(chance, lambda: driver.ready, feed)
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))
-    bodies = [cast("Body", orjson.loads(frame[frame.index(b"{") :])) for frame in frames]
+    bodies: list[Body] = [orjson.loads(frame[frame.index(b"{") :]) for frame in frames]
     return [DIALECTS[dialect].convert(body) for body in bodies] if dialect != "openai" else bodies
 
 
@@ -183,7 +152,8 @@ def frames(events: Sequence[Body]) -> bytes:
 
 def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
     """Yield the deltas of one item, which may stay open."""
-    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind) or (example(kind),)))
+    item = ITEMS[kind]
+    yield deltas.Open(kind, chance.choice(_OPENINGS.get(kind) or examples(kind, required_fields(item))))
     if kind in _WRITERS:
         writers = chance.choice(_WRITERS[kind])
         for _ in range(chance.randint(0, 5)):
@@ -194,7 +164,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
         case 2:
             yield deltas.Reject("It makes no sense.")
         case _:
-            yield deltas.Close(_CLOSINGS.get(kind, {}) if maybe(chance) else {})
+            yield deltas.Close(chance.choice(examples(kind, item.late)) if maybe(chance) else {})
 
 
 def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[deltas.Delta], None]) -> None:
@@ -204,11 +174,11 @@ def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[
         feed(deltas.Run(call.id))
     while running:
         call = running.pop(chance.randint(0, len(running) - 1))
-        for number in range(chance.randint(0, 2 if call.kind == "image_generation_call" else 0)):
+        for number in range(chance.randint(0, 2 if "progress" in LIFECYCLES[call.kind].triggers else 0)):
             feed(deltas.Progress(call.id, {"partial_image_b64": f"cGFydA{number}"}))
         match chance.randint(0, 2):
             case 0:
-                feed(deltas.Succeed(call.id, chance.choice(_RESULTS.get(call.kind) or (result_fields(call.kind, "rain"),))))
+                feed(deltas.Succeed(call.id, chance.choice(_results(call.kind))))
             case 1:
                 feed(deltas.Fail(call.id, "It broke."))
             case _:
@@ -217,20 +187,26 @@ def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[
 
 def _serve(chance: Chance, kind: ItemKind, item_id: str, feed: Callable[[deltas.Delta], None]) -> None:
     """List tools or run shell commands, for the items that the server creates without a call of the model."""
-    if kind not in {"mcp_list_tools", "shell_call_output"}:
+    triggers = LIFECYCLES[kind].triggers
+    if "succeed" not in triggers or "run" in triggers:
         return
-    for _ in range(chance.randint(0, 2 if kind == "shell_call_output" else 0)):
+    for _ in range(chance.randint(0, 2 if "end_output" in triggers else 0)):
         for _ in range(chance.randint(0, 2)):
             feed(deltas.Progress(item_id, {"stdout": chance.text(), "stderr": chance.text()}))
         if maybe(chance):
             feed(deltas.EndOutput(item_id, {"type": "exit", "exit_code": chance.randint(0, 1)}))
     match chance.randint(0, 2):
         case 0:
-            feed(deltas.Succeed(item_id, chance.choice(_RESULTS.get(kind, ({},)))))
+            feed(deltas.Succeed(item_id, chance.choice(_results(kind))))
         case 1:
             feed(deltas.Fail(item_id, "It broke."))
         case _:
             pass
+
+
+def _results(kind: ItemKind) -> Sequence[Mapping[str, object]]:
+    """Return the alternative results of an item."""
+    return [result_fields(kind, "rain"), *examples(kind, ITEMS[kind].tool_result or ())]
 
 
 def _text(chance: Chance) -> deltas.Delta:
@@ -261,9 +237,12 @@ def _end_part(_chance: Chance) -> deltas.Delta:
 _Writer: TypeAlias = Callable[[Chance], deltas.Delta]
 
 _WRITERS: Final[Mapping[ItemKind, tuple[tuple[_Writer, ...], ...]]] = {
+    **{
+        kind: ((_text, _end_part) if "end_part" in lifecycle.triggers else (_text,),)
+        for kind, lifecycle in LIFECYCLES.items()
+        if "append" in lifecycle.triggers
+    },
     "message": ((*[_text] * 5, _end_part, _annotation, _refusal), (_token, _end_part)),  # without or with log probabilities
     "reasoning": ((*[_text] * 4, _end_part, _summary),),
-    "shell_call": ((_text, _end_part),),
-    **{kind: ((_text,),) for kind, item in ITEMS.items() if item.text_path},
 }
 """The deltas that fill an item, by kind. Each item uses one group of them; other kinds have none."""

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
-from interlock.testing.faults import FAULTS, RULES, Fault
+from interlock.testing.faults import FAULTS, RULES, StreamFault
 from interlock.testing.legality import ENDINGS, KINDS, Body, Ending, findings, frames, stream
 
 try:
@@ -77,7 +77,7 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
     """
     if rule not in {None, *RULES}:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
-    fault: Fault = draw(st.sampled_from([fault for fault in FAULTS if rule in {None, fault.rule}]))
+    fault: StreamFault = draw(st.sampled_from([fault for fault in FAULTS if rule in {None, fault.rule}]))
     chance = _HypothesisChance(draw)
     events = copy.deepcopy(stream(chance, kinds=fault.kinds, endings=fault.endings, min_items=1, max_items=3))
     assume(fault.apply(chance, events))

@@ -347,9 +347,31 @@ def test_a_recording_is_replayed_before_it_is_checked() -> None:
     assert (result.exit_code, result.stderr) == (2, f"interlock: {recording}: {message}\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"id": "c", "object": "chat.completion"}, 'this is a whole answer, not a stream: add "stream": true to the request'),
+        ({"type": "message", "id": "m"}, 'this is a whole answer, not a stream: add "stream": true to the request'),
+        ({"error": {"message": "No"}}, 'this is an error of the server, not a stream: {"error": {"message": "No"}}'),
+        ({"type": "error", "error": {}}, 'this is an error of the server, not a stream: {"type": "error", "error": {}}'),
+    ],
+)
+def test_answers_and_errors_of_other_apis_are_not_streams(body, message) -> None:
+    result = run("-", stdin=json.dumps(body).encode())
+    assert (result.exit_code, result.stderr) == (2, f"interlock: standard input: {message}\n")
+
+
+def test_a_stream_of_messages_is_judged_by_its_own_rules() -> None:
+    stream = b'event: message_start\ndata: {"type": "message_start"}\n\n'
+    result = run("-", stdin=stream)
+    assert result.exit_code == 1
+    assert "M1   message_start: the message does not begin empty, with an id and a model" in result.stdout
+    assert run("--explain", "m8").stdout.startswith("M8 reason\n")
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_response_is_not_a_stream(indent) -> None:
     body = json.dumps({"id": "resp_1", "object": "response", "output": [{"type": "message"}]}, indent=indent)
     result = run("-", stdin=body.encode())
-    message = 'interlock: standard input: this is a response, not a stream: add "stream": true to the request\n'
+    message = 'interlock: standard input: this is a whole answer, not a stream: add "stream": true to the request\n'
     assert (result.exit_code, result.stderr) == (2, message)

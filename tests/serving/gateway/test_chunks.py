@@ -115,6 +115,95 @@ def test_log_probabilities_of_other_types_are_bounded():
     assert [(part["text"], part["logprobs"]) for part in parts] == [("ab", expected), ("c", [])]
 
 
+HIGH, LOW = "\ud83d", "\ude00"
+TAGGED = {"family": "bedrock_gpt_oss"}
+
+
+def argument(text, index=0, name="get_weather"):
+    return call(index, text, name, f"call_{index}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "deltas", "expected"),
+    [
+        ({}, [{"content": f"a{HIGH}"}, {"content": f"{LOW}b"}], [("message", "a😀b", None)]),
+        ({}, [{"content": f"a{HIGH}"}], [("message", "a\ufffd", None)]),
+        ({}, [{"content": f"a{HIGH}"}, {"content": "b"}, {"content": "c"}], [("message", "a\ufffdbc", None)]),
+        ({}, [{"content": f"a{HIGH}"}, {"content": ""}, {}, {"content": LOW}], [("message", "a😀", None)]),
+        ({}, [{"content": f"a{HIGH}b{LOW}{HIGH}"}, {"content": HIGH}], [("message", "a\ufffdb\ufffd\ufffd\ufffd", None)]),
+        ({}, [{"refusal": f"a{HIGH}"}, {"refusal": LOW}], [("message", "a😀", None)]),
+        (
+            {},
+            [{"content": [{"type": "text", "text": HIGH}]}, {"content": [{"type": "text", "text": LOW}]}],
+            [("message", "😀", None)],
+        ),
+        (
+            {},
+            [{"reasoning_content": f"a{HIGH}"}, {"content": f"{LOW}b"}],
+            [("reasoning", "a\ufffd", None), ("message", "\ufffdb", None)],
+        ),
+        (
+            {},
+            [{"content": HIGH}, argument('{"city":"'), argument(HIGH), argument(f'{LOW}"}}')],
+            [("message", "\ufffd", None), ("function_call", '{"city":"😀"}', "get_weather")],
+        ),
+        (
+            {},
+            [argument(f'{{"city":"{HIGH}'), argument(f'{{"a":"{HIGH}', 1), argument(f'{LOW}"}}'), argument(f'{LOW}"}}', 1)],
+            [("function_call", '{"city":"😀"}', "get_weather"), ("function_call", '{"a":"😀"}', "get_weather")],
+        ),
+        ({}, [argument(f'{{"city":"{HIGH}"}}')], [("function_call", '{"city":"\ufffd"}', "get_weather")]),
+        (TAGGED, [{"content": f"a{HIGH}"}, {"content": f"{LOW}{HIGH}"}], [("message", "a😀\ufffd", None)]),
+        (
+            TAGGED,
+            [{"content": f"a{HIGH}"}, argument(WEATHER)],
+            [("message", "a\ufffd", None), ("function_call", WEATHER, "get_weather")],
+        ),
+        (
+            {"family": "qwen3_json"},
+            [{"content": f"</think>a{HIGH}"}, {"content": f"{LOW}{HIGH}"}],
+            [("message", "a😀\ufffd", None)],
+        ),
+    ],
+)
+def test_half_a_character_is_joined_with_the_other_half_or_replaced_where_it_is(settings, deltas, expected):
+    response = answered(stream(*map(chunk, deltas), chunk({}, "stop")), **settings)[0][-1]["response"]
+    assert (response["status"], [seen(item) for item in response["output"]]) == ("completed", expected)
+
+
+def test_half_a_character_at_the_end_of_a_truncated_call_is_replaced():
+    response = answered(stream(chunk(argument(f'{{"city":"{HIGH}')), chunk({}, "length")))[0][-1]["response"]
+    assert (response["status"], response["output"][0]["arguments"]) == ("incomplete", '{"city":"\ufffd')
+
+
+CALL = call(0, WEATHER, "get_weather", "call_1")
+DELTAS = [chunk({"reasoning_content": "Hm."}), chunk({"content": "It "}), chunk({"content": "rains."})]
+WHOLE = {"role": "assistant", "reasoning_content": "Hm.", "content": "It rains."}
+SEEN = [("reasoning", "Hm.", None), ("message", "It rains.", None)]
+
+
+def message(fields, **choice):
+    return {"object": "chat.completion", "choices": [{"index": 0, "message": fields, "finish_reason": "stop", **choice}]}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ([*DELTAS, message(WHOLE)], SEEN),
+        ([*DELTAS, message(WHOLE, delta={})], SEEN),
+        ([*DELTAS[:2], message(WHOLE, delta={"content": "rains."})], SEEN),
+        ([*DELTAS, message({**WHOLE, **CALL})], [*SEEN, ("function_call", WEATHER, "get_weather")]),
+        ([*DELTAS, chunk(CALL), message({**WHOLE, **CALL})], [*SEEN, ("function_call", WEATHER, "get_weather")]),
+        ([chunk({"role": "assistant", "content": ""}), message(WHOLE)], SEEN),
+        ([chunk({"refusal": "No."}), message({"refusal": "No."})], [("message", "No.", None)]),
+        ([message({"content": "It "}), message({"content": "rains."})], SEEN[1:]),
+    ],
+)
+def test_a_whole_message_after_its_deltas_adds_only_what_they_lacked(chunks, expected):
+    response = answered(stream(*chunks))[0][-1]["response"]
+    assert (response["status"], [seen(item) for item in response["output"]]) == ("completed", expected)
+
+
 def test_numbers_that_json_lacks_end_no_stream():
     data = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": %s}]}}]}\n\n'
     end = stream(chunk({}, "stop"))

@@ -17,10 +17,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from live.chunk_shapes import chunk
-from live.upstream import ScriptedUpstream, serve_upstream, stream
+from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
 
+from interlock.serving.cli.clients import ServedModel, configure_claude, configure_codex
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.run_client import codex_arguments
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
 from interlock.serving.http import server
@@ -119,7 +119,7 @@ def command(monkeypatch):
     def serve(application, listening, **_):
         listening.close()
         engine = application.router.lifespan_context.__self__.service.engine
-        raise Served(engine, application.state.active_runs.limit)
+        raise Served(engine, application.state.active_runs.slots.limit)
 
     monkeypatch.setattr(server, "serve", serve)
 
@@ -274,8 +274,63 @@ def test_codex_gets_its_configuration_as_arguments(tmp_path):
         done = running(url, "codex", "--", "exec", "--json", PATH=f"{tmp_path}:{os.environ['PATH']}")
     arguments = json.loads(done.stdout)
     (base_url,) = (text.partition("=")[2] for text in arguments if "base_url" in text)
-    assert arguments == [*codex_arguments(json.loads(base_url), "tiny"), "exec", "--json"]
+    assert arguments == [
+        *configure_codex(ServedModel(json.loads(base_url).removesuffix("/v1"), "", "tiny")).arguments,
+        "exec",
+        "--json",
+    ]
     assert arguments[:4] == ["-c", 'model="tiny"', "-c", 'model_provider="interlock"']
+
+
+CLAUDE = """
+import json, os, sys, urllib.request
+url, key = os.environ["ANTHROPIC_BASE_URL"], os.environ["ANTHROPIC_AUTH_TOKEN"]
+headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+messages = [{"role": "user", "content": "Hi"}]
+body = json.dumps({"model": os.environ["ANTHROPIC_MODEL"], "max_tokens": 9, "messages": messages}).encode()
+answer = json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/v1/messages", body, headers)))
+variables = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
+print(json.dumps([answer["content"], sys.argv[1:], variables]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "window"), [({}, None), ({"max_model_len": 40_000}, 40_000), ({"context_length": 256_000}, 256_000)]
+)
+def test_claude_code_gets_its_configuration_as_variables(tmp_path, listed, window):
+    program = tmp_path / "claude"
+    program.write_text(f"#!{sys.executable}\n{CLAUDE}")
+    program.chmod(0o755)
+    listing = Reply(
+        (json.dumps({"data": [{"id": "other"}, {"id": "tiny", **listed}]}).encode(),),
+        headers={"content-type": "application/json"},
+    )
+    inherited = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
+    own = {**inherited, "ANTHROPIC_API_KEY": "the user's", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url:
+        done = running(url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
+    content, arguments, variables = json.loads(done.stdout)
+    served = ServedModel(variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_AUTH_TOKEN"], "tiny", window)
+    assert (content, arguments) == ([{"type": "text", "text": "Yes.", "citations": None}], ["-p", "Hi"])
+    assert variables == {**inherited, **configure_claude(served).variables}
+    assert variables["ANTHROPIC_API_KEY"] == ""
+
+
+def test_the_window_of_a_model_bounds_what_a_client_asks_for():
+    assert configure_claude(ServedModel("u", "k", "m")).variables == {
+        **dict.fromkeys(
+            ("ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"), ""
+        ),
+        **dict.fromkeys(("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_FABLE_MODEL"), "m"),
+        **dict.fromkeys(("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"), "m"),
+        "ANTHROPIC_BASE_URL": "u",
+        "ANTHROPIC_AUTH_TOKEN": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    small, large = (configure_claude(ServedModel("u", "k", "m", window)).variables for window in (40_000, 256_000))
+    assert (small["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], small["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("40000", "10000")
+    assert (large["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], large["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("256000", "32000")
+    assert configure_codex(ServedModel("u", "k", "m", 40_000)).arguments[-2:] == ["-c", "model_context_window=40000"]
 
 
 class Proxy(BaseHTTPRequestHandler):

@@ -5,7 +5,7 @@ import socket
 
 import httpx
 import pytest
-from live.upstream import CUT, STALL, Reply, event, failure, gateway, stream
+from live.upstream import CUT, PATIENCE, STALL, Reply, event, failure, gateway, stream
 from live.wire import bodies
 
 from interlock.serving.engines.upstream.gateway import Gateway
@@ -20,7 +20,7 @@ KEY = "sk-secret-0123456789"
 
 
 def post(url, **fields):
-    return httpx.post(f"{url}/v1/responses", json={**BODY, **fields}, timeout=10)
+    return httpx.post(f"{url}/v1/responses", json={**BODY, **fields}, timeout=PATIENCE)
 
 
 def failed(url):
@@ -230,7 +230,7 @@ def test_an_upstream_that_answers_without_a_list_is_ready(status, settings):
 
 
 def test_the_end_marker_ends_a_stream_even_if_the_connection_stays_open():
-    with gateway(Reply((*GOOD.body, STALL)), between_timeout=60) as (url, _):
+    with gateway(Reply((*GOOD.body, STALL)), between_timeout=10 * PATIENCE) as (url, _):
         *_, last = bodies(post(url).content)
     assert last["type"] == "response.completed"
 

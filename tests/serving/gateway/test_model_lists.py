@@ -1,6 +1,7 @@
 """The model lists of upstreams: each is fetched by itself, and one that hangs or is down takes nothing from the others."""
 
 import asyncio
+import json
 import socket
 import time
 
@@ -46,6 +47,24 @@ def test_an_upstream_that_hangs_stalls_no_other(serve):
         answers = asyncio.run(all_at_once(url))
     assert [answer.status_code for answer in answers] == [200] * 31
     assert [model["id"] for answer in answers[20:30] for model in answer.json()["data"]] == ["m"] * 10
+
+
+def test_the_list_has_the_context_windows_that_upstreams_have(serve):
+    models = [
+        {"id": "a", "max_model_len": 4096},
+        {"id": "b", "max_model_len": None, "context_window": 8192},
+        {"id": "c", "context_length": -1},
+    ]
+    listing = Reply((json.dumps({"data": models}).encode(),), headers={"content-type": "application/json"})
+    with (
+        serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url,
+        serve(engine(url, aliases={"large": "b"})) as gateway_url,
+    ):
+        listed = httpx.get(f"{gateway_url}/v1/models").json()["data"]
+        one = httpx.get(f"{gateway_url}/v1/models/large").json()
+    windows = {model["id"]: model.get("max_model_len") for model in listed}
+    assert windows == {"a": 4096, "b": 8192, "c": None, "large": 8192}
+    assert one["max_model_len"] == 8192
 
 
 def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, monkeypatch):

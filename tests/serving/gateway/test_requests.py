@@ -1,5 +1,6 @@
 """What the gateway sends to a server of Chat Completions: docs/gateway.md has tables of it."""
 
+import json
 import re
 
 import httpx
@@ -11,7 +12,8 @@ from live.wire import bodies
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PNG = "data:image/png;base64,aGk="
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
-F, G = ({"type": "function", "name": name, "parameters": SCHEMA} for name in "fg")
+STRING = {"type": "object", "properties": {"n": {"type": "string"}}}
+F, G = ({"type": "function", "name": name, "parameters": STRING} for name in "fg")
 
 
 def sent(settings=(), **body):
@@ -166,6 +168,7 @@ def summary(body):
 
 
 UPSTREAM_IDS = ["g6fVbXS8K", "functions.f:0", "call_1", "call__1", "call_a:b-ab", "toolu_01-ab-zz", "chatcmpl-0a", "ü", "-2d-"]
+UPSTREAM_IDS += [f"call_{'a' * 35}", f"call_{'a' * 36}"]
 
 
 @pytest.mark.parametrize("upstream_id", [*UPSTREAM_IDS, f"call_1__thought__{'aB+/' * 100}=="])
@@ -177,6 +180,44 @@ def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
         history = [{"role": "user", "content": "Hi"}, item, result(item["call_id"])]
         httpx.post(f"{url}/v1/responses", json={**body, "input": history})
     assert summary(upstream.bodies[-1]) == ["Hi", [upstream_id], upstream_id]
+
+
+FOREIGN_IDS = [f"toolu_{'a' * 40}", "a.b:0", "call_a b", "call__", "ü"]
+
+
+def is_short(call_id):
+    return re.fullmatch("[a-zA-Z0-9]{9}", call_id) is not None
+
+
+@pytest.mark.parametrize("settings", [{}, {"short_call_ids": True}])
+def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced_by_the_same_short_ones_every_time(settings):
+    pairs = [[requested(foreign), result(foreign)] for foreign in FOREIGN_IDS]
+    _, *sent_ids = summary(sent(settings, input=[USER, *(item for pair in pairs for item in pair)]))
+    calls, outputs = [call_id for (call_id,) in sent_ids[::2]], sent_ids[1::2]
+    assert (calls, len({*calls}), all(map(is_short, calls))) == (outputs, len(FOREIGN_IDS), True)
+    assert summary(sent(settings, input=[USER, *pairs[1]])) == [USER["content"], calls[1:2], calls[1]]
+
+
+def test_an_upstream_with_short_call_ids_keeps_its_own_and_receives_others_as_short_ones():
+    upstream_id = "g6fVbXS8K"
+    reply = stream(chunk(call(0, "{}", "f", upstream_id)), chunk({}, "tool_calls"))
+    with gateway(reply, GOOD, short_call_ids=True) as (url, upstream):
+        body = {"model": "m", "input": "Hi", "tools": [F]}
+        (item,) = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
+        others = [requested("call_1"), requested("call__functions.f-3a0"), result("call_1"), result("call__functions.f-3a0")]
+        history = [USER, item, result(item["call_id"]), *others]
+        httpx.post(f"{url}/v1/responses", json={**body, "input": history})
+    _, (own,), own_output, calls, *outputs = summary(upstream.bodies[-1])
+    assert (own, own_output, calls, all(map(is_short, calls)), len({*calls})) == (upstream_id, upstream_id, outputs, True, 2)
+
+
+@pytest.mark.parametrize(("short", "expected"), [(False, "call_1"), (True, "OQMW7ZZOJ")])
+def test_a_family_receives_the_ids_that_its_model_wrote_and_short_ones_of_other_models_if_its_template_needs_that(
+    short, expected
+):
+    items = [USER, requested("call_g6fVbXS8K"), requested("call_1"), result("call_g6fVbXS8K"), result("call_1")]
+    body = sent({"family": "mistral", "short_call_ids": short}, input=items)
+    assert summary(body)[1:] == [["g6fVbXS8K", expected], "g6fVbXS8K", expected]
 
 
 def test_an_id_that_is_too_long_is_replaced():
@@ -238,13 +279,27 @@ def test_a_file_in_the_output_of_a_tool_that_cannot_be_sent_gets_a_400():
 
 
 def space(name, *names):
-    tools = [{"type": "function", "name": each, "parameters": SCHEMA} for each in names]
+    tools = [{"type": "function", "name": each, "parameters": STRING} for each in names]
     return {"type": "namespace", "name": name, "description": "", "tools": tools}
 
 
 LONG = "x" * 60
 
 
+def parsed(names):
+    """Calls that the upstream has parsed, without arguments."""
+    return stream(
+        *(chunk(call(index, '{"n":"1"}', name, f"call_{index}")) for index, name in enumerate(names)), chunk({}, "tool_calls")
+    )
+
+
+def raw(names):
+    """The same calls as the family `qwen3_coder` writes them: it is their schema that makes the argument a string."""
+    texts = [f"<tool_call>\n<function={name}>\n<parameter=n>\n1\n</parameter>\n</function>\n</tool_call>" for name in names]
+    return stream(chunk({"content": f"</think>{''.join(texts)}"}), chunk({}, "stop"))
+
+
+@pytest.mark.parametrize(("settings", "written"), [({}, parsed), ({"family": "qwen3_coder"}, raw)], ids=["parsed", "raw"])
 @pytest.mark.parametrize(
     ("tools", "names"),
     [
@@ -253,23 +308,22 @@ LONG = "x" * 60
         ([space(LONG, "get")], [f"{LONG[:55]}_407e2cf8"]),
         ([space("a__b", "c"), space("a", "b__c")], ["a__b__c_0079d871", "a__b__c_f40290d4"]),
         ([{**F, "name": "crm__get"}, space("crm", "get")], ["crm__get", "crm__get_0883a571"]),
-        ([{"type": "from_the_future", "name": "a.b", "parameters": SCHEMA}], ["a_b_f8c5abde"]),
+        ([{"type": "from_the_future", "name": "a.b", "parameters": STRING}], ["a_b_f8c5abde"]),
     ],
 )
-def test_names_of_functions_are_distinct_and_fit_every_service(tools, names):
-    chunks = [chunk(call(index, "{}", name, f"call_{index}")) for index, name in enumerate(names)]
+def test_names_of_functions_are_distinct_and_fit_every_service(tools, names, settings, written):
     declared = [
         {name: value for name, value in (("name", each["name"]), ("namespace", namespace)) if value}
         for tool in tools
         for namespace, each in ([(tool["name"], each) for each in tool["tools"]] if "tools" in tool else [(None, tool)])
     ]
-    with gateway(stream(*chunks, chunk({}, "tool_calls")), GOOD) as (url, upstream):
+    with gateway(written(names), GOOD, **settings) as (url, upstream):
         body = {"model": "m", "input": [USER], "tools": tools}
         output = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
         assert [{name: item[name] for name in ("name", "namespace") if item.get(name)} for item in output] == declared
-        httpx.post(
-            f"{url}/v1/responses", json={**body, "input": [USER, *output, *map(result, ["call_0", "call_1"][: len(output)])]}
-        )
+        assert [json.loads(item["arguments"]) for item in output] == [{"n": "1"}] * len(names)
+        history = [USER, *output, *(result(item["call_id"]) for item in output)]
+        httpx.post(f"{url}/v1/responses", json={**body, "input": history})
     for received in upstream.bodies:
         assert [tool["function"]["name"] for tool in received["tools"]] == names
     assert [each["function"]["name"] for each in upstream.bodies[1]["messages"][1]["tool_calls"]] == names
@@ -342,6 +396,13 @@ def test_input_tokens_are_an_estimate():
     with gateway(GOOD) as (url, _):
         answer = httpx.post(f"{url}/v1/responses/input_tokens", json={"model": "m", "input": "x" * 4000})
     assert 900 < answer.json()["input_tokens"] < 1100
+
+
+def test_the_key_of_a_client_of_messages_is_passed_on():
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    with gateway(GOOD, pass_key=True) as (url, upstream):
+        assert httpx.post(f"{url}/v1/messages", json=body, headers={"x-api-key": "mine"}).status_code == 200
+    assert [received.headers.get("authorization") for received in upstream.requests if received.body] == ["Bearer mine"]
 
 
 def test_a_conversation_is_compacted_with_the_clients_own_key():

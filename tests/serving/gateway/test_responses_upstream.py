@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from live.upstream import CUT, STALL, Reply, event, failure, gateway, stream
+from live.upstream import CUT, PATIENCE, STALL, Reply, event, failure, gateway, stream
 from live.wire import bodies
 
 from interlock.serving.requests.create import read_request
@@ -32,7 +32,7 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 
 def post(url, **body):
-    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=10)
+    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
     return bodies(answer.content)[-1]["response"] if body.get("stream") else answer.json()
 
@@ -126,6 +126,35 @@ def test_items_are_sent_as_a_stateless_service_accepts_them():
     assert body["input"][9:] == items[8:]
 
 
+@pytest.mark.parametrize("upstream_id", ["call_1", "123456789", "functions.f:0", "call__1", "a" * 64])
+def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
+    ids = [upstream_id, f"{upstream_id}x", *[f"{upstream_id}y"] * 2]
+    custom = {"type": "custom_tool_call", "id": "ct_x", "name": "patch", "input": "x"}
+    shell = {"type": "shell_call", "id": "sh_1", "status": "completed", "action": {"commands": ["ls"]}}
+    items = [call(), custom, shell, {"type": "shell_call_output", "id": "sho_1", "status": "completed", "output": []}]
+    ran = [{**item, "call_id": call_id} for item, call_id in zip(items, ids, strict=True)]
+    with gateway(stream(ended(*ran)), YES, api="responses") as (url, upstream):
+        output = post(url, stream=True)["output"]
+        answers = [{"type": f"{item['type']}_output", "call_id": item["call_id"], "output": "b"} for item in output[:2]]
+        post(url, input=[USER, *output, *answers])
+    assert [item["call_id"].startswith("call_") for item in output] == [True] * 4
+    assert [item.get("call_id") for item in upstream.bodies[-1]["input"]] == [None, *ids, *ids[:2]]
+
+
+def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced():
+    foreign = "x" * 65
+    output = {"type": "function_call_output", "call_id": foreign, "output": "b"}
+    (body,) = sent(input=[USER, {**call(), "call_id": foreign}, output])
+    _, called, answered = [item.get("call_id") for item in body["input"]]
+    assert (called, len(called), called.isalnum()) == (answered, 9, True)
+
+
+def test_an_id_that_is_too_long_is_replaced():
+    with gateway(stream(ended({**call(), "call_id": "a" * 1_025})), api="responses") as (url, _):
+        (item,) = post(url, stream=True)["output"]
+    assert (item["call_id"][:5], len(item["call_id"])) == ("call_", 37)
+
+
 def test_the_gateway_sends_the_whole_conversation():
     with gateway(YES, api="responses") as (url, upstream):
         first = post(url)
@@ -215,7 +244,7 @@ RATES = {"type": "response.rate_limits.updated", "rate_limits": []}
 @pytest.mark.parametrize("tail", [(), (CUT,), (STALL,), (event(b"{"),), (event(RATES), CUT)])
 @pytest.mark.parametrize("last", [(event(ended()),), (event(ended(message("Yes."))),)])
 def test_what_comes_after_the_terminal_event_changes_nothing(last, tail):
-    with gateway(Reply((*map(event, WHOLE), *last, *tail)), api="responses", between_timeout=60) as (url, _):
+    with gateway(Reply((*map(event, WHOLE), *last, *tail)), api="responses", between_timeout=10 * PATIENCE) as (url, _):
         response = post(url, stream=True)
     assert (response["status"], response["error"], response["usage"]["total_tokens"]) == ("completed", None, 9)
     assert [part["text"] for item in response["output"] for part in item["content"]] == ["Yes."]

@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from live.upstream import Reply, event, failure, gateway, stream
+from live.upstream import PATIENCE, Reply, event, failure, gateway, stream
 from live.wire import bodies
 
 from interlock.serving.engines.harmony_tokens import encode_framing, encoding
@@ -32,7 +32,7 @@ def written(text, reason="stop"):
 
 
 def post(url, **body):
-    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=10)
+    answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", **body}, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
     return bodies(answer.content)[-1]["response"] if body.get("stream") else answer.json()
 
@@ -199,6 +199,27 @@ def test_a_prompt_that_is_too_long_is_refused_and_not_sent(monkeypatch):
     assert upstream.bodies == []
 
 
+def space(name, *names):
+    tools = [{**FUNCTION, "name": each} for each in names]
+    return {"type": "namespace", "name": name, "description": "", "tools": tools}
+
+
+SPACES = [space("a__b", "c"), space("a", "b__c")]
+SPACE_NAMES = ["a__b__c_0079d871", "a__b__c_f40290d4"]
+SPACED = [("a__b", "c"), ("a", "b__c")]
+
+
+def test_functions_of_gpt_oss_have_distinct_names_there_and_back():
+    called = written(f"<|channel|>commentary to=functions.{SPACE_NAMES[1]} <|constrain|>json<|message|>{{}}<|call|>")
+    with gateway(called, written(ANSWER), api="vllm") as (url, upstream):
+        output = post(url, tools=SPACES)["output"]
+        post(url, tools=SPACES, input=[*output, {"type": "function_call_output", "call_id": output[0]["call_id"], "output": "a"}])
+    assert [(item["namespace"], item["name"]) for item in output] == SPACED[1:]
+    first, second = [encoding().decode(body["prompt"]) for body in upstream.bodies]
+    assert [first.count(f"type {name} = ") for name in SPACE_NAMES] == [1, 1]
+    assert [second.count(f"to=functions.{name}<") for name in SPACE_NAMES] == [0, 1]
+
+
 # Other families.
 
 MARKERS = {"<tool_call>": 5, "</tool_call>": 6, "<think>": 7, "</think>": 8}
@@ -289,6 +310,18 @@ def test_markers_count_only_as_tokens_of_their_own_and_the_prompt_says_where_a_t
     with family_gateway(reply, prompt=prompt) as (url, _):
         response = post(url, tools=[FUNCTION], stream=True)
     assert [item["type"] for item in response["output"]] == types
+
+
+def test_functions_of_a_family_have_distinct_names_there_and_back():
+    calls = "\n".join(CALL.replace('"f"', f'"{name}"') for name in SPACE_NAMES)
+    replies = stream(chunk(calls, [5, 20, 6] * 2, "stop")), stream(chunk("Yes.", [20], "stop"))
+    with family_gateway(*replies) as (url, upstream):
+        output = post(url, tools=SPACES)["output"]
+        post(url, tools=SPACES, input=output)
+    first, second = [received.body for received in upstream.requests if "messages" in (received.body or {})]
+    assert [(item["namespace"], item["name"]) for item in output] == SPACED
+    assert [tool["function"]["name"] for tool in first["tools"]] == SPACE_NAMES
+    assert [each["function"]["name"] for each in second["messages"][0]["tool_calls"]] == SPACE_NAMES
 
 
 def test_structured_output_begins_after_the_reasoning():

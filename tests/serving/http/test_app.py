@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
+from live.agents import mcp, servers
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
+from live.mcp_servers import Workshop, running
 from live.wire import bodies, without_chance
 
 from interlock.fsm.acceptor import judge
 from interlock.serving.engines.embedded import MODEL
+from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import archive
@@ -415,6 +418,41 @@ def test_counted_input_tokens_equal_the_usage_of_the_response(url) -> None:
         {"object": "response.input_tokens", "input_tokens": charged}
         for charged in (first["usage"]["input_tokens"], post(url, going_on).json()["usage"]["input_tokens"])
     ]
+
+
+class CountingEngine(StagedEngine):
+    """A staged engine that keeps the turns whose tokens it counts."""
+
+    def __init__(self):
+        super().__init__(steps(ANSWER))
+        self.counted = []
+
+    async def count(self, turn):
+        self.counted.append(turn)
+        return await super().count(turn)
+
+
+@pytest.mark.parametrize("allowed", [("127.0.0.1",), ()])
+def test_the_tools_of_mcp_servers_are_counted_as_a_response_lists_them(serve, allowed) -> None:
+    approval = {"server_label": "shop", "name": "echo", "arguments": "{}"}
+    items = [
+        {"role": "user", "content": "Hi"},
+        {"type": "mcp_approval_request", "id": "mcpr_1", **approval},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False},
+    ]
+    engine, shop = CountingEngine(), Workshop()
+    with running(shop.server().streamable_http_app()) as base, serve(engine, tools=servers(allowed=allowed)) as url:
+        tools = [mcp(f"{base}/mcp"), mcp(f"{base}/mcp", "other", allowed_tools=["look"])]
+        body = {**STAGED, "input": items, "tools": tools}
+        counted = httpx.post(f"{url}/v1/responses/input_tokens", json=body).json()
+        post(url, body)
+        approved = {**body, "input": [*items[:2], {**items[2], "approve": True}]}
+        httpx.post(f"{url}/v1/responses/input_tokens", json=approved)
+    first, second = ([without_chance(item) for item in turn.items] for turn in engine.counted)
+    assert first == [without_chance(item) for item in engine.turns[0].items]
+    assert [item["type"] for item in first[3:]] == ["mcp_list_tools"] * 2 == [item["type"] for item in second[3:]]
+    assert counted["input_tokens"] == asyncio.run(count_prompt(engine.counted[0]))
+    assert shop.began == []
 
 
 def test_a_prompt_that_cannot_be_counted_is_refused(url) -> None:

@@ -15,7 +15,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import conversation_lease as lease
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.store import Addition, Conversation, MemoryStore, StoreDown, StoredResponse
+from interlock.serving.store import Addition, MemoryStore, StoredConversation, StoreDown, StoredResponse
 
 USER = {"type": "message", "role": "user", "content": "My name is Ada."}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
@@ -208,7 +208,7 @@ class Shaky(MemoryStore):
 
 async def holding(store, during):
     """Hold a conversation while something happens; what interrupts its response is returned."""
-    await store.create_conversation("", Conversation("conv_1", 1, {}))
+    await store.create_conversation("", StoredConversation("conv_1", 1, {}))
     part = await ConversationLease.acquire(store, "", "conv_1")
     interrupted = asyncio.get_running_loop().create_future()
     async with part.keep_alive(interrupted.set_result):
@@ -249,7 +249,7 @@ def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
 def test_a_lease_that_cannot_be_released_expires() -> None:
     async def release():
         store = Shaky()
-        await store.create_conversation("", Conversation("conv_1", 1, {}))
+        await store.create_conversation("", StoredConversation("conv_1", 1, {}))
         part = await ConversationLease.acquire(store, "", "conv_1")
         store.down = 1
         await part.release()

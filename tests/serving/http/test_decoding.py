@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http.answers import answer_error
-from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompressed, decoder_for, read_body
+from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompress, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import Yielder
 
@@ -128,7 +128,7 @@ def test_other_tasks_run_between_slices(coding) -> None:
     async def reading():
         other = asyncio.create_task(another())
         request = Request({"type": "http", "headers": [(b"content-encoding", coding.encode())]}, receive)
-        seen.extend([len(turns) async for _ in _decompressed(request, 32 * MIB, Yielder())])
+        seen.extend([len(turns) async for _ in _decompress(request, 32 * MIB, Yielder())])
         other.cancel()
 
     asyncio.run(reading())
@@ -140,7 +140,8 @@ def test_without_its_package_zstd_is_an_unknown_coding(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "backports", None)
     with pytest.raises(ApiError, match=r"Unsupported content encoding: 'zstd'\. Supported encodings are: gzip, deflate\."):
         decoder_for("zstd")
-    answer = answer_error(None, ApiError(415, "It cannot be read."))
+    request = Request({"type": "http", "scheme": "http", "server": ("test", 80), "path": "/v1/responses", "headers": []})
+    answer = answer_error(request, ApiError(415, "It cannot be read."))
     assert (answer.headers["accept"], answer.headers["accept-encoding"]) == ("application/json", "gzip, deflate")
 
 

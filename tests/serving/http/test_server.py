@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import httpx
 import pytest
@@ -31,6 +33,25 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
     assert (events[-1]["type"], response["error"]["message"]) == ("response.failed", "The server is shutting down.")
     assert response["output"][0]["status"] == "incomplete"
     assert engine.closed.is_set()
+
+
+def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> None:
+    gate = Gate()
+    server = ServerThread(create_app(StagedEngine([step(ANSWER), gate, step("", "stop")])), drain=600)
+    with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
+        assert gate.reached.wait(10)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        while (ready := httpx.get(f"{url}/ready")).status_code == 200:
+            time.sleep(0.01)
+        refused = httpx.post(f"{url}/v1/responses", json=STREAM)
+        alive = httpx.get(f"{url}/health")
+        gate.open()
+        assert bodies(answer.read())[-1]["type"] == "response.completed"
+        stopping.join(10)
+    assert [each.status_code for each in (ready, refused, alive)] == [503, 503, 200]
+    assert {each.json()["error"]["message"] for each in (ready, refused)} == {"The server is shutting down."}
+    assert {each.headers["retry-after"] for each in (ready, refused)} == {"1"}
 
 
 def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:

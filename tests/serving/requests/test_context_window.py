@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.requests.context_window import truncated
+from interlock.serving.requests.context_window import truncate
 
 
 def user(text):
@@ -38,7 +38,7 @@ def fitted(items, room):
         lengths.append(len(some))
         return len(some) <= room
 
-    return list(asyncio.run(truncated(items, fits))), len(lengths)
+    return list(asyncio.run(truncate(items, fits))), len(lengths)
 
 
 def test_a_conversation_that_fits_stays() -> None:

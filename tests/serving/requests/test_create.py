@@ -346,7 +346,7 @@ def test_an_error_has_the_body_of_openai():
         ({"tools": [{}]}, "tools[0].type", "missing_required_parameter"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
         ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", "invalid_value"),
-        ({"tools": [{"type": "function", "name": "a" * 65}]}, "tools[0].name", "string_above_max_length"),
+        ({"tools": [{"type": "function", "name": "a" * 129}]}, "tools[0].name", "string_above_max_length"),
         ({"tools": [FUNCTION, FUNCTION]}, "tools[1].name", "duplicate_tool_name"),
         ({"tools": [{**FUNCTION, "parameters": []}]}, "tools[0].parameters", "invalid_type"),
         (
@@ -538,10 +538,10 @@ def test_what_the_host_knows_is_left_to_it():
         "tools": [{"type": "function"}, {"type": "unheard"}],
     }
     items = ({"role": "tool", "content": 5, "type": "message"}, *body["input"][1:])
-    assert read_hosted(body) == create.CreateResponse(raw=body, model="", input=items, tools=tuple(body["tools"]))
+    assert read_hosted(body) == create.ResponseRequest(raw=body, model="", input=items, tools=tuple(body["tools"]))
 
 
 def test_a_text_is_a_users_message_and_nothing_is_nothing():
     assert read_hosted({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
     nothing = {"input": None, "tools": None}
-    assert read_hosted(nothing) == create.CreateResponse(raw=nothing, model="")
+    assert read_hosted(nothing) == create.ResponseRequest(raw=nothing, model="")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.serving.requests.limits import ITEMS
+from interlock.events.items import ITEMS
 from interlock.serving.requests.normalize import NORMALIZERS, normalize
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
@@ -142,9 +142,10 @@ def test_an_item_is_normalized_or_left_out(original, expected):
     assert list(normalize([original])) == expected
 
 
-def test_an_item_of_any_type_can_be_normalized():
-    assert {*NORMALIZERS} <= {*ITEMS}
-    assert normalize([{"type": kind} for kind in ITEMS if kind not in NORMALIZERS]) == ()
+def test_an_item_of_a_kind_that_says_nothing_about_a_model_is_left_out():
+    shown = {kind for kind, facts in ITEMS.items() if facts.shown_call or facts.shown_output}
+    assert {*NORMALIZERS} <= {*ITEMS} - shown
+    assert normalize([{"type": kind} for kind in ITEMS if kind not in shown | {*NORMALIZERS}]) == ()
 
 
 def test_without_images_their_names_are_in_the_text():

@@ -12,7 +12,7 @@ from live.injection import PanicException
 from websockets.asyncio.client import connect
 
 from interlock.parsers import parser_for
-from interlock.serving.engines.generation import Generation
+from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
@@ -138,7 +138,7 @@ def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None
 
 
 @define(eq=False)
-class Host:
+class Host(ResponseEngine):
     """A host engine whose generations do what a test says at each of their calls."""
 
     fault: dict = field(factory=dict)

@@ -21,7 +21,7 @@ from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.run import RequestContext, begin_response
-from interlock.serving.store import Conflict, Conversation, Edit, MemoryStore, StoreDown, StoredResponse, StoreFull
+from interlock.serving.store import Conflict, Edit, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"
@@ -246,10 +246,42 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
     assert event == dialect.convert({"type": "error", "sequence_number": 6, **fields})
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(ended) -> None:
+    async def deleted():
+        times = Times()
+        store = MemoryStore(clock=times)
+        response_id, _, _ = await abandoned(store, times, 6)
+        archive = Archive(store)
+        if ended:
+            await adopt(store, TENANT, response_id, "another")
+        tail = await archive.tail(TENANT, await store.get(TENANT, response_id))
+        async with aclosing(tail.frames()) as tail:
+            frames = [*await anext(tail)]
+            await archive.delete(TENANT, await archive.get(TENANT, response_id))
+            frames += [frame async for some in tail for frame in some]
+        return frames, await archive.get(TENANT, response_id), [key async for key in store.responses()]
+
+    frames, response, responses = asyncio.run(deleted())
+    assert_legal([*frames, DONE], strict=True)
+    assert (last(frames)["status"], response, responses) == ("failed" if ended else "cancelled", None, [])
+
+
+def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_deleted() -> None:
+    async def deleted():
+        store = MemoryStore()
+        stored = StoredResponse({"id": "resp_1", "status": "completed", "background": False, "output": []}, ())
+        await store.put(TENANT, stored)
+        await Archive(store).delete(TENANT, stored)
+        return (await store.info()).responses
+
+    assert asyncio.run(deleted()) == {}
+
+
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
     async def joined():
         store = Unreliable(down={"finish": 1})
-        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store))
         run = run_of(*steps(ANSWER), lease=lease)
@@ -272,7 +304,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
 
     async def refused():
         store = Full()
-        await store.create_conversation(TENANT, Conversation("conv_1", 1, {}))
+        await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store))
         run = run_of(*steps(ANSWER), lease=lease)

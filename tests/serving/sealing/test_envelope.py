@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.responses.sealing import SHORTEST, SLICE, Binding, Envelope, Key, SealError, SealingKeys
+from interlock.serving.responses.sealing import SHORTEST, SLICE, Binding, Envelope, SealError, SealingKey, SealingKeys
 
-OLD, NEW = Key(bytes(32)), Key(bytes(range(32)))
+OLD, NEW = SealingKey(bytes(32)), SealingKey(bytes(range(32)))
 ENVELOPE = Envelope(SealingKeys(OLD))
 REASONING = Binding("reasoning", "m", "alice")
 CHANGED = "it was changed, or belongs to another type of item, another model or another API key"

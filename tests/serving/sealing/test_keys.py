@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from interlock.serving.responses.sealing import KEYS_VARIABLE, Key, SealingKeys
+from interlock.serving.responses.sealing import KEYS_VARIABLE, SealingKey, SealingKeys
 
 FIRST, SECOND = bytes(range(32)), bytes(range(1, 33))
 
@@ -13,9 +13,9 @@ def key_list(*secrets):
 
 def test_the_first_key_seals_and_all_open():
     keys = SealingKeys.from_text(f" {key_list(FIRST)} ,\n{key_list(SECOND)}")
-    assert keys == SealingKeys(Key(FIRST), (Key(SECOND),))
-    assert [keys.by_id(Key(secret).id) for secret in (FIRST, SECOND)] == [Key(FIRST), Key(SECOND)]
-    assert keys.by_id(Key(bytes(32)).id) is None
+    assert keys == SealingKeys(SealingKey(FIRST), (SealingKey(SECOND),))
+    assert [keys.by_id(SealingKey(secret).id) for secret in (FIRST, SECOND)] == [SealingKey(FIRST), SealingKey(SECOND)]
+    assert keys.by_id(SealingKey(bytes(32)).id) is None
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_a_random_key_is_another_each_time_and_shows_nothing_of_itself():
     one, other = SealingKeys.random(), SealingKeys.random()
     assert len(one.sealing.secret) == 32
     assert one != other
-    assert repr(one) == "SealingKeys(sealing=Key(), others=())"
+    assert repr(one) == "SealingKeys(sealing=SealingKey(), others=())"
 
 
 def test_the_environment_holds_the_keys(monkeypatch):
     monkeypatch.setenv(KEYS_VARIABLE, key_list(FIRST))
-    assert SealingKeys.from_environment() == SealingKeys(Key(FIRST))
+    assert SealingKeys.from_environment() == SealingKeys(SealingKey(FIRST))
     monkeypatch.delenv(KEYS_VARIABLE)
     assert SealingKeys.from_environment() is None
     monkeypatch.setenv(KEYS_VARIABLE, "")

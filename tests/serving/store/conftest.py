@@ -3,6 +3,7 @@
 from itertools import count
 
 import pytest
+import redis
 from live.postgres_server import PostgresServer
 from live.redis_server import RedisServer
 
@@ -22,6 +23,13 @@ def redis_server():
 def redis_url(redis_server):
     redis_server.clear()
     return redis_server.url
+
+
+@pytest.fixture
+def plain(redis_url):
+    """A client of the server, whose connections are closed after the test."""
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -12,18 +12,19 @@ from interlock.serving.store import (
     LEASE,
     Addition,
     Conflict,
-    Conversation,
     Lease,
     LeaseLost,
     SequenceError,
+    StoredConversation,
     StoredResponse,
+    SweepResult,
 )
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
 QUEUED = StoredResponse({"id": "resp_1", "status": "queued", "output": []}, (QUESTION,))
 ENDED = StoredResponse({"id": "resp_1", "status": "completed", "output": [ANSWER]}, (QUESTION,))
-CONVERSATION = Conversation("conv_1", 1_700_000_000, {"topic": "why"})
+CONVERSATION = StoredConversation("conv_1", 1_700_000_000, {"topic": "why"})
 FRAMES = (b"event: a\n\n", b"event: b\n\n", b"event: c\n\n")
 
 
@@ -82,6 +83,115 @@ def test_a_deleted_response_is_gone_with_its_items_and_its_log(opened) -> None:
         return deleted, await store.get("", "resp_1"), dict(await store.find("", ["msg_q", "msg_a"])), await log_of(store)
 
     assert run(opened, scenario) == ((True, False), None, {"msg_q": QUESTION}, None)
+
+
+async def hide(store):
+    """Hide an ended background response beside another, and return its last lease."""
+    await store.put("", StoredResponse({"id": "resp_0", "output": []}, (QUESTION,)))
+    lease = await store.enqueue("", QUEUED, "a")
+    await store.finish(lease, 0, FRAMES, ENDED)
+    assert await store.hide("", "resp_1")
+    return lease
+
+
+async def contents(store):
+    info = await store.info()
+    return info.responses, info.items, info.events, info.leases, [key async for key in store.responses()]
+
+
+HIDDEN = (FRAMES, 0, 3, "hidden", False, True)
+
+
+def test_of_a_hidden_response_only_the_log_is_left_and_nothing_changes_it(opened) -> None:
+    async def scenario(store):
+        lease = await hide(store)
+        for attempt in (store.put("", ENDED), store.enqueue("", QUEUED, "b")):
+            with pytest.raises(Conflict, match=r"^There is a response with that id already; it is hidden\.$"):
+                await attempt
+        for attempt in (store.append(lease, 3, FRAMES), store.renew(lease), store.finish(lease, 3, FRAMES, ENDED)):
+            with pytest.raises(LeaseLost):
+                await attempt
+        refused = [await change("", "resp_1") for change in (store.hide, store.cancel, store.trim)]
+        refused.append(await store.adopt("", "resp_1", "b"))
+        opened.now += LEASE - 1
+        swept = await store.sweep(), list(await store.lost(10))
+        found = await store.get("", "resp_1"), dict(await store.find("", ["msg_q", "msg_a"]))
+        return refused, swept, found, await log_of(store), await log_of(store, 2, 1), await contents(store)
+
+    refused, swept, found, log, page, after = run(opened, scenario)
+    assert refused == [False, False, False, None]
+    assert swept == (SweepResult(0, 0), [])
+    assert found == (None, {"msg_q": QUESTION})
+    assert (log, page) == (HIDDEN, (FRAMES[2:], 0, 3, "hidden", False, True))
+    assert after == ({"ended": 1, "hidden": 1}, 1, 3, (), [("", "resp_0")])
+
+
+@pytest.mark.parametrize("ttl", [None, 3600])
+def test_the_log_of_a_hidden_response_is_gone_when_the_lease_of_its_readers_is_over(opened, ttl) -> None:
+    async def scenario(store):
+        await hide(store)
+        before = await log_of(store)
+        opened.now += LEASE
+        after = await log_of(store), await store.hide("", "resp_1"), await store.delete("", "resp_1")
+        await store.sweep()
+        return before, after, (await contents(store))[2:]
+
+    opened.store = opened.make(ttl=ttl)
+    assert run(opened, scenario) == (HIDDEN, (None, False, False), (0, (), [("", "resp_0")]))
+
+
+@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize("trigger", ["put", "enqueue"])
+def test_the_id_of_a_hidden_response_is_free_when_its_log_is_gone(opened, trigger, swept) -> None:
+    async def scenario(store):
+        await hide(store)
+        opened.now += LEASE
+        if swept:
+            assert await store.sweep() == SweepResult(1, 0)
+        if trigger == "put":
+            await store.put("", ENDED)
+        else:
+            await store.enqueue("", QUEUED, "b")
+        return await store.get("", "resp_1"), await log_of(store), (await contents(store))[3]
+
+    expected = {
+        "put": (ENDED, ((), 0, 0, "ended", False, True), ()),
+        "enqueue": (QUEUED, ((), 0, 0, "queued", False, False), (Lease("", "resp_1", "b", 1),)),
+    }
+    assert run(opened, scenario) == expected[trigger]
+
+
+def test_a_hidden_response_can_be_deleted_at_once(opened) -> None:
+    async def scenario(store):
+        await hide(store)
+        deleted = await store.delete("", "resp_1"), await store.delete("", "resp_1")
+        after = await log_of(store), await contents(store)
+        await store.enqueue("", QUEUED, "b")
+        return deleted, after, await log_of(store)
+
+    after = None, ({"ended": 1}, 1, 0, (), [("", "resp_0")])
+    assert run(opened, scenario) == ((True, False), after, ((), 0, 0, "queued", False, False))
+
+
+def test_a_response_in_progress_and_none_at_all_cannot_be_hidden_and_leave_nothing(opened) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", QUEUED, "a")
+        await store.append(lease, 0, FRAMES)
+        hidden = await store.hide("", "resp_1"), await store.hide("", "resp_2"), await store.hide("two", "resp_1")
+        with pytest.raises(LeaseLost):
+            await store.append(lease, 3, FRAMES)
+        return hidden, await log_of(store), await contents(store)
+
+    assert run(opened, scenario) == ((True, False, False), None, ({}, 0, 0, (), []))
+
+
+def test_the_log_of_a_hidden_response_from_before_the_clock_was_set_back_is_removed(opened) -> None:
+    async def scenario(store):
+        await hide(store)
+        opened.now -= 500
+        return await log_of(store), await store.sweep(), (await contents(store))[2]
+
+    assert run(opened, scenario) == (None, SweepResult(1, 0), 0)
 
 
 def test_the_events_of_an_owner_are_read_as_they_are_committed_and_the_end_is_one_commit(opened) -> None:
@@ -224,6 +334,7 @@ def test_every_change_wakes_a_subscriber_even_if_it_came_before_the_wait(opened)
                 store.append(lease, 0, FRAMES[:1]),
                 store.cancel("", "resp_1"),
                 store.finish(lease, 1, FRAMES[1:], ENDED),
+                store.hide("", "resp_1"),
                 store.delete("", "resp_1"),
             ):
                 await change
@@ -232,7 +343,7 @@ def test_every_change_wakes_a_subscriber_even_if_it_came_before_the_wait(opened)
             await other.wait(0)
         return [log and log[3] for log in logs]
 
-    assert run(opened, scenario) == ["running", "running", "ended", None]
+    assert run(opened, scenario) == ["running", "running", "ended", "hidden", None]
 
 
 def test_an_expired_response_is_invisible_and_removed_by_a_sweep(opened) -> None:
@@ -312,8 +423,8 @@ def test_a_conversation_is_stored_changed_and_deleted(opened) -> None:
         return results, items, deletions, dict(await store.find("", ["msg_a"]))
 
     results, items, deletions, remaining = run(opened, scenario)
-    other = Conversation("conv_1", CONVERSATION.created_at, {"topic": "how"})
-    versions = [Conversation(other.id, other.created_at, other.metadata, version) for version in (0, 1, 2)]
+    other = StoredConversation("conv_1", CONVERSATION.created_at, {"topic": "how"})
+    versions = [StoredConversation(other.id, other.created_at, other.metadata, version) for version in (0, 1, 2)]
     assert results == [CONVERSATION, None, *versions]
     assert items == [(QUESTION, ANSWER), {"msg_a": ANSWER}, (ANSWER,), {}]
     assert (deletions, remaining) == ((True, False), {})
@@ -360,7 +471,7 @@ def test_of_two_additions_to_a_conversation_one_is_refused_before_and_one_at_the
         items, response = await store.conversation_items("", "conv_1"), await store.get("", "resp_2")
         return items, response, await store.hold("", "conv_1", "resp_3"), await store.conversation("", "conv_1")
 
-    after = Conversation(CONVERSATION.id, CONVERSATION.created_at, CONVERSATION.metadata, 1)
+    after = StoredConversation(CONVERSATION.id, CONVERSATION.created_at, CONVERSATION.metadata, 1)
     assert run(opened, scenario) == ((QUESTION, ANSWER), None, True, after)
 
 
@@ -526,7 +637,7 @@ def test_ids_with_lone_surrogates_are_stored(opened) -> None:
             await store.enqueue("", response("queued"), "b")
         await store.append(lease, 0, FRAMES[:1])
         await store.finish(lease, 1, FRAMES[1:], response("completed"))
-        await store.create_conversation("", Conversation("conv_\ud83d", 0, {"topic": "\ud83d"}), [item])
+        await store.create_conversation("", StoredConversation("conv_\ud83d", 0, {"topic": "\ud83d"}), [item])
         await store.hold("", "conv_\ud83d", "resp_1")
         await store.put("", ENDED, Addition("conv_\ud83d", "resp_1", (QUESTION,)))
         removed = await store.delete_item("", "conv_\ud83d", "msg_\ud83d")

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from live.store_kinds import KINDS, POSTGRES, REDIS
 
-from interlock.serving.store import LEASE, Conversation, MemoryStore, StoreDown, StoredResponse, StoreUnusable
+from interlock.serving.store import LEASE, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.copying import Copied, copy_store
 
 QUESTION = {"id": "msg_q", "type": "message", "role": "user", "content": "Why?"}
 ANSWER = {"id": "msg_a", "type": "message", "role": "assistant", "content": []}
-CONVERSATION = Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 3)
+CONVERSATION = StoredConversation("conv_1", 1_700_000_000, {"topic": "why"}, 3)
 FRAMES = [b"event: %d\n\n" % number for number in range(600)]
 
 
@@ -42,6 +42,9 @@ def test_everything_is_copied(make_store, kind, to_sqlite) -> None:
             lease = await old.enqueue("", response(number, status="queued"), "a")
             await old.finish(lease, 0, FRAMES[:count], response(number, ANSWER, status="completed"))
         await old.trim("", "resp_3")
+        lease = await old.enqueue("", response(8, status="queued"), "a")
+        await old.finish(lease, 0, FRAMES, response(8, ANSWER, status="completed"))
+        await old.hide("", "resp_8")
         for number, count in ((5, 300), (6, 256), (7, 0)):
             lease = await old.enqueue("", response(number, status="queued"), "a")
             await old.append(lease, 0, FRAMES[:count])
@@ -84,7 +87,7 @@ def test_a_conversation_that_the_target_has_continued_is_kept_and_an_older_one_i
     async def scenario():
         old, new = MemoryStore(), make_store(kind)
         for name in ("conv_1", "conv_2"):
-            await old.create_conversation("", Conversation(name, 0, {}), [QUESTION])
+            await old.create_conversation("", StoredConversation(name, 0, {}), [QUESTION])
         first = await copy_store(old, new)
         await new.add_items("", "conv_1", [ANSWER])
         await old.add_items("", "conv_2", [ANSWER])

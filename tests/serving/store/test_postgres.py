@@ -13,10 +13,10 @@ from interlock.serving.store import (
     LEASE,
     Addition,
     Conflict,
-    Conversation,
     Lease,
     LeaseLost,
     SequenceError,
+    StoredConversation,
     StoreDown,
     StoredResponse,
     open_store,
@@ -380,7 +380,7 @@ def test_a_lease_lasts_from_when_its_row_was_locked(postgres_server, postgres_ur
 
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
-        await store.create_conversation("", Conversation("conv_1", 0, {}))
+        await store.create_conversation("", StoredConversation("conv_1", 0, {}))
         with psycopg.connect(postgres_url) as holder:
             holder.execute(f"SELECT 1 FROM interlock.{table} FOR UPDATE")  # noqa: S608 - a parameter
             write = store.renew(lease) if table == "response" else store.hold("", "conv_1", "resp_1")
@@ -497,7 +497,9 @@ def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
 
     async def scenario(store):
         results = await asyncio.gather(
-            store.create_conversation("", Conversation("conv_1", 2**80, {})), store.put("", stored(1)), return_exceptions=True
+            store.create_conversation("", StoredConversation("conv_1", 2**80, {})),
+            store.put("", stored(1)),
+            return_exceptions=True,
         )
         return isinstance(results[0], psycopg.DataError), await store.get("", "resp_1") == stored(1)
 
@@ -658,7 +660,7 @@ def test_expired_responses_and_logs_are_swept(postgres_url) -> None:
         nonlocal now
         lease = await store.enqueue("", stored(1), "a")
         await store.finish(lease, 0, [b"one", b"two"], stored(1))
-        await store.create_conversation("", Conversation("conv_1", 0, {}), [message(1)])
+        await store.create_conversation("", StoredConversation("conv_1", 0, {}), [message(1)])
         now += 60
         trimmed = await store.sweep()
         log = await store.read("", "resp_1", 0, 10)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import redis
 from live.engines import ANSWER, Gate, StagedEngine, steps
 from live.redis_server import RedisServer, needs_redis
 
@@ -17,9 +16,9 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.store import (
     Addition,
     Conflict,
-    Conversation,
     LeaseLost,
     SequenceError,
+    StoredConversation,
     StoreDown,
     StoredResponse,
     open_store,
@@ -121,14 +120,14 @@ def test_a_subscriber_is_woken_by_another_process_even_after_the_server_has_rest
     assert run(RedisStore(own_server.url), scenario) == (b"one", b"two")
 
 
-def test_many_subscribers_share_one_connection(redis_url) -> None:
+def test_many_subscribers_share_one_connection(redis_url, plain) -> None:
     async def scenario(store):
         await store.put("", stored(1))
         watches = [store.subscribe("", f"resp_{number}") for number in range(50)]
         entered = [watch.__enter__() for watch in watches]
         for watch in entered:
             await asyncio.wait_for(watch.wait(60), 30)
-        clients = redis.Redis.from_url(redis_url).client_list(_type="pubsub")
+        clients = plain.client_list(_type="pubsub")
         for watch in watches:
             watch.__exit__(None, None, None)
         return len(clients), int(clients[0]["sub"])
@@ -163,12 +162,10 @@ def test_many_responses_that_end_at_once_can_all_be_fetched_afterwards(redis_url
     assert stored == responses
 
 
-def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url) -> None:
+def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url, plain) -> None:
     def turns(count):
         items = [message(number, f"{number} " * 100) for number in range(2 * count)]
         return [stored(turn, *items[: 2 * turn + 1], output=items[2 * turn + 1 : 2 * turn + 2]) for turn in range(count)]
-
-    plain = redis.Redis.from_url(redis_url)
 
     async def scenario(store):
         sizes = []
@@ -187,10 +184,10 @@ def test_a_long_conversation_costs_what_its_items_do_and_is_sent_once(redis_url)
     assert (same, keys) == (True, 300)
 
 
-def test_no_keys_remain_of_deleted_and_expired_responses(redis_url) -> None:
+def test_no_keys_remain_of_deleted_and_expired_responses(redis_url, plain) -> None:
     shift = 0.0
     store = RedisStore(redis_url, ttl=3600, clock=lambda: time.time() + shift)
-    conversation = Conversation("conv_1", 1_700_000_000, {})
+    conversation = StoredConversation("conv_1", 1_700_000_000, {})
 
     async def scenario(store):
         nonlocal shift
@@ -206,9 +203,9 @@ def test_no_keys_remain_of_deleted_and_expired_responses(redis_url) -> None:
         return (await store.sweep()).expired
 
     assert run(store, scenario) == 2
-    keys = redis.Redis.from_url(redis_url).keys("*")
+    keys = plain.keys("*")
     assert sorted(keys) == [b"interlock:layout", b"interlock:tenants", f"{key_prefix('')}:count".encode()]
-    assert redis.Redis.from_url(redis_url).get(f"{key_prefix('')}:count") == b"0"
+    assert plain.get(f"{key_prefix('')}:count") == b"0"
 
 
 def test_storing_a_response_removes_expired_ones(redis_url) -> None:
@@ -267,9 +264,7 @@ def test_a_response_that_continues_one_that_is_deleted_meanwhile_is_stored_whole
     assert replies[:-3] == [[b"incomplete", 20], [b"incomplete", 0], [b"ok", 0, 0], [b"ok", 0, 0]]
 
 
-def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
-    plain = redis.Redis.from_url(redis_url)
-
+def test_a_server_without_room_is_down_until_there_is_some(redis_url, plain) -> None:
     async def scenario(store):
         await store.put("", stored(1))
         plain.config_set("maxmemory", 1)
@@ -282,14 +277,12 @@ def test_a_server_without_room_is_down_until_there_is_some(redis_url) -> None:
     assert run(RedisStore(redis_url), scenario) == [True, False, True]
 
 
-def test_a_server_without_room_cancels_trims_and_deletes(redis_url) -> None:
-    plain = redis.Redis.from_url(redis_url)
-
+def test_a_server_without_room_cancels_trims_and_deletes(redis_url, plain) -> None:
     async def scenario(store):
         await store.put("", stored(1, message(1)))
         lease = await store.enqueue("", stored(2), "a")
         await store.finish(await store.enqueue("", stored(3), "a"), 0, [b"event"], stored(3))
-        await store.create_conversation("", Conversation("conv_1", 0, {}), [message(1), message(2)])
+        await store.create_conversation("", StoredConversation("conv_1", 0, {}), [message(1), message(2)])
         plain.config_set("maxmemory", 1)
         try:
             return [
@@ -298,13 +291,14 @@ def test_a_server_without_room_cancels_trims_and_deletes(redis_url) -> None:
                 await store.renew(lease),
                 await store.delete("", "resp_2"),
                 await store.trim("", "resp_3"),
+                await store.hide("", "resp_3"),
                 (await store.delete_item("", "conv_1", "msg_1")).version,
                 await store.delete_conversation("", "conv_1"),
             ]
         finally:
             plain.config_set("maxmemory", 0)
 
-    assert run(RedisStore(redis_url), scenario) == [True, True, True, True, True, 1, True]
+    assert run(RedisStore(redis_url), scenario) == [True, True, True, True, True, True, 1, True]
 
 
 def test_a_password_is_shown_nowhere(redis_url) -> None:
@@ -318,8 +312,8 @@ def test_a_password_is_shown_nowhere(redis_url) -> None:
     assert "secret" not in run(store, scenario)
 
 
-def test_a_layout_of_a_newer_release_is_refused(redis_url) -> None:
-    redis.Redis.from_url(redis_url).set("interlock:layout", 3)
+def test_a_layout_of_a_newer_release_is_refused(redis_url, plain) -> None:
+    plain.set("interlock:layout", 3)
 
     async def scenario(store):
         for ask in (store.get("", "resp_1"), store.migrate()):
@@ -343,15 +337,15 @@ def test_a_url_names_the_server_and_the_parameters(redis_url) -> None:
     assert kind in {"Redis", "Valkey"}
 
 
-def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url) -> None:
+def test_all_keys_of_a_tenant_are_in_one_slot_of_a_cluster(redis_url, plain) -> None:
     async def scenario(store):
         lease = await store.enqueue("one", stored(1, message(1)), "a")
         await store.append(lease, 0, [b"one"])
-        await store.create_conversation("one", Conversation("conv_1", 0, {}), [message(1)])
+        await store.create_conversation("one", StoredConversation("conv_1", 0, {}), [message(1)])
         return await store.get("one", "resp_1")
 
     assert run(RedisStore(redis_url), scenario) == stored(1, message(1))
-    names = redis.Redis.from_url(redis_url).keys("*")
+    names = plain.keys("*")
     others = [name for name in names if not name.startswith(key_prefix("one").encode())]
     assert sorted(others) == [b"interlock:layout", b"interlock:tenants"]
     assert "{" in key_prefix("one")
@@ -403,13 +397,15 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
     monkeypatch.setattr(RedisStore, "_run", lost)
 
     async def scenario(store):
-        await store.create_conversation("", Conversation("conv_1", 0, {}))
-        losing.extend([False, True] * 6)
+        await store.create_conversation("", StoredConversation("conv_1", 0, {}))
+        losing.extend([False, True] * 7)
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
         await store.hold("", "conv_1", "resp_1")
         await store.renew_hold("", "conv_1", "resp_1")
         await store.finish(lease, 1, [b"two"], stored(1), Addition("conv_1", "resp_1", (message(1),)))
+        ended = await store.read("", "resp_1", 0, 10)
+        hidden = await store.hide("", "resp_1")
         await store.release("", "conv_1", "resp_1")
         await store.put("", stored(2))
         await store.hold("", "conv_1", "resp_3")
@@ -422,7 +418,8 @@ def test_a_write_whose_reply_is_lost_is_made_once(monkeypatch, redis_url) -> Non
             await store.delete("", "resp_2")
         log = await store.read("", "resp_1", 0, 10)
         present = [await store.get("", f"resp_{number}") is not None for number in (1, 2, 3, 4)]
-        return lease.epoch, log.frames, log.state, present, await store.conversation_items("", "conv_1"), losing
+        states = ended.state, hidden, log.state
+        return lease.epoch, log.frames, states, present, await store.conversation_items("", "conv_1"), losing
 
-    expected = 1, (b"one", b"two"), "ended", [True, False, True, False], (message(1), message(2)), []
+    expected = 1, (b"one", b"two"), ("ended", True, "hidden"), [False, False, True, False], (message(1), message(2)), []
     assert run(RedisStore(redis_url), scenario) == expected

@@ -28,9 +28,9 @@ from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.store import (
     LEASE,
     Addition,
-    Conversation,
     LeaseLost,
     SequenceError,
+    StoredConversation,
     StoreDown,
     StoredResponse,
     open_store,
@@ -57,9 +57,9 @@ def message(number):
 class Scene:
     """A store, the clock that it reads, and a client of its server."""
 
-    def __init__(self, url):
+    def __init__(self, url, plain):
         self.now = 1_700_000_000.0
-        self.plain = redis.Redis.from_url(url)
+        self.plain = plain
         self.store = RedisStore(url, ttl=3600, clock=lambda: self.now)
 
     def run(self, scenario):
@@ -73,9 +73,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch, redis_url):
+def scene(monkeypatch, redis_url, plain):
     monkeypatch.setattr(module, "RECONNECT", 0.05)
-    return Scene(redis_url)
+    return Scene(redis_url, plain)
 
 
 def channels(scene):
@@ -134,7 +134,7 @@ def test_a_read_repairs_the_index_of_a_response_whose_owner_is_lost_even_without
     [
         "interlock:layout",
         "interlock:tenants",
-        *(f"{PREFIX}:{name}" for name in ("leases", "written", "logged", "conversations", "count")),
+        *(f"{PREFIX}:{name}" for name in ("leases", "written", "logged", "hidden", "conversations", "count")),
         *(f"{PREFIX}:{kind}:resp_1" for kind in "rbe"),
         *(f"{PREFIX}:{kind}:conv_1" for kind in "cm"),
         f"{PREFIX}:i:msg_1",
@@ -143,7 +143,7 @@ def test_a_read_repairs_the_index_of_a_response_whose_owner_is_lost_even_without
 )
 def test_a_key_of_a_wrong_type_stops_nothing_else(scene, name) -> None:
     async def scenario(store):
-        conversation = Conversation("conv_1", 0, {})
+        conversation = StoredConversation("conv_1", 0, {})
         await store.create_conversation("", conversation, [message(1)])
         lease = await store.enqueue("", stored(1, message(1)), "a")
         await store.append(lease, 0, [b"one"])
@@ -157,7 +157,7 @@ def test_a_key_of_a_wrong_type_stops_nothing_else(scene, name) -> None:
 
         other = await store.enqueue("", stored(2, message(1), message(2)), "b")
         await store.append(other, 0, [b"one"])
-        await store.create_conversation("", Conversation("conv_2", 0, {}), [message(1)])
+        await store.create_conversation("", StoredConversation("conv_2", 0, {}), [message(1)])
         await store.hold("", "conv_2", "resp_2")
         await store.finish(other, 1, [b"two"], stored(2, message(1)), Addition("conv_2", "resp_2", (message(3),)))
         await store.put("", stored(3, message(1), message(2), output=[message(4)]))
@@ -170,6 +170,7 @@ def test_a_key_of_a_wrong_type_stops_nothing_else(scene, name) -> None:
         await store.conversation("", "conv_1")
         await store.put("", stored(4, message(1)))
         await store.create_conversation("", conversation, [message(1)])
+        await store.hide("", "resp_2")
         for response_id in ("resp_1", "resp_2"):
             await store.delete("", response_id)
         results.append(await store.conversation_items("", "conv_1"))
@@ -539,7 +540,7 @@ def test_a_store_of_the_first_release_is_migrated(scene, redis_server) -> None:
     assert responses == [turn(number) for number in range(3)]
     assert other == turn(0)
     members = (message(0), message(1), message("only"), message(1))
-    assert conversation == (Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), members)
+    assert conversation == (StoredConversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), members)
     assert (ended.frames, ended.state) == ((b"one", b"two", b"three"), "ended")
     assert (lost, old) == ([("", "resp_lost")], [])
     assert sorted(scene.plain.keys("*")) == sorted(
@@ -559,10 +560,14 @@ def kill(server):
     return server.start
 
 
+def limit_memory(server, size):
+    with redis.Redis.from_url(server.url) as plain:
+        plain.config_set("maxmemory", size)
+
+
 def fill_memory(server):
-    plain = redis.Redis.from_url(server.url)
-    plain.config_set("maxmemory", 1)
-    return lambda: plain.config_set("maxmemory", 0)
+    limit_memory(server, 1)
+    return lambda: limit_memory(server, 0)
 
 
 @pytest.mark.parametrize("strike", [kill, fill_memory])

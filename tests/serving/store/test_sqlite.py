@@ -13,10 +13,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from interlock.serving.store import Conversation, StoreDown, StoredResponse, StoreUnusable
+from interlock.serving.store import StoredConversation, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.sql import database as layout
 from interlock.serving.store.sql import sqlite
-from interlock.serving.store.sql.sqlite import SqliteStore, loses_commits
+from interlock.serving.store.sql.sqlite import SqliteConnection, SqliteStore, loses_commits
 
 
 def stored(number, *items, output=()):
@@ -330,6 +330,97 @@ def test_a_damaged_file_is_down_and_one_that_was_moved_is_created_again(path) ->
     assert run((SqliteStore(path), scenario)) == [[False, True]]
 
 
+async def present(store, *numbers):
+    return [await store.get("", f"resp_{number}") is not None for number in numbers]
+
+
+@pytest.mark.parametrize("first", ["reads", "writes"])
+@pytest.mark.parametrize("suffixes", [["-wal"], ["-wal", "-shm"]], ids=" ".join)
+def test_what_was_and_what_will_be_acknowledged_is_kept_if_the_log_is_deleted(path, suffixes, first) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        await present(store, 1)
+        for suffix in suffixes:
+            Path(f"{path}{suffix}").unlink()
+        if first == "reads":
+            await present(store, 1)
+        await store.put("", stored(2))
+        (others,) = await asyncio.to_thread(run, (SqliteStore(path), lambda other: present(other, 1, 2)))
+        await store.put("", stored(3))
+        return others, await present(store, 1, 2, 3)
+
+    assert run((SqliteStore(path), scenario)) == [([True, True], [True, True, True])]
+    assert run((SqliteStore(path), lambda store: present(store, 1, 2, 3))) == [[True, True, True]]
+
+
+def test_a_process_that_opens_a_file_without_its_log_does_not_keep_another_from_saving_the_commits(path) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        Path(f"{path}-wal").unlink()
+        other = SqliteStore(path)
+        with pytest.raises(StoreDown, match="disk I/O error"):
+            await other.get("", "resp_1")
+        await store.put("", stored(2))
+        await other.put("", stored(3))
+        found = await present(store, 1, 2, 3), await present(other, 1, 2, 3)
+        await other.close()
+        return found
+
+    assert run((SqliteStore(path), scenario)) == [([True, True, True], [True, True, True])]
+
+
+def test_a_log_that_is_deleted_when_a_write_has_begun_gets_no_commit(monkeypatch, path) -> None:
+    begin = SqliteConnection.begin
+    deleted = []
+
+    def begin_and_delete(connection, *, write, **options):
+        begin(connection, write=write, **options)
+        if write and deleted:
+            deleted.pop().unlink()
+
+    monkeypatch.setattr(SqliteConnection, "begin", begin_and_delete)
+
+    async def scenario(store):
+        await store.put("", stored(1))
+        deleted.append(Path(f"{path}-wal"))
+        await store.put("", stored(2))
+        (others,) = await asyncio.to_thread(run, (SqliteStore(path), lambda other: present(other, 1, 2)))
+        return others, deleted
+
+    assert run((SqliteStore(path), scenario)) == [([True, True], [])]
+
+
+def test_a_log_that_is_being_read_is_saved_afterwards(path) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        reader = apsw.Connection(path)
+        reader.execute("BEGIN").execute("SELECT count(*) FROM response").fetchall()
+        await store.put("", stored(2))
+        Path(f"{path}-wal").unlink()
+        with pytest.raises(StoreDown, match="is locked by another process"):
+            await store.put("", stored(3))
+        reader.close()
+        await store.put("", stored(4))
+        return await present(store, 1, 2, 3, 4)
+
+    assert run((SqliteStore(path, busy=0.01), scenario)) == [[True, True, False, True]]
+
+
+def test_a_connection_to_a_file_that_was_replaced_leaves_the_new_log_alone(path) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        await present(store, 1)
+        for file in Path(path).parent.glob("store.db*"):
+            file.unlink()
+        found = [await present(store, 1)]
+        log = Path(f"{path}-wal").stat()
+        await store.put("", stored(2))
+        found += [await present(store, 1, 2)]
+        return found, Path(f"{path}-wal").stat().st_ino == log.st_ino
+
+    assert run((SqliteStore(path), scenario)) == [([[False], [False, True]], True)]
+
+
 def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
     async def scenario(store):
         with pytest.raises(StoreDown, match=r"later/store.db cannot be used: .*unable to open database file"):
@@ -426,7 +517,7 @@ def test_a_file_of_0_1_0_is_migrated_with_all_its_contents(path) -> None:
             [("resp_1", "completed"), ("resp_2", "completed"), ("resp_3", "completed"), ("resp_4", "queued")],
             [["Why?", "Because."], ["Why?", "Because.", "How?", "So."], ["When?", "Now."], ["Why?"]],
             [("ended", False, 0), ("ended", False, 0), ("ended", False, 3), ("lost", True, 1)],
-            (Conversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), ["Because."]),
+            (StoredConversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), ["Because."]),
             (2, {"ended": 3, "lost": 1}, 1, 8, 4),
             5,
         )

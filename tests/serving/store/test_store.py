@@ -6,7 +6,7 @@ import gc
 import apsw
 import pytest
 
-from interlock.serving.store import Conversation, MemoryStore, StoredResponse, StoreFull
+from interlock.serving.store import LEASE, MemoryStore, StoredConversation, StoredResponse, StoreFull
 from interlock.serving.store.chain import put_together
 from interlock.serving.store.sql import rows
 from interlock.serving.store.sql.sqlite import SqliteConnection
@@ -185,11 +185,11 @@ def test_too_many_conversations_evict_the_least_recently_used_but_none_that_is_h
 
     async def scenario():
         for number in (1, 2, 3):
-            await store.create_conversation("", Conversation(f"conv_{number}", 0, {}), [SHARED])
+            await store.create_conversation("", StoredConversation(f"conv_{number}", 0, {}), [SHARED])
         await store.hold("", "conv_1", "resp_1")
         await store.conversation("", "conv_2")
         for number in (4, 5):
-            await store.create_conversation("", Conversation(f"conv_{number}", 0, {}))
+            await store.create_conversation("", StoredConversation(f"conv_{number}", 0, {}))
         return [number for number in range(1, 6) if await store.conversation("", f"conv_{number}") is not None]
 
     assert asyncio.run(scenario()) == [1, 4, 5]
@@ -255,6 +255,18 @@ def test_a_deleted_response_is_gone_and_makes_room() -> None:
     assert asyncio.run(store.delete("", "resp_1"))
     assert stored_numbers(store, 1) == []
     assert find(store, "msg_in", "msg_out_1") == {}
+
+
+def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> None:
+    now = 0.0
+    store = MemoryStore(max_responses=2, clock=lambda: now)
+    put(store, stored(1))
+    lease = asyncio.run(store.enqueue("", stored(2), "a"))
+    asyncio.run(store.finish(lease, 0, [b"one"], stored(2)))
+    asyncio.run(store.hide("", "resp_2"))
+    now += LEASE
+    put(store, stored(3))
+    assert stored_numbers(store, 1, 2, 3) == [1, 3]
 
 
 def test_an_item_is_found_as_long_as_one_response_has_it() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from interlock.serving.view import comparison
-from interlock.serving.view.comparison import Side, pairs
+from interlock.serving.view.comparison import ComparedSide, pairs
 from interlock.serving.view.event_lines import Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 def side(data):
-    result, trace = Side(), Trace()
+    result, trace = ComparedSide(), Trace()
     for line in [*trace.feed(data), *trace.end()]:
         result.add(line)
     return result

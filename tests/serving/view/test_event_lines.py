@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.deltas import Delta
-from interlock.parsers.harmony_framing import HARMONY, Trigger
+from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
 from interlock.serving.engines.recordings import read
-from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines, redacted, without_quotes
+from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines, redacted, strip_quotes
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"
@@ -171,8 +171,8 @@ def test_redaction_shows_only_listed_fields() -> None:
         "logprobs": [{"token": "•••", "logprob": -1.0, "•••": 1}],
         "response": {"metadata": "•••", "tools": [{"name": "f", "parameters": "•••"}], "usage": None, "model": "•••"},
     }
-    assert without_quotes("the assistant's, not of role 'secret'") == "the assistant's, not of role '•••'"
-    assert without_quotes("item_id is 'it\\'s secret', and \"this\"") == "item_id is '•••', and '•••'"
+    assert strip_quotes("the assistant's, not of role 'secret'") == "the assistant's, not of role '•••'"
+    assert strip_quotes("item_id is 'it\\'s secret', and \"this\"") == "item_id is '•••', and '•••'"
 
 
 ITEM = "type id status role phase call_id name namespace server_label container_id approval_request_id execution"
@@ -251,7 +251,7 @@ def test_redaction_hides_every_string_outside_the_listed_fields(path, share) -> 
 
 
 DELTAS = {kind.__name__ for kind in typing.get_args(Delta)}
-FRAMING = {*HARMONY.states, *Trigger}
+FRAMING = {*HARMONY.states, *HarmonyTrigger}
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)

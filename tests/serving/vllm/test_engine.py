@@ -181,15 +181,6 @@ def test_the_deltas_of_vllms_parsers_become_items():
     assert summary(response) == ([("reasoning", "completed"), DONE], "completed")
 
 
-@pytest.mark.parametrize(("stopped_by", "hidden"), [(None, True), (7, True), ("stop", False)])
-@pytest.mark.parametrize("version", ["0.26.0", "0.32.0"])
-def test_a_parser_that_would_write_the_end_token_does_not_see_it(monkeypatch, version, stopped_by, hidden):
-    fake.install(monkeypatch, version)
-    parser = fake.Parser(delta(content="a"), delta(content="b"))
-    response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b", stop_reason=stopped_by), parser=parser))
-    assert [list(ids) for ids in parser.seen] == [[0], [] if hidden and version == "0.26.0" else [1]]
-
-
 def test_a_model_without_parsers_writes_text():
     response = response_of(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
     assert response["output"][0]["content"][0]["text"] == "Hello there."
@@ -497,7 +488,10 @@ def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_ho
 
 
 @pytest.mark.parametrize("value", [[None], {"a": 1}, 3])
-@pytest.mark.parametrize(("kind", "name"), [("mcp_approval_response", "approval_request_id"), ("mcp_call", "call_id")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("mcp_approval_response", "approval_request_id"), ("mcp_call", "approval_request_id"), ("mcp_call", "call_id")],
+)
 def test_a_link_between_items_that_is_no_text_is_refused(kind, name, value):
     item = {"type": kind, "id": "x_1", "server_label": "s", "name": "n", "arguments": "{}", "approve": True, name: value}
     (answer,) = ask(Serving(), {"input": [HI, item]})

@@ -11,8 +11,8 @@ from interlock.fsm.deltas import EndTurn, Usage
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import family
 from interlock.serving.engines.vllm import readers
-from interlock.serving.engines.vllm.compat import Call, response_template
-from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configured, specials
+from interlock.serving.engines.vllm.compat import VllmCall, response_template
+from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configure, specials
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -47,7 +47,13 @@ class Tokenizer:
 
 
 MARKED = Tokenizer("<think>", "</think>", "<tool_call>", "</tool_call>", "<|im_end|>")
-PARSER = SimpleNamespace(tool_parser=SimpleNamespace(supports_required_and_named=False), is_reasoning_end=lambda _: False)
+
+
+def vllm_parser(**attributes):
+    return SimpleNamespace(**{"count_reasoning_tokens": len, "is_reasoning_end": lambda _: False, **attributes})
+
+
+PARSER = vllm_parser(tool_parser=SimpleNamespace(supports_required_and_named=False))
 
 
 def output(ids, text=None, prompt=(), logprobs=None):
@@ -70,11 +76,11 @@ def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False, cho
         spaces_between_special_tokens=True,
     )
     request, arguments = Request(input="Hi", tool_choice=choice), {"engine_input": {"prompt_token_ids": list(prompt)}}
-    return Call(request, sampling, parser, (), "m", tokenizer, arguments)
+    return VllmCall(request, sampling, parser, (), "m", tokenizer, arguments)
 
 
 def reader(parser=PARSER, *, read=HERMES, tokenizer=MARKED, forced=False):
-    return readers.reader(read, TOOLS, rendered_call(parser, tokenizer), (), forced=forced, hide_end=False)
+    return readers.reader(read, TOOLS, rendered_call(parser, tokenizer), (), forced=forced)
 
 
 def fed(reading, each, entries=None):
@@ -90,18 +96,18 @@ def read(*outputs, parser=PARSER, lags=False, entries=None, **options):
 
 def test_the_flags_name_the_family():
     args = SimpleNamespace(tool_call_parser="hermes", enable_auto_tool_choice=True, reasoning_parser="qwen3")
-    assert configured(args) is family("hermes", "qwen3")
+    assert configure(args) is family("hermes", "qwen3")
     nested = SimpleNamespace(
         tool_call_parser="hermes",
         enable_auto_tool_choice=False,
         structured_outputs_config=SimpleNamespace(reasoning_parser="glm45"),
     )
-    assert configured(nested) is family(None, "glm45")
+    assert configure(nested) is family(None, "glm45")
 
 
 @pytest.mark.parametrize("args", [object(), SimpleNamespace(tool_call_parser="esperanto", enable_auto_tool_choice=True)])
 def test_flags_without_a_family_leave_vllms_parsers(args):
-    assert configured(args) is None
+    assert configure(args) is None
 
 
 TEMPLATE = {
@@ -120,15 +126,15 @@ TEMPLATE = {
 @pytest.mark.parametrize(("tools", "reasons"), [("hf", "hf"), ("hf", None), (None, "hf")])
 def test_the_checkpoints_own_template_is_compiled(tools, reasons):
     args = SimpleNamespace(tool_call_parser=tools, enable_auto_tool_choice=True, reasoning_parser=reasons)
-    read = configured(args, TEMPLATE)
+    read = configure(args, TEMPLATE)
     assert ("think" in read.markers, "call" in read.markers) == (bool(reasons), bool(tools))
 
 
 def test_the_checkpoints_template_is_used_only_if_the_flags_name_it():
     args = SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True, reasoning_parser="qwen3")
-    assert configured(args, TEMPLATE) is None
-    assert configured(SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True)) is None
-    assert configured(object(), TEMPLATE) is None
+    assert configure(args, TEMPLATE) is None
+    assert configure(SimpleNamespace(tool_call_parser="hf", enable_auto_tool_choice=True)) is None
+    assert configure(object(), TEMPLATE) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,7 @@ def test_the_template_comes_from_the_tokenizer(tokenizer, expected):
 
 def test_vllms_parsers_can_be_forced(monkeypatch):
     monkeypatch.setenv(FORCED, "vllm")
-    assert configured(SimpleNamespace(tool_call_parser="hermes", enable_auto_tool_choice=True)) is None
+    assert configure(SimpleNamespace(tool_call_parser="hermes", enable_auto_tool_choice=True)) is None
 
 
 @pytest.mark.parametrize("added", [True, False])
@@ -162,7 +168,7 @@ def test_vllms_parser_reads_bare_json_old_vocabularies_and_unknown_families():
     assert not is_family_reader(read=None)
     assert not is_family_reader(None)
     assert is_family_reader(forced=True)
-    for parser in (SimpleNamespace(), SimpleNamespace(_tool_parser=SimpleNamespace(supports_required_and_named=True))):
+    for parser in (vllm_parser(), vllm_parser(tool_parser=SimpleNamespace(supports_required_and_named=True))):
         assert not is_family_reader(parser, forced=True)
         assert is_family_reader(parser)
     assert not is_family_reader(read=family("mistral"))
@@ -175,7 +181,7 @@ def test_vllms_parser_reads_bare_json_old_vocabularies_and_unknown_families():
 def test_vllms_parser_keeps_the_text_of_a_required_call_in_json(choice, writes_json, keeps):
     state = SimpleNamespace(engine_based=True)
     tool_parser = SimpleNamespace(supports_required_and_named=writes_json)
-    parser = SimpleNamespace(tool_parser=tool_parser, parse_delta=None, _stream_state=state)
+    parser = vllm_parser(tool_parser=tool_parser, parse_delta=None, _stream_state=state)
     reader(parser, read=None, forced=True).begin(rendered_call(parser, choice=choice))
     assert state.engine_based is not keeps
 
@@ -191,7 +197,7 @@ def test_vllms_parser_keeps_the_text_of_a_required_call_in_json(choice, writes_j
     ],
 )
 def test_a_round_starts_where_its_prompt_ends(prompt, ended, expected):
-    parser = SimpleNamespace(is_reasoning_end=lambda _: ended)
+    parser = vllm_parser(is_reasoning_end=lambda _: ended)
     assert read(output([97], prompt=MARKED.encode("Hi.", prompt)), parser=parser) == [expected]
 
 
@@ -200,7 +206,7 @@ def test_without_reasoning_a_round_starts_with_a_message():
 
 
 def test_without_a_parser_that_reads_prompts_a_turn_starts_as_the_family_says():
-    assert read(output([97]), parser=SimpleNamespace()) == [reasoning("a")]
+    assert read(output([97]), parser=vllm_parser()) == [reasoning("a")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])

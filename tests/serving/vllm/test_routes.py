@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
-from interlock.fsm.oracle import check
+from interlock.fsm.oracle import check, check_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.http import plugin as plugin_module
 from interlock.serving.http.plugin import InterlockPlugin
@@ -51,6 +51,19 @@ def test_an_answer_in_one_piece_is_the_same_response():
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
+
+
+def test_messages_and_chat_completions_are_served_if_the_environment_names_them(monkeypatch, caplog):
+    monkeypatch.setenv("INTERLOCK_DIALECTS", "messages, chat, odd")
+    said = {"messages": [{"role": "user", "content": "Hi"}], "input": None}
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/messages", **said, max_tokens=50, stream=True)
+    bodies = [json.loads(frame.partition("data: ")[2]) for frame in answer.text.split("\n\n") if frame]
+    assert (answer.status_code, check_messages(bodies)) == (200, [])
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/chat/completions", **said)
+    assert answer.json()["choices"][0]["message"]["content"] == "Hello there."
+    assert "INTERLOCK_DIALECTS must have only responses, messages, chat, not 'odd'" in caplog.messages
+    refused = ask(Serving(fake.HarmonyContext), "/v1/messages", **said)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -333,9 +346,9 @@ def test_a_template_that_cannot_be_compiled_leaves_the_model_to_vllms_parser_wit
 @pytest.mark.parametrize(
     ("version", "obstacle"),
     [
-        ("0.25.1", "it supports vLLM 0.26 to 0.33"),
-        ("0.34.0", "it supports vLLM 0.26 to 0.33"),
-        ("dev", "it supports vLLM 0.26 to 0.33"),
+        ("0.29.1", "it supports vLLM 0.30 to 0.33"),
+        ("0.34.0", "it supports vLLM 0.30 to 0.33"),
+        ("dev", "it supports vLLM 0.30 to 0.33"),
     ],
 )
 def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, obstacle):
@@ -360,16 +373,6 @@ def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
         "vllm.entrypoints.openai.responses.serving.get_max_tokens, Parser.parse_delta"
     )
     assert line.endswith(f"in place: this build lacks {missing}.")
-
-
-@pytest.mark.parametrize(("version", "hidden"), [("0.26.0", True), ("0.26.1+cpu", True), ("0.27.0", False), ("0.33.0", False)])
-def test_the_parsers_of_0_26_do_not_see_the_token_that_ends_a_round(monkeypatch, version, hidden):
-    async def asking():
-        fake.install(monkeypatch, version)
-        async with client_of(Serving()) as client:
-            return client.app.state.interlock.service.engine.hide_end
-
-    assert asyncio.run(asking()) is hidden
 
 
 @pytest.mark.parametrize("named", ["hy_v4", "hermes"])

@@ -4,13 +4,15 @@ import asyncio
 import gc
 import json
 import threading
+import time
 from contextlib import contextmanager
 
+import httpx
 import pytest
 from anyio import ClosedResourceError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, steps
+from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 from openai import AsyncOpenAI, OpenAI
 from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -25,7 +27,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
 from interlock.serving.http.socket_memory import SocketMemory
-from interlock.serving.http.websocket import EVICTED, Connection, CreateFrame, Lane, Limits
+from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, Limits, SocketConnection
 from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 
@@ -286,7 +288,7 @@ def test_a_closed_connection_leaves_nothing_in_memory() -> None:
     frames = [{**ASK, "store": False, "stream_id": name, "input": "Hello"} for name in "ab"]
 
     def leave():
-        kinds = (Connection, Lane, CreateFrame, StoredResponse, BoundedProtocol, ServerProtocol, WebSocket, Machine)
+        kinds = (SocketConnection, Lane, CreateFrame, StoredResponse, BoundedProtocol, ServerProtocol, WebSocket, Machine)
         return [each for each in gc.get_objects() if isinstance(each, kinds)]
 
     gc.collect()
@@ -380,7 +382,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     async def serve():
         socket = WebSocket({"type": "websocket"}, receive, send)
         await socket.accept()
-        await Connection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000)).serve()
+        await SocketConnection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000)).serve()
         gc.collect()
 
     with caplog.at_level("ERROR", "asyncio"):
@@ -416,6 +418,26 @@ def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> N
         stopping.start()
         ends = [(end["type"], end["response"]["error"]["message"]) for end in socket.ends(2)]
         assert ends == [("response.failed", "The server is shutting down.")] * 2
+        assert [closing_code(each) for each in (socket, idle)] == [1012, 1012]
+        stopping.join()
+
+
+def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_socket() -> None:
+    gate = Gate()
+    server = ServerThread(create_app(StagedEngine([gate, step(ANSWER, "stop")])), drain=600)
+    with server as url, client(url) as socket, client(url) as idle:
+        socket.send(STAGED)
+        assert gate.reached.wait(PATIENCE)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        while httpx.get(f"{url}/ready").status_code == 200:
+            time.sleep(0.01)
+        idle.send(STAGED)
+        (failed,) = idle.ends(1)
+        gate.open()
+        (completed,) = socket.ends(1)
+        assert [end["type"] for end in (failed, completed)] == ["response.failed", "response.completed"]
+        assert failed["response"]["error"]["message"] == "The server is shutting down."
         assert [closing_code(each) for each in (socket, idle)] == [1012, 1012]
         stopping.join()
 

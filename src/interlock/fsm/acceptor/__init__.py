@@ -5,24 +5,29 @@ The other validator, `interlock.fsm.oracle`, is written from the rules alone and
     judging       validates the bytes of a stream
     acceptor      validates the events of a stream
     stream_items  the items of a stream: their indices and ids, their places in their lifecycles, and their texts
-    automaton     the possible states of a lifecycle, inferred from events
+    automaton     the possible states of a lifecycle, inferred from events, and the edges that explain an event
     contents      the contents of events, compared with earlier events
     fields        faults in the fields of events
-    steps         edges that explain an event
     rulebook      the rules, the deviations from them that break no client, faults and findings
+    dialects      judges streams of Messages and Chat Completions by their rules
     digests       readers and digests of JSON values, and deltas compared with the full text
 """
 
 from interlock.fsm.acceptor.acceptor import Acceptor
+from interlock.fsm.acceptor.automaton import FiredEdge, Step
+from interlock.fsm.acceptor.dialects import DIALECT_RULES, AnyJudge, ApiName, DialectJudge
 from interlock.fsm.acceptor.judging import Judge, JudgedMessage, Reported, Verdict, judge
 from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
-from interlock.fsm.acceptor.steps import FiredEdge, Step
 
 __all__ = [
     "DEVIATIONS",
+    "DIALECT_RULES",
     "RULES",
     "Acceptor",
+    "AnyJudge",
+    "ApiName",
     "Deviation",
+    "DialectJudge",
     "Finding",
     "FiredEdge",
     "Judge",

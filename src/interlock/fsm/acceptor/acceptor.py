@@ -20,12 +20,11 @@ from interlock.events import stream
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.json import as_text, members
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
-from interlock.fsm.acceptor.automaton import Automaton, Node
+from interlock.fsm.acceptor.automaton import Automaton, AutomatonNode, Step
 from interlock.fsm.acceptor.contents import JUDGES, judge_end, judge_opening
-from interlock.fsm.acceptor.digests import Digest, Text, digest, quoted
+from interlock.fsm.acceptor.digests import Digest, TextDigest, digest, quote
 from interlock.fsm.acceptor.fields import field_faults, is_unknown_part
-from interlock.fsm.acceptor.rulebook import DEVIATIONS, Fault, Finding, ItemRef
-from interlock.fsm.acceptor.steps import Step
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, Breach, Finding, ItemRef
 from interlock.fsm.acceptor.stream_items import AUTOMATA, DONE, StreamItems, TrackedItem
 from interlock.fsm.lifecycles import RESPONSE
 
@@ -67,7 +66,7 @@ class _Numbering:
     _missing: bool = False
     """Whether events since the last number have none."""
 
-    def take(self, number: object) -> list[Fault]:
+    def take(self, number: object) -> list[Breach]:
         """Check the number of an event, and expect the next."""
         expected, alternative, missing = self.expected, self._alternative, self._missing
         self._alternative = None
@@ -75,16 +74,16 @@ class _Numbering:
             self.skip()
             self._missing = True
             deviation = "unnumbered" if not number and self._last is None else ""
-            return [Fault("R2", f"sequence_number is {quoted(number)} instead of a number", deviation=deviation)]
+            return [Breach("R2", f"sequence_number is {quote(number)} instead of a number", deviation=deviation)]
         begins, self._last = self._last is None, number
         self._missing = False
         self.expected = number + 1
         if begins and missing:
-            return [Fault("R2", f"sequence_number is {number}, and no earlier event has a number")]
+            return [Breach("R2", f"sequence_number is {number}, and no earlier event has a number")]
         if expected is None or number in {expected, alternative}:
             return []
         self._alternative = expected + 1
-        return [Fault("R2", f"sequence_number is {number} instead of {expected}")]
+        return [Breach("R2", f"sequence_number is {number} instead of {expected}")]
 
     def advance(self, number: int) -> None:
         """Take the expected number."""
@@ -110,9 +109,9 @@ class _FastPath:
 
     blank: Mapping[str, object]
     like: Mapping[str, object]
-    text: Text
+    text: TextDigest
     indices: tuple[str, ...]
-    transition: tuple[TrackedItem | None, Node, str, Node]
+    transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode]
 
     def fits(self, body: Mapping[str, object]) -> bool:
         """Return whether the obfuscation and the indices have the right types, which equality does not check."""
@@ -136,7 +135,7 @@ class Acceptor:
         self._permissive = permissive
         self._items = StreamItems(whole=True)
         self._fast_path: _FastPath | None = None
-        self._transition: tuple[TrackedItem | None, Node, str, Node] | None = None
+        self._transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode] | None = None
         """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
         self.events = 0
         """The number of events so far."""
@@ -222,30 +221,30 @@ class Acceptor:
         if self.ended:
             return []
         if self._errored_last:
-            fault = Fault("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
+            fault = Breach("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
         else:
             items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
             open_items = f", with {', '.join(items)} open" if items else ""
-            fault = Fault("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
+            fault = Breach("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
         return [self._finding(fault, _Place(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
         openai_body, self._transition = body, None
-        faults: list[Fault] = []
+        faults: list[Breach] = []
         if self._dialect == OPEN_RESPONSES.name:
-            faults += [Fault("R14", foreign)] if (foreign := _foreign(body)) else []
+            faults += [Breach("R14", foreign)] if (foreign := _foreign(body)) else []
             openai_body = from_open_responses(body)
         elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
-            faults.append(Fault("R14", "the fields of the error are nested", deviation="nested-error"))
+            faults.append(Breach("R14", "the fields of the error are nested", deviation="nested-error"))
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
         place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
         if self.ended and name == _CREATED and digest(members(openai_body.get("response")).get("id")) not in self._response_ids:
-            faults.append(Fault("R3", "another response begins; it is judged separately", deviation="another-stream"))
+            faults.append(Breach("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin(0)
         if self.ended:
             deviation = "late-rate-limits" if name == _RATE_LIMITS else ""
-            faults.append(Fault("R3", "comes after the terminal event", deviation=deviation))
+            faults.append(Breach("R3", "comes after the terminal event", deviation=deviation))
         else:
             faults += self._check_resumption(name, number)
             event = EVENTS.get(name)
@@ -255,30 +254,30 @@ class Acceptor:
         self.events += 1
         return [self._finding(fault, place, self.events - 1) for fault in faults]
 
-    def _check_resumption(self, name: str, number: object) -> list[Fault]:
+    def _check_resumption(self, name: str, number: object) -> list[Breach]:
         """Detect a resumed stream by the number and the name of its first event."""
         if self.events or self._numbers.expected != 0 or type(number) is not int or number < _MIN_RESUMED or name in _OPENING:
             return []
         self._items.whole, self._response = False, _RESPONSE.unknown
         self._numbers.expected = None
         message = f"begins with number {number}: judged as a resumed stream (--from {number})"
-        return [Fault("R1", message, deviation="resumed")]
+        return [Breach("R1", message, deviation="resumed")]
 
-    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Fault]:
+    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Breach]:
         """Check an unknown event against the rules for all events."""
         if not name:
             self._forget()
-            return [Fault("R14", f"the type of the event is {quoted(body.get('type'))}")]
-        faults = [Fault("R14", f"the API has no event {quoted(name)}", deviation="unknown-event")]
+            return [Breach("R14", f"the type of the event is {quote(body.get('type'))}")]
+        faults = [Breach("R14", f"the API has no event {quote(name)}", deviation="unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
-            faults.append(Fault("R7", "comes after the item was done", item=item.ref))
+            faults.append(Breach("R7", "comes after the item was done", item=item.ref))
         if item is not None:
             item.skip(name)
         return faults
 
-    def _finding(self, fault: Fault, place: _Place, event: int | None = None) -> Finding:
+    def _finding(self, fault: Breach, place: _Place, event: int | None = None) -> Finding:
         item = fault.item or place.item
         return Finding(
             rule=fault.rule,
@@ -298,45 +297,45 @@ class Acceptor:
     def _name_in_dialect(self, name: str) -> str:
         return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
 
-    def _check_number(self, number: object) -> list[Fault]:
+    def _check_number(self, number: object) -> list[Breach]:
         """Check the number of an event; a stream that begins with 0 is complete."""
         if not self.events and self._numbers.expected is None and number == 0:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
 
-    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Fault]:
+    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Breach]:
         faults = field_faults(event, body)
         readable = not any(fault.unreadable for fault in faults)
         if issubclass(event, stream.ResponseEvent):
             return faults + self._take_response_event(event, body, readable=readable)
         if event is stream.Keepalive:
             is_first = self._response is _RESPONSE.start
-            return [*faults, *([Fault("R4a", "comes before the response is created", (_CREATED,))] if is_first else [])]
+            return [*faults, *([Breach("R4a", "comes before the response is created", (_CREATED,))] if is_first else [])]
         faults += self._check_open()
         if event is stream.ErrorEvent:
             self._error = True
         elif wire_name(event) not in _KNOWN:
-            faults.append(Fault("R10", "belongs to no item of the API", deviation="unknown-event"))
+            faults.append(Breach("R10", "belongs to no item of the API", deviation="unknown-event"))
         elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
             faults += self._take_item_event(event, body, place, readable=readable)
         return faults
 
-    def _check_open(self) -> list[Fault]:
+    def _check_open(self) -> list[Breach]:
         """Check that the opening events came first."""
-        fault = Fault("R1", "comes before the stream has opened", self._response.legal)
+        fault = Breach("R1", "comes before the stream has opened", self._response.legal)
         is_open = "in_progress" in self._response.states
         self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
         return [] if is_open else [fault]
 
-    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Fault]:
+    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Breach]:
         """Check an event of the response itself."""
-        faults: list[Fault] = []
+        faults: list[Breach] = []
         name = wire_name(event)
         following = _RESPONSE.step(self._response, name)
         if following is None:
-            faults.append(Fault("R1", "is not allowed here: the opening events come first and once", self._response.legal))
+            faults.append(Breach("R1", "is not allowed here: the opening events come first and once", self._response.legal))
             following = _RESPONSE.either(self._response, _RESPONSE.after(name))
         self._transition = (None, self._response, name, following)
         self._response = following
@@ -349,18 +348,18 @@ class Acceptor:
             return [*faults, *judge_end(event, response, items, from_start=self._items.whole, has_error=self._error)]
         return [*faults, *judge_opening(event, response)]
 
-    def _check_response_id(self, response_id: object) -> Iterator[Fault]:
+    def _check_response_id(self, response_id: object) -> Iterator[Breach]:
         """Check that the id of the response is unchanged."""
         id_digest = digest(response_id)
         if self._response_ids and id_digest not in self._response_ids:
-            yield Fault("R7", f"the response's id is now {quoted(response_id)}")
+            yield Breach("R7", f"the response's id is now {quote(response_id)}")
         self._response_ids.add(id_digest)
 
     def _take_item_event(
         self, event: type[StreamEvent], body: Mapping[str, object], place: _Place, *, readable: bool
-    ) -> Iterable[Fault]:
+    ) -> Iterable[Breach]:
         """Check an event of an item."""
-        faults: list[Fault] = []
+        faults: list[Breach] = []
         name = wire_name(event)
         item = self._items.find(event, body)
         begins = item is None
@@ -368,7 +367,7 @@ class Acceptor:
             item, opening_faults = self._items.begin(event, body)
             faults += opening_faults
             if self._error and event is stream.ItemAdded:
-                faults.append(Fault("R4", "an item begins after an error event"))
+                faults.append(Breach("R4", "an item begins after an error event"))
         if item is None:
             return faults
         place.item = item.ref
@@ -391,7 +390,7 @@ class Acceptor:
             self._fast_path = _fast_path_for(item, event, body)
         return faults
 
-    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Fault]:
+    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Breach]:
         """Check that one item is written at a time; events of tools may come at any time."""
         current = self._current
         if item is current or (item.automaton and event in item.automaton.apart):
@@ -401,7 +400,7 @@ class Acceptor:
         if current is None or begins or self._permissive:
             return []
         deviation = "late-done" if event == DONE else ""
-        return [Fault("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
+        return [Breach("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
 
 
 def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:

@@ -1,4 +1,4 @@
-"""Infers the possible states of a lifecycle from the events of a stream.
+"""Infers the possible states of a lifecycle from the events of a stream, and the edges that explain each event.
 
 A stream shows events but no triggers, and the same events can lead to several states: a message that is done may be complete
 or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
@@ -7,18 +7,21 @@ The set includes the states behind edges without events.
 For the automaton every delta event is optional, as in the rules; the tables require them.
 
 The sets are built on demand and cached: an automaton has at most a few dozen, and a cached step is one dict lookup.
+
+Several edges may explain one event, so a `Step` has all of them; `narrow_steps` removes the edges that contradict neighbouring
+steps. The viewer draws the steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from interlock.events.stream import EVENTS, ItemAdded, ItemDone, McpInProgress, OutputDone, Place, StreamEvent, wire_name
-from interlock.fsm.acceptor.steps import FiredEdge, Step
+from interlock.events.stream import EVENTS, PROGRESS, ItemAdded, ItemDone, OutputDone, Place, StreamEvent, wire_name
 from interlock.fsm.lifecycle import Lifecycle
+from interlock.fsm.subjects import AnyItem, ResponseState
 from interlock.fsm.table import Edge, reachable
 
 _INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
@@ -51,7 +54,7 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
         Observed(
             "in_progress",
             "in_progress",
-            [McpInProgress],
+            [PROGRESS["mcp_call.in_progress"]],
             "an approved call may send this event a second time, before its arguments are done",
         ),
     ],
@@ -77,7 +80,7 @@ class _Position:
 
 
 @define(eq=False)
-class Node:
+class AutomatonNode:
     """A set of positions in a lifecycle.
 
     Args:
@@ -96,15 +99,72 @@ class Node:
     states: frozenset[str]
     ends: frozenset[str]
     inside_part: bool
-    following: dict[str, Node] = field(factory=dict[str, "Node"], init=False)
+    following: dict[str, AutomatonNode] = field(factory=dict[str, "AutomatonNode"], init=False)
     positions: frozenset[_Position] = field(repr=False)
     moves: Mapping[str, frozenset[_Position]] = field(repr=False)
+
+
+@frozen
+class FiredEdge:
+    """An edge that may have emitted an event.
+
+    Args:
+        source: The state that the edge leaves.
+        trigger: The trigger of the edge.
+        dest: The state that the edge enters.
+        begins: Whether the event is the first that the edge emits.
+        due: The wire names of the edge's later events.
+        settled: Whether `dest` may be reached now: `due` has only deltas, which are optional.
+        silent: The edges before this one that need no event, in order, each as source, trigger and dest.
+    """
+
+    source: str
+    trigger: str
+    dest: str
+    begins: bool = True
+    due: tuple[str, ...] = ()
+    settled: bool = True
+    silent: tuple[tuple[str, str, str], ...] = ()
+
+    def may_follow(self, before: FiredEdge) -> bool:
+        """Return whether this edge can explain an event after `before` explains the previous one."""
+        if self.begins:
+            return before.settled and before.dest == (self.silent[0][0] if self.silent else self.source)
+        same = (self.source, self.trigger, self.dest) == (before.source, before.trigger, before.dest)
+        return same and len(self.due) < len(before.due)
+
+
+@frozen
+class Step:
+    """The effect of one event on a lifecycle.
+
+    Args:
+        machine: The name of the lifecycle, a kind of item or `response`; empty for an item of unknown kind.
+        index: The `output_index` of the item; None for an event of the response.
+        fired: The edges that may have emitted the event; none if the event was not legal.
+        states: The states that the machine may be in or may be leaving.
+        possible: Further states that it may be in, because edges that need no event lead there.
+    """
+
+    machine: str
+    index: int | None
+    fired: tuple[FiredEdge, ...] = ()
+    states: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+
+    def narrowed(self, keep: Callable[[FiredEdge], bool]) -> Step:
+        """Return the step with only the edges that `keep` accepts; unchanged if it accepts none."""
+        fired = tuple(filter(keep, self.fired))
+        if not fired or fired == self.fired:
+            return self
+        at = dict.fromkeys(edge.source if edge.due else edge.dest for edge in fired)
+        return evolve(self, fired=fired, states=tuple(at), possible=tuple(name for name in self.possible if name not in at))
 
 
 class Automaton:
     """Recognizes the events of one lifecycle."""
 
-    def __init__(self, lifecycle: Lifecycle[Any]) -> None:
+    def __init__(self, lifecycle: Lifecycle[AnyItem] | Lifecycle[ResponseState]) -> None:
         self._name = lifecycle.name
         self._edges: dict[str, list[_Edge]] = {name: [] for name in lifecycle.states}
         for edge in lifecycle.edges:
@@ -114,8 +174,8 @@ class Automaton:
             self._edges.setdefault(seen.dest, [])
         self._all = tuple(self._positions())
         """Every position, in the order of the table."""
-        self._steps: dict[tuple[Node, str, Node], Step] = {}
-        self._nodes: dict[frozenset[_Position], Node] = {}
+        self._steps: dict[tuple[AutomatonNode, str, AutomatonNode], Step] = {}
+        self._nodes: dict[frozenset[_Position], AutomatonNode] = {}
         self._anywhere = self._moves(self._all)
         self.start = self._node([_Position(lifecycle.initial)])
         self.unknown = self._node(self._all)
@@ -140,35 +200,35 @@ class Automaton:
         )
         """The events that may come while the model writes a later item, because it has finished writing this one."""
 
-    def step(self, node: Node, event: str) -> Node | None:
+    def step(self, node: AutomatonNode, event: str) -> AutomatonNode | None:
         """Return the node after an event, by its wire name; None if the event is not legal."""
         next_node = node.following.get(event)
         if next_node is None and event in node.moves:
             next_node = node.following[event] = self._node(node.moves[event])
         return next_node
 
-    def leads_to(self, node: Node, event: str) -> bool:
+    def leads_to(self, node: AutomatonNode, event: str) -> bool:
         """Return whether an event is legal at a node or anywhere after it."""
         return event in self.beyond(node).moves
 
-    def beyond(self, node: Node) -> Node:
+    def beyond(self, node: AutomatonNode) -> AutomatonNode:
         """Return the union of a node and all nodes after it."""
         nodes = reachable([node], lambda one: map(self._node, one.moves.values()))
         return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
 
-    def after(self, event: str) -> Node:
+    def after(self, event: str) -> AutomatonNode:
         """Return the node after an event if the node before is unknown."""
         return self._node(self._anywhere[event])
 
-    def either(self, one: Node, other: Node) -> Node:
+    def either(self, one: AutomatonNode, other: AutomatonNode) -> AutomatonNode:
         """Return the union of two nodes."""
         return self._node(one.positions | other.positions)
 
-    def anywhere_in(self, state: str) -> Node:
+    def anywhere_in(self, state: str) -> AutomatonNode:
         """Return the node of one state, including states that it reaches without an event."""
         return self._node([_Position(state)])
 
-    def explain(self, before: Node, event: str, after: Node) -> Step:
+    def explain(self, before: AutomatonNode, event: str, after: AutomatonNode) -> Step:
         """Return the step from one node to another, without the item's index; steps are cached."""
         key = (before, event, after)
         step = self._steps.get(key)
@@ -176,19 +236,19 @@ class Automaton:
             certain = [position for position in self._in_order(after.positions) if self._is_certain(position, after.positions)]
             at = tuple(dict.fromkeys(position.state for position in certain))
             possible = tuple(name for name in self._edges if name in after.states and name not in at)
-            step = self._steps[key] = Step(self._name, None, tuple(self._fired(before, event)), at, possible)
+            step = self._steps[key] = Step(self._name, None, tuple(self._fire(before, event)), at, possible)
         return step
 
     def _is_certain(self, position: _Position, positions: frozenset[_Position]) -> bool:
         """Return whether no other position reaches this one without an event."""
         return not any(position in self._closure([other]) for other in positions if other != position)
 
-    def _fired(self, node: Node, event: str) -> Iterator[FiredEdge]:
+    def _fire(self, node: AutomatonNode, event: str) -> Iterator[FiredEdge]:
         """Yield the edges of the table, without observed ones, that may emit an event at a node."""
         positions = self._in_order(node.positions)
         paths = self._silent_paths(one.state for one in positions if not one.due and self._is_certain(one, node.positions))
         for position in positions:
-            for edge, due in self._begun(position):
+            for edge, due in self._begin(position):
                 rest = next((rest for name, rest in _following(due) if name == event), None)
                 if edge.trigger and rest is not None:
                     begins = not position.due
@@ -206,18 +266,18 @@ class Automaton:
                     waiting.append(edge.dest)
         return paths
 
-    def _node(self, positions: Iterable[_Position]) -> Node:
+    def _node(self, positions: Iterable[_Position]) -> AutomatonNode:
         closed = self._closure(positions)
         node = self._nodes.get(closed)
         if node is None:
             node = self._nodes[closed] = self._make(closed)
         return node
 
-    def _make(self, closed: frozenset[_Position]) -> Node:
+    def _make(self, closed: frozenset[_Position]) -> AutomatonNode:
         moves = self._moves(self._in_order(closed))
         at = [position.state for position in self._in_order(closed) if not position.due]
         leaving = [f"leaving {position.state}" for position in self._in_order(closed) if position.due]
-        return Node(
+        return AutomatonNode(
             state=" or ".join(dict.fromkeys(at or leaving)),
             legal=tuple(moves),
             states=frozenset(at),
@@ -231,7 +291,7 @@ class Automaton:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
         return [position for position in self._all if position in closed]
 
-    def _begun(self, position: _Position) -> Iterable[tuple[_Edge, Sequence[str]]]:
+    def _begin(self, position: _Position) -> Iterable[tuple[_Edge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""
         if position.edge:
             return [(position.edge, position.due)]
@@ -239,17 +299,17 @@ class Automaton:
 
     def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
         """Add every position that can be reached without an event."""
-        return frozenset(reachable(positions, self._settled))
+        return frozenset(reachable(positions, self._settle))
 
-    def _settled(self, position: _Position) -> Iterator[_Position]:
+    def _settle(self, position: _Position) -> Iterator[_Position]:
         """Yield the positions that one edge reaches from a position without an event."""
-        yield from (_Position(edge.dest) for edge, due in self._begun(position) if _is_optional(due))
+        yield from (_Position(edge.dest) for edge, due in self._begin(position) if _is_optional(due))
 
     def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
         """Return the positions after each legal event."""
         moves: dict[str, frozenset[_Position]] = {}
         for position in positions:
-            for edge, due in self._begun(position):
+            for edge, due in self._begin(position):
                 for event, rest in _following(due):
                     after = _Position(edge.source, edge, rest) if rest else _Position(edge.dest)
                     moves[event] = moves.get(event, frozenset()) | {after}
@@ -274,3 +334,34 @@ def _following(due: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 def _is_optional(events: Iterable[str]) -> bool:
     """Return whether all events are deltas."""
     return all("delta" in EVENTS[event].__struct_fields__ for event in events)
+
+
+def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:
+    """Remove from each step of a lifecycle the edges that contradict the steps after and before it.
+
+    If exactly one edge of a step began with an earlier event, remove the others.
+    """
+    narrowed: list[Step] = []
+    next_edges: tuple[FiredEdge, ...] = ()
+    for step in reversed(steps):
+        agreeing = step.narrowed(_followed(next_edges)) if next_edges else step
+        narrowed.append(_prefer_continuing(agreeing))
+        next_edges = narrowed[-1].fired
+    narrowed.reverse()
+    for at in range(1, len(narrowed)):
+        if before := narrowed[at - 1].fired:
+            narrowed[at] = _prefer_continuing(narrowed[at].narrowed(_follows(before)))
+    return narrowed
+
+
+def _prefer_continuing(step: Step) -> Step:
+    edges = [edge for edge in step.fired if not edge.begins]
+    return step.narrowed(edges.__contains__) if len(edges) == 1 else step
+
+
+def _followed(next_edges: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:
+    return lambda edge: any(one.may_follow(edge) for one in next_edges)
+
+
+def _follows(before: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:
+    return lambda edge: any(edge.may_follow(one) for one in before)

@@ -10,12 +10,12 @@ import codecs
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeGuard
 
 import orjson
 from attrs import define, field
 
-from interlock.events.json import elements, members
+from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.parts import Logprob
 from interlock.events.shapes import mismatches
 
@@ -35,7 +35,7 @@ _MAX_CHUNKS: Final = 4096
 """The number of chunks to store before folding them into a hash."""
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """Quote a value for a message: truncate a long string, and name the JSON type of any other long value."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]!r}…"
@@ -53,9 +53,10 @@ def json_type(value: object) -> str:
 
 def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
     """Return the value at a path of field names, or None."""
+    found: object = value
     for step in path:
-        value = cast("Mapping[str, object]", members(value).get(step))
-    return value
+        found = members(found).get(step)
+    return found
 
 
 def digest(value: object) -> Digest:
@@ -78,15 +79,11 @@ def _canonical(value: object) -> bytes:
 
 def _numbers(value: object) -> object:
     """Write 1.0 as 1, which is the same number in JSON."""
-    match value:
-        case float():
-            return int(value) if value.is_integer() else value
-        case Mapping():
-            return {name: _numbers(inner) for name, inner in cast("Mapping[str, object]", value).items()}
-        case list() | tuple():
-            return [_numbers(inner) for inner in cast("Sequence[object]", value)]
-        case _:
-            return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if is_object(value):
+        return {name: _numbers(inner) for name, inner in value.items()}
+    return [_numbers(inner) for inner in value] if is_array(value) else value
 
 
 def digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
@@ -103,26 +100,21 @@ def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 
 
 def _loose(value: object) -> object:
-    match value:
-        case Mapping():
-            inner = cast("Mapping[str, object]", value)
-            return {name: _loose(one) for name, one in inner.items() if one is not None and name not in _UNREAD}
-        case list():
-            return [_loose(one) for one in cast("list[object]", value)]
-        case _:
-            return value
+    if is_object(value):
+        return {name: _loose(inner) for name, inner in value.items() if inner is not None and name not in _UNREAD}
+    return [_loose(inner) for inner in value] if is_array(value) else value
 
 
 _UNREAD = frozenset({"logprobs", "encrypted_content"})
 """The fields that `loose_digests` ignores: several events have them, but a client reads them in only one."""
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 @define(eq=False)
-class Text:
+class TextDigest:
     """A text that arrives in chunks.
 
     Args:
@@ -148,7 +140,7 @@ class Text:
 
     def _fold(self) -> None:
         text = "".join(self.chunks)
-        self._folded.update(_encoded(text))
+        self._folded.update(_encode(text))
         self._length += len(text)
         self.chunks.clear()
 
@@ -170,7 +162,7 @@ class Text:
     def _difference(self, whole: str) -> str | None:
         rest = "".join(self.chunks)
         length = self._length + len(rest)
-        if self._length and hashlib.blake2b(_encoded(whole[: self._length])).digest() != self._folded.digest():
+        if self._length and hashlib.blake2b(_encode(whole[: self._length])).digest() != self._folded.digest():
             return f"differs from the {length} characters of the deltas, among the first {self._length}"
         rest_of_whole = whole[self._length :]
         if rest_of_whole == rest:
@@ -182,14 +174,14 @@ class Text:
 
 
 @define(eq=False)
-class Logprobs:
+class LogprobsDigest:
     """The log probabilities of a text that arrives in deltas."""
 
     count: int = field(default=0, init=False)
     _hash: hashlib.blake2b = field(factory=hashlib.blake2b, init=False, repr=False)
-    _tokens: Text = field(factory=Text, init=False)
+    _tokens: TextDigest = field(factory=TextDigest, init=False)
     """The tokens as strings; a string cannot hold a part of a character."""
-    _decoded_tokens: Text = field(factory=Text, init=False)
+    _decoded_tokens: TextDigest = field(factory=TextDigest, init=False)
     """The tokens as decoded bytes."""
     _decoder: codecs.IncrementalDecoder = field(init=False, repr=False)
 
@@ -200,12 +192,12 @@ class Logprobs:
     def add(self, entries: Sequence[object]) -> None:
         """Add the well-formed entries of a delta."""
         for entry in map(members, entries):
-            token = cast("str", entry["token"])
+            token = as_text(entry.get("token"))
             self.count += 1
             self._hash.update(_entry_digest(entry))
             self._tokens.add(token)
-            token_bytes = cast("list[int] | None", entry.get("bytes"))
-            self._decoded_tokens.add(self._decoder.decode(bytes(token_bytes) if token_bytes else _encoded(token)))
+            token_bytes = bytes(filter(_is_byte, elements(entry.get("bytes"))))
+            self._decoded_tokens.add(self._decoder.decode(token_bytes or _encode(token)))
 
     def equal(self, entries: Sequence[object]) -> bool:
         """Return whether other entries have the same tokens with the same log probabilities."""
@@ -228,8 +220,10 @@ def _entry_digest(entry: object) -> bytes:
 def are_malformed(entries: object) -> bool:
     """Return whether a value is not a list of log probabilities; nulls and unknown fields are accepted."""
     kinds = (mismatch.kind for mismatch in mismatches(entries, list[Logprob], direction="stream"))
-    return not all(kind in {"unknown", "null"} for kind in kinds) or not all(map(_has_valid_bytes, elements(entries)))
+    return not all(kind in {"unknown", "null"} for kind in kinds) or not all(
+        _is_byte(one) for entry in elements(entries) for one in elements(members(entry).get("bytes"))
+    )
 
 
-def _has_valid_bytes(entry: object) -> bool:
-    return all(cast("int", one) in range(256) for one in elements(members(entry).get("bytes")))
+def _is_byte(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and value in range(256)

@@ -7,15 +7,15 @@ finds the deviations among the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast, get_args
+from typing import Final, get_args
 
 from interlock.events.items import ITEMS
-from interlock.events.json import as_text, members
+from interlock.events.json import as_text, is_array, is_object, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
-from interlock.fsm.acceptor.digests import json_type, quoted
-from interlock.fsm.acceptor.rulebook import Fault
+from interlock.fsm.acceptor.digests import json_type, quote
+from interlock.fsm.acceptor.rulebook import Breach
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
@@ -39,9 +39,9 @@ _FREE: Final = frozenset({"attributes", "env"})
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
-def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
+def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
     """Return the faults in the fields of an event and of its item, part or response."""
-    whole = {**body, "response": _without_lists(body["response"])} if "response" in body else dict(body)
+    whole = {**body, "response": _drop_lists(body["response"])} if "response" in body else dict(body)
     return [
         _field_fault(mismatch)
         for mismatch in mismatches(whole, event, direction="stream")
@@ -49,12 +49,12 @@ def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[F
     ]
 
 
-def _without_lists(response: object) -> object:
+def _drop_lists(response: object) -> object:
     """Empty the lists of a response: R13 compares its items, and its tools come from the request."""
-    if type(response) is not dict:
+    if not is_object(response):
         return response
     nothing: list[object] = []
-    return {name: nothing if type(value) is list else value for name, value in members(cast("object", response)).items()}
+    return {name: nothing if is_array(value) else value for name, value in response.items()}
 
 
 def is_unknown_part(body: Mapping[str, object]) -> bool:
@@ -81,25 +81,25 @@ def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool
             return False
 
 
-def _field_fault(mismatch: Mismatch) -> Fault:
+def _field_fault(mismatch: Mismatch) -> Breach:
     last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
     above = [step for step in mismatch.path[:last] if isinstance(step, str)]
     field, value = param_of(mismatch.path[last:]), mismatch.value
     name = mismatch.type if mismatch.type.islower() or not above else above[-1]
     deviation = _deviation(mismatch, field)
-    field = quoted(field) if above and above[-1] in _FREE else field
+    field = quote(field) if above and above[-1] in _FREE else field
     if field == "type" and mismatch.kind != "unknown":
-        message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quoted(value)}"
+        message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quote(value)}"
     elif mismatch.kind == "unknown":
-        message = f"{name} has no field {quoted(field)}"
+        message = f"{name} has no field {quote(field)}"
     elif mismatch.kind == "missing":
         message = f"{name}: {field} is missing"
     elif mismatch.kind == "value":
-        message = f"{name}: {field} is {quoted(value)} instead of {mismatch.expected}"
+        message = f"{name}: {field} is {quote(value)} instead of {mismatch.expected}"
     else:
         message = f"{name}: {field} is {json_type(value)}"
     unreadable = not deviation and mismatch.kind not in {"unknown", "tag"}
-    return Fault("R14", message, deviation=deviation, unreadable=unreadable)
+    return Breach("R14", message, deviation=deviation, unreadable=unreadable)
 
 
 def _deviation(mismatch: Mismatch, field: str) -> str:

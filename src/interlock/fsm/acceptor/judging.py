@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast, get_args
+from typing import Final, TypeAlias, get_args
 
 import orjson
 from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
-from interlock.events.json import as_text, loads
+from interlock.events.json import as_text, is_object, loads
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
-from interlock.fsm.acceptor.digests import quoted
+from interlock.fsm.acceptor.automaton import Step
+from interlock.fsm.acceptor.digests import quote
 from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Finding, Severity
-from interlock.fsm.acceptor.steps import Step
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
@@ -180,7 +180,7 @@ class Judge:
         """Check the value of the `Content-Type` header."""
         self._over_http = True
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {quoted(value)} instead of {CONTENT_TYPE}")
+            self._fault("R5", f"the content type is {quote(value)} instead of {CONTENT_TYPE}")
 
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere."""
@@ -190,17 +190,17 @@ class Judge:
     def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
         """Validate the next bytes, and yield each message that they complete, with its findings."""
         for message in self._decode(chunk):
-            yield self._with_findings(message, self._take(message))
+            yield self._add_findings(message, self._take(message))
 
     def follow_end(self) -> Iterator[JudgedMessage]:
         """Validate and yield the last message if its final empty line or line feed is missing."""
         for message in self._decoder.end():
             if not self._framed:
-                yield self._with_findings(message, self._take(message))
+                yield self._add_findings(message, self._take(message))
             elif message.data_lines or message.event != "message":
-                yield self._with_findings(message, self._take_last(message))
+                yield self._add_findings(message, self._take_last(message))
 
-    def _with_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
+    def _add_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
         return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
@@ -264,17 +264,17 @@ class Judge:
         name = body.get("type")
         if message.event != name and self._framed:
             bare = "event" not in message.fields
-            header = "there is no event line" if bare else f"the event is {quoted(message.event)}"
-            problem = f"{header}, and the body's type is {quoted(name)}"
+            header = "there is no event line" if bare else f"the event is {quote(message.event)}"
+            problem = f"{header}, and the body's type is {quote(name)}"
             self._fault("R5", problem, message.event, deviation="no-event-line" if bare else "")
         findings = self._acceptor.feed(body, message.line)
         if findings:
             self._tally.add(findings)
         if as_text(name) in TERMINAL:
             response = body.get("response")
-            if isinstance(response, dict):
-                status = cast("dict[str, object]", response).get("status")
-                self._status = status if isinstance(status, str) else quoted(status)
+            if is_object(response):
+                status = response.get("status")
+                self._status = status if isinstance(status, str) else quote(status)
         return body
 
     def _fault(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
@@ -291,7 +291,7 @@ def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissiv
     return judging.end()
 
 
-def _body(message: SseMessage) -> dict[str, object] | None:
+def _body(message: SseMessage) -> Mapping[str, object] | None:
     """Return the data as a JSON object, or None."""
     try:
         body: object = orjson.loads(message.data)
@@ -301,7 +301,7 @@ def _body(message: SseMessage) -> dict[str, object] | None:
             body = loads(message.data)
         except (ValueError, RecursionError):
             return None
-    return cast("dict[str, object]", body) if isinstance(body, dict) else None
+    return body if is_object(body) else None
 
 
 def _unreadable(message: SseMessage) -> str:

@@ -500,7 +500,7 @@ class ItemRef:
 
 
 @frozen
-class Fault:
+class Breach:
     """A broken rule, without its place in the stream.
 
     Args:

@@ -11,9 +11,9 @@ from interlock.events.items import ITEMS, statuses_of
 from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
-from interlock.fsm.acceptor.automaton import Automaton, Node
-from interlock.fsm.acceptor.digests import Digest, Logprobs, Text, quoted
-from interlock.fsm.acceptor.rulebook import Fault, ItemRef
+from interlock.fsm.acceptor.automaton import Automaton, AutomatonNode
+from interlock.fsm.acceptor.digests import Digest, LogprobsDigest, TextDigest, quote
+from interlock.fsm.acceptor.rulebook import Breach, ItemRef
 from interlock.fsm.lifecycles import LIFECYCLES
 
 AUTOMATA: Final[Mapping[str, Automaton]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
@@ -30,7 +30,7 @@ _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
 @define(eq=False)
-class Part:
+class TrackedPart:
     """An open part of an item.
 
     Args:
@@ -42,15 +42,15 @@ class Part:
     type: str
     index: int
     from_start: bool
-    text: Text = field(init=False)
-    logprobs: Logprobs | None = field(init=False)
+    text: TextDigest = field(init=False)
+    logprobs: LogprobsDigest | None = field(init=False)
     """None if the part cannot have log probabilities or has malformed ones, or if the stream lacks its first event."""
     annotations: list[Digest] = field(factory=list[Digest], init=False)
 
     def __attrs_post_init__(self) -> None:
         """Create an empty text and empty log probabilities."""
-        self.text = Text(self.from_start)
-        self.logprobs = Logprobs() if self.from_start and self.type == wire_name(OutputText) else None
+        self.text = TextDigest(self.from_start)
+        self.logprobs = LogprobsDigest() if self.from_start and self.type == wire_name(OutputText) else None
 
 
 @define(eq=False)
@@ -73,20 +73,20 @@ class TrackedItem:
     """The fields of `added` that must not change."""
     automaton: Automaton | None = field(init=False)
     """None for an unknown kind of item."""
-    node: Node = field(init=False)
+    node: AutomatonNode = field(init=False)
     indices: set[int] = field(factory=set[int], init=False)
     """Every wrong index in its events, so that each is reported only once."""
     ids: set[str] = field(factory=set[str], init=False)
     """Every id in its events; only the first wrong one is reported."""
-    text: Text = field(init=False)
+    text: TextDigest = field(init=False)
     """The item's text, if it has a text instead of parts."""
-    part: Part | None = None
+    part: TrackedPart | None = None
     parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
     """The exact and the loose digest of each part that is done, by list; None if some parts of the list may be missing."""
     next_index: dict[str, int] = field(init=False)
     """The index of the next part of each list, if it is known."""
     first_delta: str | None = None
-    early_faults: list[Fault] = field(factory=list[Fault], init=False)
+    early_faults: list[Breach] = field(factory=list[Breach], init=False)
     """The faults of `added`, reported at `done`."""
     first_status: str = field(default="", init=False)
     """The status in `added`; empty for `in_progress`."""
@@ -95,7 +95,7 @@ class TrackedItem:
     has_approval: bool = field(default=False, init=False)
     in_progress_events: int = field(default=0, init=False)
     commands: list[str] = field(factory=list[str], init=False)
-    command_output: dict[str, Text] = field(factory=dict[str, Text], init=False)
+    command_output: dict[str, TextDigest] = field(factory=dict[str, TextDigest], init=False)
     """The deltas of the running command's output, by `stdout` and `stderr`."""
     outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """The outputs of the commands that ended."""
@@ -117,9 +117,10 @@ class TrackedItem:
         self.automaton = AUTOMATA.get(self.kind)
         start = self.automaton or AUTOMATA["message"]
         self.node = start.start if self.from_start else start.unknown
-        self.text = Text(self.from_start)
+        self.text = TextDigest(self.from_start)
         self.next_index = {"content": 0, "summary": 0} if self.from_start else {}
-        self.parts = {name: [] if self.from_start and self.automaton else None for name in ("content", "summary")}
+        has_parts = self.from_start and self.automaton is not None and not self.automaton.whole
+        self.parts = {name: [] if has_parts else None for name in ("content", "summary")}
 
     @property
     def state(self) -> str:
@@ -159,7 +160,7 @@ class TrackedItem:
         if self.automaton is not None and event.startswith(f"response.{self.kind}."):
             self.node = self.automaton.beyond(self.node)
 
-    def move(self, event: str) -> Fault | None:
+    def move(self, event: str) -> Breach | None:
         """Move to the state after an event, named by its wire name, even if the event is illegal here.
 
         An event after the end, and a second `added`, change nothing.
@@ -168,9 +169,9 @@ class TrackedItem:
             The fault in the order of events; None if the event is legal.
         """
         if self.ended:
-            return Fault("R7", "comes after the item was done")
+            return Breach("R7", "comes after the item was done")
         if event == ADDED and self.added:
-            return Fault("R7", "the item is added a second time", self.node.legal)
+            return Breach("R7", "the item is added a second time", self.node.legal)
         self.added = self.added or event == ADDED
         self.ended = event == DONE
         self.only_done_events = self.only_done_events and (event == ADDED or event.endswith(".done"))
@@ -178,7 +179,7 @@ class TrackedItem:
         if following is not None or self.automaton is None:
             self.node = following or self.node
             return None
-        fault = self._misplaced(event, self.automaton)
+        fault = self._find_misplaced(event, self.automaton)
         if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
             fault = evolve(fault, deviation="no-middle")
         self.in_order = False
@@ -188,16 +189,16 @@ class TrackedItem:
             self.node = self.automaton.either(self.node, self.automaton.after(event))
         return fault
 
-    def _misplaced(self, event: str, automaton: Automaton) -> Fault:
+    def _find_misplaced(self, event: str, automaton: Automaton) -> Breach:
         """Return the fault for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
-            return Fault("R10", f"is not an event of {self.kind}", legal)
+            return Breach("R10", f"is not an event of {self.kind}", legal)
         if event in automaton.completions and automaton.leads_to(self.node, event):
-            return Fault("R11", "reports the end of a tool that did not run", legal)
+            return Breach("R11", "reports the end of a tool that did not run", legal)
         if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
-            return Fault("R8", "breaks the order of parts", legal)
-        return Fault("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
+            return Breach("R8", "breaks the order of parts", legal)
+        return Breach("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:
@@ -247,7 +248,7 @@ class StreamItems:
             return by_id
         return by_index
 
-    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Fault]]:
+    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Breach]]:
         """Start tracking an item at its first event, or anew at an `added` that comes after other events of it.
 
         Returns:
@@ -262,48 +263,48 @@ class StreamItems:
         if event is ItemAdded:
             faults = [*self._check_index(index, before), *self._check_ids(kind, item)]
         else:
-            faults = [Fault("R7", "comes before its item is added", (ADDED,))] if self.whole else []
+            faults = [Breach("R7", "comes before its item is added", (ADDED,))] if self.whole else []
             self._next = max(index + 1, self._next or 0)
         from_start = event is ItemAdded and (before is None or before.added)
         state = TrackedItem(item_id, index, kind, from_start, lists_logprobs=self._lists_logprobs)
         self.items[index] = self._by_id[item_id] = state
         return state, faults
 
-    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Fault]:
+    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
         """Check the index and the id of an event against its item."""
-        faults: list[Fault] = []
+        faults: list[Breach] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is int and index not in {item.index, *item.indices}:
-            faults.append(Fault("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
+            faults.append(Breach("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
             item.indices.add(index)
         item.id = item.id or item_id
         if "item_id" in event.__struct_fields__ and item_id != item.id and item.ids <= {item.id}:
-            faults.append(Fault("R7", f"item_id is {quoted(item_id)}, but that of item {item.index} is {quoted(item.id)}"))
+            faults.append(Breach("R7", f"item_id is {quote(item_id)}, but that of item {item.index} is {quote(item.id)}"))
         item.ids.add(item_id)
         return faults
 
-    def _check_index(self, index: int, before: TrackedItem | None) -> list[Fault]:
+    def _check_index(self, index: int, before: TrackedItem | None) -> list[Breach]:
         """Check the index of a new item, unless the item had events before `added`."""
         if before is not None:
-            return [Fault("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
+            return [Breach("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
         expected = self._next if self._next is not None or not self.whole else 0
         self._next = index + 1
-        return [] if expected in {None, index} else [Fault("R6", f"output_index is {index} instead of {expected}")]
+        return [] if expected in {None, index} else [Breach("R6", f"output_index is {index} instead of {expected}")]
 
-    def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Fault]:
+    def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Breach]:
         """Check the ids of a new item."""
-        faults: list[Fault] = []
+        faults: list[Breach] = []
         id_prefix = f"{ITEMS[kind].prefix}_" if kind in ITEMS else ""
         for name, prefix in (("id", id_prefix), ("call_id", "call_")):
             value = item.get(name)
             if not isinstance(value, str):
                 continue
             if not value.startswith(prefix):
-                message = f"the {name} {quoted(value)} of the {kind} does not begin with {prefix!r}"
-                faults.append(Fault("R7", message, deviation="foreign-id"))
+                message = f"the {name} {quote(value)} of the {kind} does not begin with {prefix!r}"
+                faults.append(Breach("R7", message, deviation="foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # an output has the id of its call
             if value in self._ids and not shared:
-                faults.append(Fault("R7", f"the {name} {quoted(value)} is used twice"))
+                faults.append(Breach("R7", f"the {name} {quote(value)} is used twice"))
             self._ids.add(value)
         return faults
 

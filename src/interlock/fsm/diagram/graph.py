@@ -23,7 +23,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
-class Role(Enum):
+class NodeRole(Enum):
     """The role of a state in its table."""
 
     INITIAL = "initial"
@@ -33,7 +33,7 @@ class Role(Enum):
     """Final, and reached without any effect, so no reader of a stream notices it."""
 
 
-class Style(Enum):
+class NodeStyle(Enum):
     """The kind of transition that a line shows, drawn as its pattern."""
 
     NORMAL = "normal"
@@ -43,7 +43,7 @@ class Style(Enum):
     """A failure ends the machine."""
 
 
-STYLES: Final = {"cut": Style.CUT, "cancel": Style.CUT, "leave": Style.CUT, "fail": Style.FAIL}
+STYLES: Final = {"cut": NodeStyle.CUT, "cancel": NodeStyle.CUT, "leave": NodeStyle.CUT, "fail": NodeStyle.FAIL}
 """The style of a trigger's line; other triggers have normal lines."""
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
@@ -51,11 +51,11 @@ Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
 
 
 @frozen
-class Node:
+class GraphNode:
     """A state."""
 
     name: str
-    role: Role
+    role: NodeRole
 
 
 @frozen
@@ -84,10 +84,10 @@ class DrawnEdge:
     labels: tuple[Label, ...]
 
     @property
-    def style(self) -> Style:
+    def style(self) -> NodeStyle:
         """The normal style if any trigger has it, else the style of a failure if any trigger has it, else the style of a cut."""
-        styles = {STYLES.get(trigger, Style.NORMAL) for label in self.labels for trigger in label.triggers}
-        return next(style for style in (Style.NORMAL, Style.FAIL, Style.CUT) if style in styles)
+        styles = {STYLES.get(trigger, NodeStyle.NORMAL) for label in self.labels for trigger in label.triggers}
+        return next(style for style in (NodeStyle.NORMAL, NodeStyle.FAIL, NodeStyle.CUT) if style in styles)
 
 
 @frozen
@@ -95,7 +95,7 @@ class Graph:
     """A table as states and lines, in the order of the table."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[DrawnEdge, ...]
     way: tuple[str, ...]
     """The names of the states on the main path."""
@@ -190,15 +190,15 @@ def graph_of(
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
     visible = _reached_with_effects(table)
-    nodes = tuple(Node(state, _role(state, initial, final, visible)) for state in states)
+    nodes = tuple(GraphNode(state, _role(state, initial, final, visible)) for state in states)
     main = tuple(way) or _good_way(nodes, _merge(table))
     for region, members in regions.items():
-        table = _shared(table, region, members)
+        table = _share(table, region, members)
     frames = tuple(Region(region, tuple(members)) for region, members in regions.items())
     return Graph(name, nodes, tuple(_merge(table)), main, regions=frames)
 
 
-def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
+def _share(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:
     """Replace rows that all states of a region have with one row of the region; a loop of each becomes a loop of the region."""
 
     def variants(row: Row) -> tuple[Row, ...]:
@@ -213,18 +213,18 @@ def _shared(rows: Iterable[Row], region: str, members: Collection[str]) -> list[
     return list(dict.fromkeys(next((one for one in variants(row) if one in common), row) for row in table))
 
 
-def _good_way(nodes: Sequence[Node], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
+def _good_way(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
     """Return the shortest path to the first final state that a normal line enters."""
-    normal = [edge for edge in edges if edge.style is Style.NORMAL]
+    normal = [edge for edge in edges if edge.style is NodeStyle.NORMAL]
     entered = {edge.dest for edge in normal}
-    end = next((node.name for node in nodes if node.role is Role.FINAL and node.name in entered), None)
+    end = next((node.name for node in nodes if node.role is NodeRole.FINAL and node.name in entered), None)
     ways: list[tuple[str, ...]] = [(nodes[0].name,)]
     for way in ways:
         if way[-1] == end:
             return way
         reached = {name for other in ways for name in other}
         ways += [(*way, edge.dest) for edge in normal if edge.source == way[-1] and edge.dest not in reached]
-    return tuple(node.name for node in nodes if node.role in {Role.INITIAL, Role.NORMAL})
+    return tuple(node.name for node in nodes if node.role in {NodeRole.INITIAL, NodeRole.NORMAL})
 
 
 def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
@@ -233,12 +233,12 @@ def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
     return reachable(seen, lambda state: [dest for source, _, dest, _ in rows if source == state])
 
 
-def _role(state: str, initial: str, final: Collection[str], visible: Collection[str]) -> Role:
+def _role(state: str, initial: str, final: Collection[str], visible: Collection[str]) -> NodeRole:
     if state == initial:
-        return Role.INITIAL
+        return NodeRole.INITIAL
     if state not in final:
-        return Role.NORMAL
-    return Role.FINAL if state in visible else Role.DROPPED
+        return NodeRole.NORMAL
+    return NodeRole.FINAL if state in visible else NodeRole.DROPPED
 
 
 def _merge(rows: Iterable[Row]) -> Iterator[DrawnEdge]:

@@ -19,10 +19,10 @@ from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Role, Style
-from interlock.fsm.diagram.plan import Frame, Place, Plan, Side, Slot, Track, plan_of, reordered
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, GraphNode, NodeRole, NodeStyle
+from interlock.fsm.diagram.plan import Frame, Plan, PlannedPlace, RailSide, Slot, Track, plan_of, reorder
 
-Point: TypeAlias = tuple[float, float]
+Coordinate: TypeAlias = tuple[float, float]
 
 TRIGGER_SIZE: Final = 12
 EVENT_SIZE: Final = 10
@@ -82,13 +82,13 @@ class Box:
         return self.y + self.height
 
     @property
-    def middle(self) -> Point:
+    def middle(self) -> Coordinate:
         """The centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
 
 @frozen
-class Text:
+class PlacedText:
     """The text lines of an edge's labels, from the top, each with its font size."""
 
     lines: tuple[tuple[str, int], ...]
@@ -108,7 +108,7 @@ class Text:
 class PlacedState:
     """A state and its box."""
 
-    node: Node
+    node: GraphNode
     box: Box
 
 
@@ -117,13 +117,13 @@ class PlacedLabel:
     """The labels of an edge, one below the other."""
 
     edge: DrawnEdge
-    text: Text
+    text: PlacedText
     box: Box
     leftward: bool = False
     """Whether the lines are aligned with the right side of the box."""
 
     @property
-    def rows(self) -> Iterator[tuple[Point, str, int]]:
+    def rows(self) -> Iterator[tuple[Coordinate, str, int]]:
         """The start of each line of text on its baseline (the end if `leftward`), the line, and its font size."""
         y = self.box.y
         for line, size in self.text.lines:
@@ -136,8 +136,8 @@ class PlacedLabel:
 class PlacedLine:
     """A line, or a branch that joins another line."""
 
-    style: Style
-    points: tuple[Point, ...]
+    style: NodeStyle
+    points: tuple[Coordinate, ...]
     """The ends and corners."""
     owner: object = field(eq=False, repr=False)
     """The edge or track of the line; lines of one owner may overlap."""
@@ -162,11 +162,11 @@ class Layout:
     labels: tuple[PlacedLabel, ...]
     frames: Mapping[str, Box] = field(factory=dict[str, Box])
     """The frames of the regions, by name."""
-    routes: Mapping[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
+    routes: Mapping[DrawnEdge, tuple[Coordinate, ...]] = field(factory=dict[DrawnEdge, "tuple[Coordinate, ...]"])
     """The full path of each edge from state to state, including parts that it shares with other edges."""
 
     @property
-    def corner(self) -> Point:
+    def corner(self) -> Coordinate:
         """The right and the lower end of the picture's content."""
         boxes = [*(state.box for state in self.states), *(label.box for label in self.labels), *self.frames.values()]
         boxes += [segment for line in self.lines for segment in line.segments]
@@ -177,22 +177,22 @@ class Layout:
 def lay_out(graph: Graph) -> Layout:
     """Return the layout of a graph: reorder the lines of its plan until no change makes the layout tidier."""
     plan = plan_of(graph)
-    both = all(plan.tracks.values()) or any(node.role is Role.NORMAL for node in plan.aside)
+    both = all(plan.tracks.values()) or any(node.role is NodeRole.NORMAL for node in plan.aside)
     texts = _texts(graph, both_sides=both)
     layout = _place(plan, texts)
     least, previous = untidiness(layout), None
     while least != previous:
         previous = least
-        rows: list[Place | Side] = [*plan.slots, *plan.tracks]
+        rows: list[PlannedPlace | RailSide] = [*plan.slots, *plan.tracks]
         for row in rows:
-            for other in reordered(plan, row):
+            for other in reorder(plan, row):
                 candidate = _place(other, texts)
                 if (cost := untidiness(candidate)) < least:
                     least, layout, plan = cost, candidate, other
     return layout
 
 
-def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, Text]:
+def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, PlacedText]:
     width = _NARROW if graph.regions else _WRAP[both_sides]
 
     def sized(edge: DrawnEdge) -> Iterator[tuple[str, int]]:
@@ -201,15 +201,15 @@ def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, Text]:
             yield from ((line, TRIGGER_SIZE) for line in triggers)
             yield from ((line, EVENT_SIZE) for line in events)
 
-    return {edge: Text(tuple(sized(edge))) for edge in graph.edges}
+    return {edge: PlacedText(tuple(sized(edge))) for edge in graph.edges}
 
 
-def _place(plan: Plan, texts: Mapping[DrawnEdge, Text]) -> Layout:
+def _place(plan: Plan, texts: Mapping[DrawnEdge, PlacedText]) -> Layout:
     placing = _Placing(plan, texts)
     placing.stand()
     placing.stand_aside()
     placing.loop()
-    for track in (*plan.tracks[Side.LEFT], *plan.tracks[Side.RIGHT]):
+    for track in (*plan.tracks[RailSide.LEFT], *plan.tracks[RailSide.RIGHT]):
         placing.run(track)
     return Layout(
         tuple(PlacedState(node, placing.boxes[node.name]) for node in (*plan.main, *plan.aside)),
@@ -225,14 +225,14 @@ class _Placing:
     """The builder of a layout."""
 
     plan: Plan
-    texts: Mapping[DrawnEdge, Text]
+    texts: Mapping[DrawnEdge, PlacedText]
     left: float = field(init=False)
     """The left side of the main column."""
     right: float = field(init=False)
     """The right side of the main column."""
     aside: float = field(init=False)
     """The left side of the right column."""
-    reaches: dict[Side, float] = field(init=False)
+    reaches: dict[RailSide, float] = field(init=False)
     """The width of the labels of states and frames beyond each side of the main column."""
     spans: dict[bool, tuple[float, float]] = field(init=False)
     """The left and the right side of the frames in the main column (False) and in the right column (True)."""
@@ -241,7 +241,7 @@ class _Placing:
     """The y where each slot touches its state."""
     lines: list[PlacedLine] = field(factory=list[PlacedLine])
     labels: list[PlacedLabel] = field(factory=list[PlacedLabel])
-    routes: dict[DrawnEdge, tuple[Point, ...]] = field(factory=dict[DrawnEdge, "tuple[Point, ...]"])
+    routes: dict[DrawnEdge, tuple[Coordinate, ...]] = field(factory=dict[DrawnEdge, "tuple[Coordinate, ...]"])
     frames: dict[str, Box] = field(factory=dict[str, Box])
 
     def __attrs_post_init__(self) -> None:
@@ -250,37 +250,37 @@ class _Placing:
         width, tracks, frames = _width(main), self.plan.tracks, self.plan.frames
         names = [width_of(frame.name, TRIGGER_SIZE) + 2 * _INDENT - width / 2 for frame in frames if frame.main]
         rails = [self.texts[edge].width + 2 * _INDENT - width / 2 for edge in self.plan.rails.values()]
-        left, right = max([self._reach(main, Side.LEFT), *names]), max([self._reach(main, Side.RIGHT), *rails])
+        left, right = max([self._reach(main, RailSide.LEFT), *names]), max([self._reach(main, RailSide.RIGHT), *rails])
         self.reaches = {
-            Side.LEFT: left + self._reach([frame.name for frame in frames if frame.main], Side.LEFT),
-            Side.RIGHT: right + self._reach([frame.name for frame in frames if not frame.aside], Side.RIGHT),
+            RailSide.LEFT: left + self._reach([frame.name for frame in frames if frame.main], RailSide.LEFT),
+            RailSide.RIGHT: right + self._reach([frame.name for frame in frames if not frame.aside], RailSide.RIGHT),
         }
-        inner = self._reach(aside, Side.LEFT)
-        outer = self._reach([frame.name for frame in frames if not frame.main], Side.LEFT)
+        inner = self._reach(aside, RailSide.LEFT)
+        outer = self._reach([frame.name for frame in frames if not frame.main], RailSide.LEFT)
         self.left = MARGIN
-        if tracks[Side.LEFT] or names:
-            self.left += self.reaches[Side.LEFT] + len(tracks[Side.LEFT]) * _PITCH
+        if tracks[RailSide.LEFT] or names:
+            self.left += self.reaches[RailSide.LEFT] + len(tracks[RailSide.LEFT]) * _PITCH
         self.right = self.left + width
-        self.aside = self._bus(Side.RIGHT, len(tracks[Side.RIGHT])) - _PITCH + max(_RUN, inner + outer)
+        self.aside = self._bus(RailSide.RIGHT, len(tracks[RailSide.RIGHT])) - _PITCH + max(_RUN, inner + outer)
         self.spans = {
             False: (self.left - left, self.right + right),
             True: (self.aside - inner, self.aside + _width(aside) + _PAD),
         }
 
-    def _reach(self, names: Sequence[str], side: Side) -> float:
+    def _reach(self, names: Sequence[str], side: RailSide) -> float:
         """Return the width of the labels beside states or frames on one side."""
         edges = [slot for name in names for slot in self.plan.slots.get((name, side), ()) if isinstance(slot, DrawnEdge)]
         widths = [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
         return max(widths, default=0) + _INDENT if names else 0
 
-    def _bus(self, side: Side, number: int) -> float:
+    def _bus(self, side: RailSide, number: int) -> float:
         """Return the x of a track by its number, counted from the inside."""
-        return (self.right if side is Side.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
+        return (self.right if side is RailSide.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
 
-    def _side(self, name: str, side: Side) -> float:
+    def _side(self, name: str, side: RailSide) -> float:
         """Return the x where lanes leave a state or frame and tracks arrive."""
         box = self.frames.get(name) or self.boxes[name]
-        return box.right if side is Side.RIGHT and box.x < self.right else box.x
+        return box.right if side is RailSide.RIGHT and box.x < self.right else box.x
 
     def stand(self) -> None:
         """Place the states of the main column, each tall enough for its lines, and the frames around them."""
@@ -293,7 +293,7 @@ class _Placing:
             if node.name in first:
                 y += _TITLE
                 top = y
-            rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
+            rows = [self.plan.slots.get((node.name, side), ()) for side in RailSide]
             height = max(_STATE_HEIGHT, *(sum(map(self._strip, row)) + _ABOVE for row in rows))
             box = self.boxes[node.name] = Box(self.left, y, self.right - self.left, height)
             for row in rows:
@@ -337,13 +337,13 @@ class _Placing:
             self.routes[edge] = points
             self._write(edge, far + side.value * _INDENT / 2, y - self.texts[edge].height / 2, side)
 
-    def _write(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
+    def _write(self, edge: DrawnEdge, x: float, y: float, side: RailSide) -> None:
         """Place the labels of an edge outwards from x."""
-        text, leftward = self.texts[edge], side is Side.LEFT
+        text, leftward = self.texts[edge], side is RailSide.LEFT
         box = Box(x - text.width if leftward else x, y, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
-    def _descend(self, node: Node, box: Box, y: float, title: float) -> float:
+    def _descend(self, node: GraphNode, box: Box, y: float, title: float) -> float:
         """Draw the rail that leaves a state, if any, with its label below y. Return the end of the gap to the next state."""
         edge = self.plan.rails.get(node.name)
         if edge is None:
@@ -361,13 +361,13 @@ class _Placing:
         """Place the frame around the states between two heights, and its slots. Return the y of its lower side."""
         if frame.main and frame.aside:
             bottom = max(bottom, top + self._stack(frame, 0))
-        sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in Side]
+        sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in RailSide]
         bottom = max(bottom, *(self._fit(row, frame, side, top, bottom) for side, row in sides)) + _PAD
         left, right = self.spans[not frame.main][0], self.spans[bool(frame.aside)][1]
         self.frames[frame.name] = Box(left, top - _TITLE, right - left, bottom - top + _TITLE)
         return bottom
 
-    def _fit(self, row: Sequence[Slot], frame: Frame, side: Side, top: float, bottom: float) -> float:
+    def _fit(self, row: Sequence[Slot], frame: Frame, side: RailSide, top: float, bottom: float) -> float:
         """Place the slots of a frame as low as possible between the lines that cross its side. Return the y of their end."""
         states = frame.main or frame.aside
         lines = [self.heights[slot] for name in states for slot in self.plan.slots.get((name, side), ()) if slot in self.heights]
@@ -404,11 +404,11 @@ class _Placing:
         y = top + _TITLE if framed else top
         start = y
         heights = [self._height(name) for name in frame.aside]
-        lanes = self.plan.slots.get((frame.name, Side.LEFT), ())
+        lanes = self.plan.slots.get((frame.name, RailSide.LEFT), ())
         more = max(0, sum(map(self._strip, lanes)) - sum(heights)) / len(heights) if framed else 0
         for name, height in zip(frame.aside, heights, strict=True):
             box = self.boxes[name] = Box(self.aside, y, self.spans[True][1] - _PAD - self.aside, height + more)
-            self._touch(self.plan.slots[name, Side.LEFT], box)
+            self._touch(self.plan.slots[name, RailSide.LEFT], box)
             straight = self._straight(name)
             if all(box.y + _ABOVE < at < box.bottom - _ABOVE for at in straight.values()):
                 self.heights.update(straight)
@@ -418,8 +418,8 @@ class _Placing:
     def _target(self, frame: Frame) -> float:
         """Return the average y of the lines that connect a frame or state with the main column."""
         near: list[float] = []
-        for slot in [slot for name in (*frame.aside, frame.name) for slot in self.plan.slots.get((name, Side.LEFT), ())]:
-            ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[Side.RIGHT] if slot in t.lanes]
+        for slot in [slot for name in (*frame.aside, frame.name) for slot in self.plan.slots.get((name, RailSide.LEFT), ())]:
+            ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[RailSide.RIGHT] if slot in t.lanes]
             near += [self.heights[end] for end in ends if end in self.heights]
         top, bottom = self.boxes[self.plan.main[0].name].y, self.boxes[self.plan.main[-1].name].bottom
         return sum(near) / len(near) if near else (top + bottom) / 2
@@ -428,13 +428,13 @@ class _Placing:
         straight = self._straight(name).values()
         if straight:
             return max(_STATE_HEIGHT, max(straight) - min(straight) + _APART)
-        return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, Side.LEFT])) + _ABOVE)
+        return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, RailSide.LEFT])) + _ABOVE)
 
     def _straight(self, name: str) -> dict[Slot, float]:
         """Return the y of each slot of a state outside of frames if all are single lanes from the main column, else nothing."""
         straight = dict[Slot, float]()
         main = {node.name for node in self.plan.main}
-        for slot in self.plan.slots[name, Side.LEFT]:
+        for slot in self.plan.slots[name, RailSide.LEFT]:
             lanes = slot.lanes if isinstance(slot, Track) else ()
             if len(lanes) != 1 or lanes[0].source not in main or any(name in frame.aside for frame in self.plan.frames):
                 return {}
@@ -451,7 +451,7 @@ class _Placing:
         for lane in lanes:
             start, y = self._side(lane.source, track.side), self.heights[lane]
             above, arrow = y < arrival, not drawn
-            points: tuple[Point, ...] = ((start, y), (x, y))
+            points: tuple[Coordinate, ...] = ((start, y), (x, y))
             if abs(y - arrival) < 1:
                 points = ((start, y), (end, y))
             elif above in drawn:
@@ -462,7 +462,7 @@ class _Placing:
             self.lines.append(PlacedLine(track.style, points, track, arrow=arrow))
             bend = () if abs(y - arrival) < 1 else ((x, y), (x, arrival))
             self.routes[lane] = ((start, y), *bend, (end, arrival if bend else y))
-            outward = Side.RIGHT if x > start else Side.LEFT
+            outward = RailSide.RIGHT if x > start else RailSide.LEFT
             self._write(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
 
 

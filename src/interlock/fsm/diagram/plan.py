@@ -17,10 +17,10 @@ from typing import TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from interlock.fsm.diagram.graph import DrawnEdge, Graph, Node, Style
+from interlock.fsm.diagram.graph import DrawnEdge, Graph, GraphNode, NodeStyle
 
 
-class Side(Enum):
+class RailSide(Enum):
     """The side of a state where a lane leaves; the value is the sign of x in that direction."""
 
     LEFT = -1
@@ -32,8 +32,8 @@ class Track:
     """One or more lanes of one style to one state."""
 
     dest: str
-    style: Style
-    side: Side
+    style: NodeStyle
+    side: RailSide
     """The side of the main column where the track runs."""
     lanes: tuple[DrawnEdge, ...]
 
@@ -41,7 +41,7 @@ class Track:
 Slot: TypeAlias = DrawnEdge | Track
 """A line that touches a side of a state: a lane or loop that leaves it, or a track that arrives."""
 
-Place: TypeAlias = tuple[str, Side]
+PlannedPlace: TypeAlias = tuple[str, RailSide]
 """A side of a state or region. Lines touch states in the right column, and frames that reach there, only on the left."""
 
 X = TypeVar("X")
@@ -60,17 +60,17 @@ class Frame:
 class Plan:
     """The order of states and lines in a picture."""
 
-    main: tuple[Node, ...]
+    main: tuple[GraphNode, ...]
     """The states of the main column, from the top."""
-    aside: tuple[Node, ...]
+    aside: tuple[GraphNode, ...]
     """The states of the right column, in no particular order."""
     frames: tuple[Frame, ...]
     """The frames, in no particular order."""
     rails: Mapping[str, DrawnEdge]
     """The rails, by the state that they leave."""
-    slots: Mapping[Place, tuple[Slot, ...]]
+    slots: Mapping[PlannedPlace, tuple[Slot, ...]]
     """The lines at each side of a state or region, from the top."""
-    tracks: Mapping[Side, tuple[Track, ...]]
+    tracks: Mapping[RailSide, tuple[Track, ...]]
     """The tracks of each side, from the innermost."""
 
 
@@ -80,7 +80,7 @@ def plan_of(graph: Graph) -> Plan:
     main = tuple(next(node for node in graph.nodes if node.name == name) for name in names)
     aside = tuple(node for node in graph.nodes if node not in main)
     below = dict(pairwise(names))
-    rails = {edge.source: edge for edge in graph.edges if edge.style is Style.NORMAL and edge.dest == below.get(edge.source)}
+    rails = {edge.source: edge for edge in graph.edges if edge.style is NodeStyle.NORMAL and edge.dest == below.get(edge.source)}
     frames = {
         region.name: Frame(
             region.name,
@@ -90,24 +90,24 @@ def plan_of(graph: Graph) -> Plan:
         for region in graph.regions
     }
 
-    def side(edge: DrawnEdge) -> Side:
+    def side(edge: DrawnEdge) -> RailSide:
         """Return the side of a line: the right if it touches the right column, or leads up and that column is empty."""
         frame = frames.get(edge.source, Frame(edge.source, (edge.source,), ()))
         start = (frame.main or frame.aside)[-1]
         if start not in names or edge.dest not in names:
-            return Side.RIGHT
-        return Side.LEFT if aside or names.index(edge.dest) > names.index(start) else Side.RIGHT
+            return RailSide.RIGHT
+        return RailSide.LEFT if aside or names.index(edge.dest) > names.index(start) else RailSide.RIGHT
 
-    lanes: dict[tuple[str, Style, Side], list[DrawnEdge]] = {}
-    slots: dict[Place, list[Slot]] = {}
+    lanes: dict[tuple[str, NodeStyle, RailSide], list[DrawnEdge]] = {}
+    slots: dict[PlannedPlace, list[Slot]] = {}
 
-    def touch(name: str, side: Side, slot: Slot) -> None:
+    def touch(name: str, side: RailSide, slot: Slot) -> None:
         reaching = frames[name].aside if name in frames else name not in names
-        slots.setdefault((name, Side.LEFT if reaching else side), []).append(slot)
+        slots.setdefault((name, RailSide.LEFT if reaching else side), []).append(slot)
 
     for edge in graph.edges:
         if edge.source == edge.dest:
-            touch(edge.source, Side.RIGHT, edge)
+            touch(edge.source, RailSide.RIGHT, edge)
         elif rails.get(edge.source) is not edge:
             lanes.setdefault((edge.dest, edge.style, side(edge)), []).append(edge)
     tracks = [Track(*key, tuple(edges)) for key, edges in lanes.items()]
@@ -116,7 +116,7 @@ def plan_of(graph: Graph) -> Plan:
             touch(edge.source, track.side, edge)
         touch(track.dest, track.side, track)
     rows = {place: tuple(row) for place, row in slots.items()}
-    by_side = {each: tuple(track for track in tracks if track.side is each) for each in Side}
+    by_side = {each: tuple(track for track in tracks if track.side is each) for each in RailSide}
     return Plan(main, aside, tuple(frames.values()), rails, rows, by_side)
 
 
@@ -140,9 +140,9 @@ def _main_column(graph: Graph) -> list[str]:
     return names
 
 
-def reordered(plan: Plan, row: Place | Side) -> Iterator[Plan]:
+def reorder(plan: Plan, row: PlannedPlace | RailSide) -> Iterator[Plan]:
     """Yield each plan that swaps two slots of a place or two tracks of a side, or moves one of them to the other's position."""
-    if isinstance(row, Side):
+    if isinstance(row, RailSide):
         return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row]))
     return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row]))
 

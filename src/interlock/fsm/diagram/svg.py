@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
-from interlock.fsm.diagram.graph import STYLES, Graph, Role, Style
+from interlock.fsm.diagram.graph import STYLES, Graph, NodeRole, NodeStyle
 from interlock.fsm.diagram.layout import (
     BASELINE,
     EVENT_SIZE,
@@ -20,10 +20,10 @@ from interlock.fsm.diagram.layout import (
     STATE_SIZE,
     TRIGGER_SIZE,
     Box,
+    Coordinate,
     PlacedLabel,
     PlacedLine,
     PlacedState,
-    Point,
     lay_out,
     width_of,
 )
@@ -37,9 +37,9 @@ _SAMPLE_WIDTH: Final = 220  # of a sample with its name
 _KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
 _LONGEST: Final = 875  # the y that the key should not exceed
 
-_COLOURS: Final = {Style.NORMAL: "#57606a", Style.CUT: "#9a6700", Style.FAIL: "#cf222e"}
+_COLOURS: Final = {NodeStyle.NORMAL: "#57606a", NodeStyle.CUT: "#9a6700", NodeStyle.FAIL: "#cf222e"}
 _HEADS: Final = {"rail": "#1f2328", **{style.value: colour for style, colour in _COLOURS.items()}}
-_NAMES: Final = {Style.NORMAL: "normal", Style.CUT: "cut short", Style.FAIL: "failure"}
+_NAMES: Final = {NodeStyle.NORMAL: "normal", NodeStyle.CUT: "cut short", NodeStyle.FAIL: "failure"}
 
 _TRIGGERS: Final = (
     ("cut", "Something outside ends it: the token limit, a cancellation, the end of the response"),
@@ -72,11 +72,11 @@ _SHEET: Final = f"""
     .halo {{ fill: none; stroke: #ffffff; stroke-width: 6 }}
     .line {{ fill: none; stroke-width: 1.6 }}
     .rail {{ stroke-width: 2.6; stroke: #1f2328 }}
-    .normal {{ stroke: {_COLOURS[Style.NORMAL]} }}
-    .cut {{ stroke: {_COLOURS[Style.CUT]}; stroke-dasharray: 7 4 }}
-    .fail {{ stroke: {_COLOURS[Style.FAIL]}; stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
-    tspan.cut {{ stroke: none; fill: {_COLOURS[Style.CUT]} }}
-    tspan.fail {{ stroke: none; fill: {_COLOURS[Style.FAIL]} }}
+    .normal {{ stroke: {_COLOURS[NodeStyle.NORMAL]} }}
+    .cut {{ stroke: {_COLOURS[NodeStyle.CUT]}; stroke-dasharray: 7 4 }}
+    .fail {{ stroke: {_COLOURS[NodeStyle.FAIL]}; stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
+    tspan.cut {{ stroke: none; fill: {_COLOURS[NodeStyle.CUT]} }}
+    tspan.fail {{ stroke: none; fill: {_COLOURS[NodeStyle.FAIL]} }}
 """
 
 
@@ -123,11 +123,11 @@ def _line(line: PlacedLine) -> str:
     return _path(f"line {kind}", line.points, head)
 
 
-def _path(kind: str, points: Sequence[Point], more: str = "") -> str:
-    return f'<path class="{kind}" d="{rounded(points)}"{more}/>'
+def _path(kind: str, points: Sequence[Coordinate], more: str = "") -> str:
+    return f'<path class="{kind}" d="{round_off(points)}"{more}/>'
 
 
-def rounded(points: Sequence[Point]) -> str:
+def round_off(points: Sequence[Coordinate]) -> str:
     """Return the `d` attribute of an SVG path along points, with round corners."""
     start, *_, end = points
     path = f"M{_at(start)}"
@@ -137,12 +137,12 @@ def rounded(points: Sequence[Point]) -> str:
     return f"{path}L{_at(end)}"
 
 
-def _toward(start: Point, end: Point, length: float) -> Point:
+def _toward(start: Coordinate, end: Coordinate, length: float) -> Coordinate:
     share = length / dist(start, end)
     return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
 
 
-def _at(point: Point) -> str:
+def _at(point: Coordinate) -> str:
     return " ".join(map(_short, point))
 
 
@@ -156,20 +156,20 @@ def ending(graph: Graph, state: PlacedState) -> str:
     It is `dropped` for a dropped state and `good` for the end of the main path. Otherwise the lines into the state decide: a
     failure gives `fail-end`, else a normal line gives `good`, else it is `cut-end`.
     """
-    if state.node.role is Role.DROPPED:
+    if state.node.role is NodeRole.DROPPED:
         return "dropped"
     if state.node.name == graph.way[-1]:
         return "good"
     styles = {edge.style for edge in graph.edges if edge.dest == state.node.name}
-    return "fail-end" if Style.FAIL in styles else "good" if Style.NORMAL in styles else "cut-end"
+    return "fail-end" if NodeStyle.FAIL in styles else "good" if NodeStyle.NORMAL in styles else "cut-end"
 
 
 def _state(state: PlacedState, end: str) -> Iterator[str]:
     x, y = state.box.middle
     match state.node.role:
-        case Role.INITIAL:
+        case NodeRole.INITIAL:
             yield _rect("initial", state.box, 0, _ROUND)
-        case Role.NORMAL:
+        case NodeRole.NORMAL:
             yield _rect("state", state.box, 0, _ROUND)
         case _:
             yield _rect(end, state.box, 0, _ROUND + 2)
@@ -190,12 +190,12 @@ def _label(label: PlacedLabel) -> Iterator[str]:
     tooltip = "\n".join(f"{', '.join(one.triggers)}: {', '.join(one.events) or 'no event'}" for one in label.edge.labels)
     yield f"<g><title>{escape(tooltip)}</title>"
     for (x, y), line, size in label.rows:
-        kind, text = ("trigger", _coloured(line)) if size == TRIGGER_SIZE else ("event", escape(line))
+        kind, text = ("trigger", _colour(line)) if size == TRIGGER_SIZE else ("event", escape(line))
         yield f'<text class="{kind}{leftward}" x="{_short(x)}" y="{_short(y)}">{text}</text>'
     yield "</g>"
 
 
-def _coloured(triggers: str) -> str:
+def _colour(triggers: str) -> str:
     """Return a line of triggers in the colours of their styles."""
     words = triggers.split(" ")
     return " ".join(
@@ -230,10 +230,10 @@ def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
         y += _SAMPLE_HEIGHT
         return (*shapes, text)
 
-    used = {STYLES.get(name, Style.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
-    for style in (style for style in Style if style in used):
+    used = {STYLES.get(name, NodeStyle.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
+    for style in (style for style in NodeStyle if style in used):
         yield named(_NAMES[style], _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"'))
-    if any(node.role is Role.FINAL for node in graph.nodes):
+    if any(node.role is NodeRole.FINAL for node in graph.nodes):
         box = Box(x, y - 8, 34, 16)
         yield named("final state", _rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
     if graph.regions:

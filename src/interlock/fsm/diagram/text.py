@@ -14,30 +14,30 @@ from typing import Final
 
 from attrs import asdict
 
-from interlock.fsm.diagram.graph import Graph, Label, Role, Style
+from interlock.fsm.diagram.graph import Graph, Label, NodeRole, NodeStyle
 
-_COLOURS: Final = {Style.NORMAL: "#768390", Style.CUT: "#bf8700", Style.FAIL: "#d1242f"}
+_COLOURS: Final = {NodeStyle.NORMAL: "#768390", NodeStyle.CUT: "#bf8700", NodeStyle.FAIL: "#d1242f"}
 
 _MERMAID_LINE: Final = {
-    Style.NORMAL: f"stroke:{_COLOURS[Style.NORMAL]}",
-    Style.CUT: f"stroke:{_COLOURS[Style.CUT]},stroke-dasharray:8 4",
-    Style.FAIL: f"stroke:{_COLOURS[Style.FAIL]},stroke-dasharray:2 4",
+    NodeStyle.NORMAL: f"stroke:{_COLOURS[NodeStyle.NORMAL]}",
+    NodeStyle.CUT: f"stroke:{_COLOURS[NodeStyle.CUT]},stroke-dasharray:8 4",
+    NodeStyle.FAIL: f"stroke:{_COLOURS[NodeStyle.FAIL]},stroke-dasharray:2 4",
 }
 _MERMAID_CLASS: Final = {
-    Role.INITIAL.value: "stroke-dasharray:4 3",
-    Role.NORMAL.value: "stroke-width:1px",
-    Role.FINAL.value: "stroke-width:4px,rx:14,ry:14",
-    Role.DROPPED.value: "stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14",
+    NodeRole.INITIAL.value: "stroke-dasharray:4 3",
+    NodeRole.NORMAL.value: "stroke-width:1px",
+    NodeRole.FINAL.value: "stroke-width:4px,rx:14,ry:14",
+    NodeRole.DROPPED.value: "stroke-width:4px,stroke-dasharray:4 3,rx:14,ry:14",
     "label": "fill:none,stroke:none",
 }
 _MERMAID_WIDTH: Final = 26  # characters per line of a label; Mermaid itself breaks lines at about 200 pixels
 
-_DOT_LINE: Final = {Style.NORMAL: "solid", Style.CUT: "dashed", Style.FAIL: "dotted"}
+_DOT_LINE: Final = {NodeStyle.NORMAL: "solid", NodeStyle.CUT: "dashed", NodeStyle.FAIL: "dotted"}
 _DOT_NODE: Final = {
-    Role.INITIAL: 'style="rounded,dashed"',
-    Role.NORMAL: 'style="rounded"',
-    Role.FINAL: 'style="rounded" peripheries=2',
-    Role.DROPPED: 'style="rounded,dashed" peripheries=2',
+    NodeRole.INITIAL: 'style="rounded,dashed"',
+    NodeRole.NORMAL: 'style="rounded"',
+    NodeRole.FINAL: 'style="rounded" peripheries=2',
+    NodeRole.DROPPED: 'style="rounded,dashed" peripheries=2',
 }
 
 
@@ -72,7 +72,7 @@ def to_mermaid(graph: Graph) -> str:
         if numbers := [f"{2 * number},{2 * number + 1}" for number, (edge, _) in enumerate(lanes) if edge.style is style]:
             lines.append(f"    linkStyle {','.join(numbers)} {look}")
     lines += [f"    classDef {name} {look}" for name, look in _MERMAID_CLASS.items()]
-    return _joined(lines)
+    return _join(lines)
 
 
 def _mermaid_loops(graph: Graph, name: str, ends: Collection[str]) -> list[str]:
@@ -114,7 +114,7 @@ def to_dot(graph: Graph) -> str:
         label = "".join(f"{graph.written(label)}\\l" for label in edge.labels)
         look = f'style={_DOT_LINE[edge.style]} color="{_COLOURS[edge.style]}"'
         lines.append(f'    "{source}" -> "{dest}" [label="{label}" {look}{tail}]')
-    return _joined([*lines, "}"])
+    return _join([*lines, "}"])
 
 
 def to_json(graph: Graph) -> str:
@@ -149,7 +149,7 @@ def to_xstate(graph: Graph) -> str:
         for source, dest in graph.ends(edge):
             for label in edge.labels:
                 rows[source].update({trigger: {"target": dest, "actions": label.events} for trigger in label.triggers})
-    final = {Role.FINAL, Role.DROPPED}
+    final = {NodeRole.FINAL, NodeRole.DROPPED}
     states = {node.name: {"type": "final"} if node.role in final else {"on": rows[node.name]} for node in graph.nodes}
     return json.dumps({"id": graph.name, "initial": graph.nodes[0].name, "states": states}, indent=2) + "\n"
 
@@ -164,8 +164,8 @@ def to_table(graph: Graph) -> str:
             rows += [("", "", "", event) for event in others]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     regions = [f"{region.name}: {', '.join(region.states)}" for region in graph.regions]
-    return _joined([*("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows), *([""] if regions else []), *regions])
+    return _join([*("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows), *([""] if regions else []), *regions])
 
 
-def _joined(lines: list[str]) -> str:
+def _join(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"

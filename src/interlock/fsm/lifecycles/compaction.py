@@ -3,9 +3,11 @@
 The item has no status; a failed compaction has an empty `encrypted_content`.
 """
 
-from interlock.fsm.emissions import added, compacting, done
+from interlock.fsm.emissions import added, done, progress
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
+
+compacting = progress("compaction.compacting")
 
 COMPACTION = Lifecycle(
     name="compaction",

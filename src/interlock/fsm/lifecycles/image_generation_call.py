@@ -3,16 +3,13 @@
 The API has no status `incomplete` for it, so an unfinished image is `failed`.
 """
 
-from interlock.fsm.emissions import (
-    added,
-    done,
-    image_completed,
-    image_generating,
-    image_in_progress,
-    partial_image,
-)
+from interlock.fsm.emissions import added, done, partial_image, progress
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
+
+in_progress = progress("image_generation_call.in_progress")
+generating = progress("image_generation_call.generating")
+completed = progress("image_generation_call.completed")
 
 IMAGE_GENERATION_CALL = Lifecycle(
     name="image_generation_call",
@@ -20,16 +17,16 @@ IMAGE_GENERATION_CALL = Lifecycle(
     final={"completed", "failed"},
     edges=[
         #     in             on          goes to        and emits
-        Edge("absent",      "open",     "in_progress", [added, image_in_progress]),
+        Edge("absent",      "open",     "in_progress", [added, in_progress]),
         Edge("in_progress", "close",    "ready"),
         Edge("in_progress", "cut",      "failed",      [done]),
 
-        Edge("ready",       "run",      "generating",  [image_generating]),
+        Edge("ready",       "run",      "generating",  [generating]),
         Edge("ready",       "fail",     "failed",      [done]),
         Edge("ready",       "cut",      "failed",      [done]),
 
         Edge("generating",  "progress", "generating",  [partial_image]),
-        Edge("generating",  "succeed",  "completed",   [image_completed, done]),
+        Edge("generating",  "succeed",  "completed",   [completed, done]),
         Edge("generating",  "fail",     "failed",      [done]),
         Edge("generating",  "cut",      "failed",      [done]),
     ],

@@ -4,23 +4,27 @@ It does not import the lifecycles, the driver, the event types or the SDK. It st
 expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
 lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads event bodies instead of bytes.
 
-    api_fields   the fields of events and items
-    grammar      the order of an item's events
+    api          the fields and the order of the events of each kind of item
+    grammar      the order as regular expressions
     stream_view  the stream in OpenAI's dialect, split into items
     rules        the rules
+    messages     the rules of a stream of Messages
+    chat         the rules of a stream of Chat Completions
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from interlock.fsm.oracle.chat import check_chat
+from interlock.fsm.oracle.messages import check_messages
 from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE, r14_malformed, r14_strays
 from interlock.fsm.oracle.stream_view import Stream, Violation, to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Violation", "check"]
+__all__ = ["Violation", "check", "check_chat", "check_messages"]
 
 
 def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", "open_responses"] = "openai") -> list[Violation]:

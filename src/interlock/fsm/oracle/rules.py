@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from interlock.fsm.oracle.api_fields import EVENTS, ITEM_PREFIX, ITEMS, OBJECTS, RESPONSE, USAGE
-from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, WHOLE, spelled
-from interlock.fsm.oracle.stream_view import ADDED, DONE, TERMINAL, Item, Json, Stream, Violation, as_list, as_object
+from interlock.fsm.oracle.api import EVENTS, ITEM_PREFIX, ITEMS, OBJECTS, RESPONSE, TEXT_FIELDS, USAGE, WHOLE
+from interlock.fsm.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
+from interlock.fsm.oracle.stream_view import (
+    ADDED,
+    DONE,
+    TERMINAL,
+    ItemView,
+    JsonObject,
+    Stream,
+    Violation,
+    as_list,
+    as_object,
+    is_array,
+    is_object,
+)
 
 Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
@@ -32,14 +44,6 @@ _STATUSES: Final = {
 _KEEPALIVE: Final = "keepalive"
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"
-_WHOLE: Final = {
-    "function_call": "arguments",
-    "mcp_call": "arguments",
-    "custom_tool_call": "input",
-    "code_interpreter_call": "code",
-    "apply_patch_call": "diff",
-}
-"""The field that holds the text, by kind of item whose text has no parts."""
 _TYPES: Final[dict[type, str]] = {
     str: "string",
     int: "integer",
@@ -133,7 +137,7 @@ def r7_bracket(stream: Stream) -> Iterator[Violation]:
         if item.word.count(DONE) != 1:
             yield Violation("R7", len(stream.events), f"item {item.index} is done {item.word.count(DONE)} times")
         elif item.word[-1] != DONE:
-            yield Violation("R7", item.end, f"{spelled(item.word[-1])} comes after item {item.index} was done")
+            yield Violation("R7", item.end, f"{spell(item.word[-1])} comes after item {item.index} was done")
 
 
 def r7_identity(stream: Stream) -> Iterator[Violation]:
@@ -174,10 +178,10 @@ def r8_parts(stream: Stream) -> Iterator[Violation]:
     for item in stream.items:
         in_parts = item.word.translate(IN_PARTS)
         if item.done is not None and not PARTS.fullmatch(in_parts):
-            yield Violation("R8", item.at, f"the parts of item {item.index} have the events {spelled(in_parts)}")
+            yield Violation("R8", item.at, f"the parts of item {item.index} have the events {spell(in_parts)}")
 
 
-def _of_item(item: Json, field: str) -> object:
+def _of_item(item: JsonObject, field: str) -> object:
     """Return the text of an item. A diff is in the `operation`, which has none if it deletes a file."""
     return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
@@ -186,30 +190,30 @@ def _of_item(item: Json, field: str) -> object:
 class _Part:
     """The events of one part, each with its position in the stream."""
 
-    events: list[tuple[int, Json]]
+    events: list[tuple[int, JsonObject]]
 
     @property
-    def added(self) -> Json:
+    def added(self) -> JsonObject:
         """The event that begins the part."""
         return self.events[0][1]
 
     @property
-    def text_done(self) -> Json:
+    def text_done(self) -> JsonObject:
         """The event with its full text."""
         return self.events[-2][1]
 
     @property
-    def done(self) -> Json:
+    def done(self) -> JsonObject:
         """The event that ends the part."""
         return self.events[-1][1]
 
     @property
-    def deltas(self) -> list[Json]:
+    def deltas(self) -> list[JsonObject]:
         """The events with deltas of its text."""
         return [body for _, body in self.events if "delta" in body]
 
     @property
-    def annotations(self) -> list[Json]:
+    def annotations(self) -> list[JsonObject]:
         """The events that annotate its text."""
         return [body for _, body in self.events if body["type"] == _ANNOTATION]
 
@@ -219,7 +223,7 @@ class _Part:
         return self.events[-1][0]
 
 
-def _parts(item: Item) -> list[_Part]:
+def _parts(item: ItemView) -> list[_Part]:
     """Split an item into its parts; empty if they are out of order."""
     if not PARTS.fullmatch(item.word.translate(IN_PARTS)):
         return []
@@ -232,7 +236,7 @@ def _parts(item: Item) -> list[_Part]:
     return parts
 
 
-def _text_of(part: Json) -> str:
+def _text_of(part: JsonObject) -> str:
     """Return the text of a part or of its `<type>.done` event."""
     text: str = part["refusal"] if "refusal" in part else part["text"]
     return text
@@ -256,22 +260,22 @@ def r8_indices(stream: Stream) -> Iterator[Violation]:
 def r9_text(stream: Stream) -> Iterator[Violation]:
     """R9: the deltas, the done event, the part and the item have the same text."""
     for item in stream.items:
-        if field := _WHOLE.get(item.kind):
+        if field := TEXT_FIELDS.get(item.kind):
             yield from _whole_text(item, field)
         parts = _parts(item)
         for part in parts:
             yield from _part_text(part)
-        for name, event in (("content", "content_part"), ("summary", "reasoning_summary_part")):
+        for name, event in () if item.kind in WHOLE else (("content", "content_part"), ("summary", "reasoning_summary_part")):
             done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
             if item.added.get(name):
                 yield Violation("R9", item.at, f"item {item.index} has {name} before its first part")
             if item.done is not None and (item.done.get(name) or []) != done:
                 yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
         yield from _commands(item)
-        yield from _printed(item)
+        yield from _print(item)
 
 
-def _commands(item: Item) -> Iterator[Violation]:
+def _commands(item: ItemView) -> Iterator[Violation]:
     """R8, R9: compare the commands of a shell call with their deltas."""
     if item.kind != "shell_call":
         return
@@ -296,7 +300,7 @@ def _commands(item: Item) -> Iterator[Violation]:
         yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
 
 
-def _printed(item: Item) -> Iterator[Violation]:
+def _print(item: ItemView) -> Iterator[Violation]:
     """R8, R9: compare the outputs of a shell call with the deltas of those outputs."""
     if item.kind != "shell_call_output":
         return
@@ -317,7 +321,7 @@ def _printed(item: Item) -> Iterator[Violation]:
         yield Violation("R9", item.end, f"the output of item {item.index} is not that of its commands")
 
 
-def _whole_text(item: Item, field: str) -> Iterator[Violation]:
+def _whole_text(item: ItemView, field: str) -> Iterator[Violation]:
     """Compare the deltas of an item without parts with its text."""
     text = "".join(item.texts)
     if _of_item(item.added, field):
@@ -363,7 +367,7 @@ def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
         if order is None:
             yield Violation("R10", item.end, f"{item.kind} cannot end with the status {status}")
         elif not order.fullmatch(item.word):
-            yield Violation("R10", item.end, f"{item.kind} with the status {status} cannot have the events {spelled(item.word)}")
+            yield Violation("R10", item.end, f"{item.kind} with the status {status} cannot have the events {spell(item.word)}")
         if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
             yield Violation("R10", item.end, f"item {item.index} is in progress again")
 
@@ -383,7 +387,7 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
         if item.kind in RUNNING:
             running, *completions = RUNNING[item.kind]
             if any(letter in item.word and running not in item.word.split(letter)[0] for letter in completions):
-                yield Violation("R11", item.end, f"item {item.index} completes without {spelled(running)}")
+                yield Violation("R11", item.end, f"item {item.index} completes without {spell(running)}")
         if item.done is not None and not _has_its_result(item.done, item.word):
             yield Violation("R11", item.end, f"the result of item {item.index} does not fit its status or its events")
         results = ("output", "outputs", "results", "result", "error", "tools")
@@ -391,20 +395,17 @@ def r11_truth(stream: Stream) -> Iterator[Violation]:
             yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
 
 
-def _has_its_result(item: Json, word: str) -> bool:
+def _has_its_result(item: JsonObject, word: str) -> bool:
     """Return whether a finished item has the result or the error that its status, if it has one, and its events imply."""
-    ends = [status for status in ("completed", "failed") if LETTERS[f"response.mcp_call.{status}"] in word]
-    match item["type"], item.get("status", next(iter(ends), None)):
-        case "mcp_call", "completed":
-            return item.get("output") is not None and item.get("error") is None
-        case "mcp_call", "failed":
-            return item.get("error") is not None
-        case "mcp_call", _:
-            return item.get("output") is None and item.get("error") is None
-        case "mcp_list_tools", _:
-            return (item.get("error") is not None) == (LETTERS["response.mcp_list_tools.failed"] in word)
-        case _:
-            return True
+    kind, error = item["type"], item.get("error")
+    if f"response.{kind}.failed" not in LETTERS:
+        return True
+    ends = [status for status in ("completed", "failed") if LETTERS[f"response.{kind}.{status}"] in word]
+    status = item.get("status", next(iter(ends), None))
+    if status == "failed":
+        return error is not None
+    has_output = status == "completed" and "output" in _ITEMS[kind].fields
+    return error is None and (item.get("output") is not None) == has_output
 
 
 def r12_cut(stream: Stream) -> Iterator[Violation]:
@@ -464,7 +465,7 @@ class _Shape:
 
 
 def _shapes(table: str, *common: str) -> dict[str, _Shape]:
-    """Parse a table of `api_fields`; every row also gets the `common` fields."""
+    """Parse a table of `api`; every row also gets the `common` fields."""
     rows: dict[str, list[str]] = {}
     row: list[str] = []
     for word in table.split():
@@ -492,12 +493,12 @@ _RESPONSE: Final = _shapes(RESPONSE)["response"]
 _USAGE: Final = _shapes(USAGE)["usage"]
 
 
-def r14_malformed(events: Sequence[Json]) -> list[Violation]:
+def r14_malformed(events: Sequence[JsonObject]) -> list[Violation]:
     """R14: find unknown types, missing fields and wrong values; the rules in `SOUND_SHAPE` assume that there are none."""
     return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
 
 
-def r14_strays(events: Sequence[Json]) -> list[Violation]:
+def r14_strays(events: Sequence[JsonObject]) -> list[Violation]:
     """R14: find unknown fields in events and items, and event fields in responses."""
     violations: list[Violation] = []
     for place, body in enumerate(events):
@@ -511,7 +512,7 @@ def r14_strays(events: Sequence[Json]) -> list[Violation]:
     return violations
 
 
-def _in_event(body: Json) -> Iterator[str]:
+def _in_event(body: JsonObject) -> Iterator[str]:
     """Yield a message for each malformed field of an event, or for its unknown type."""
     name = str(body.get("type"))
     if name not in _EVENTS:
@@ -534,7 +535,7 @@ def _in_event(body: Json) -> Iterator[str]:
             yield from _wrong(response["usage"], _USAGE, "usage")
 
 
-def _wrong(value: Json, shape: _Shape, name: str) -> Iterator[str]:
+def _wrong(value: JsonObject, shape: _Shape, name: str) -> Iterator[str]:
     """Yield a message for each missing or wrong field; ignore unknown fields."""
     for field, words in shape.fields.items():
         if field in value:
@@ -548,16 +549,15 @@ def _fits(value: object, words: frozenset[str]) -> bool:
     """Return whether a value has one of the types or is one of the literals."""
     if not words.isdisjoint(("any", _TYPES[type(value)])):
         return True
-    if isinstance(value, list):
+    if is_array(value):
         inner = frozenset(word[1:] for word in words if word.startswith("*"))
-        return bool(inner) and all(_fits(one, inner) for one in cast("list[object]", value))
-    if isinstance(value, dict):
-        mapping = as_object(cast("object", value))
-        return any(_has_shape(mapping, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+        return bool(inner) and all(_fits(one, inner) for one in value)
+    if is_object(value):
+        return any(_has_shape(value, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
     return isinstance(value, str) and value in words
 
 
-def _has_shape(value: Json, shape: _Shape) -> bool:
+def _has_shape(value: JsonObject, shape: _Shape) -> bool:
     """Return whether an object has valid fields, and no unknown ones unless its type allows them."""
     return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))
 
@@ -604,11 +604,11 @@ def _part_logprobs(part: _Part) -> Iterator[Violation]:
         yield Violation("R15", part.end, "the tokens of the logprobs do not make up the text")
 
 
-def _rebuilds(entries: list[Json], text: str) -> bool:
+def _rebuilds(entries: list[JsonObject], text: str) -> bool:
     """Return whether tokens make up a text; a token that ends inside a character needs its `bytes`."""
     if "".join([entry["token"] for entry in entries]) == text:
         return True
-    data = b"".join([bytes(as_list(entry.get("bytes"))) or entry["token"].encode() for entry in entries])
+    data = b"".join([bytes(entry.get("bytes") or ()) or entry["token"].encode() for entry in entries])
     return data.decode(errors="replace") == text
 
 
@@ -621,17 +621,17 @@ def r18_empties(stream: Stream) -> Iterator[Violation]:
         parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
         if item.kind == "reasoning" and not parts:
             continue  # its content is encrypted or omitted
-        if not "".join([_text_of(part) for part in parts]).strip():
+        if not "".join([_text_of(as_object(part)) for part in parts]).strip():
             yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
         elif not first.strip():
             yield Violation("R18", item.at, f"item {item.index} begins with white space alone")
 
 
-def _final(stream: Stream) -> Json | None:
+def _final(stream: Stream) -> JsonObject | None:
     """Return the response of the terminal event; None if the stream does not end with one."""
     if not stream.names or stream.names[-1] not in TERMINAL:
         return None
-    response: Json = stream.events[-1]["response"]
+    response: JsonObject = stream.events[-1]["response"]
     return response
 
 

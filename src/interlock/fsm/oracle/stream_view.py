@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from attrs import define, frozen
 
 from interlock.fsm.oracle.grammar import LETTERS
 
-Json: TypeAlias = Mapping[str, Any]
+JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object; `rules.r14_malformed` checks its types before the rules in `rules.SOUND_SHAPE` read it."""
 
 ADDED = LETTERS["response.output_item.added"]
@@ -46,7 +46,7 @@ class Violation:
 
 
 @define
-class Item:
+class ItemView:
     """The events of one output index.
 
     Args:
@@ -60,9 +60,9 @@ class Item:
 
     index: int
     kind: str
-    added: Json
-    done: Json | None
-    events: list[tuple[int, Json]]
+    added: JsonObject
+    done: JsonObject | None
+    events: list[tuple[int, JsonObject]]
     word: str
 
     @property
@@ -70,7 +70,7 @@ class Item:
         """The deltas that are text."""
         return [body["delta"] for _, body in self.events if isinstance(body.get("delta"), str)]
 
-    def about(self, subject: str) -> list[tuple[int, Json]]:
+    def about(self, subject: str) -> list[tuple[int, JsonObject]]:
         """Return the events `response.SUBJECT.*`, each with its position in the stream."""
         return [(place, body) for place, body in self.events if body["type"].startswith(f"response.{subject}.")]
 
@@ -96,17 +96,17 @@ class Stream:
         orphans: The events that precede the `added` of their item, each with its position.
     """
 
-    events: Sequence[Json]
+    events: Sequence[JsonObject]
     names: Sequence[str]
-    items: Sequence[Item]
-    orphans: Sequence[tuple[int, Json]]
+    items: Sequence[ItemView]
+    orphans: Sequence[tuple[int, JsonObject]]
 
     @classmethod
-    def of(cls, events: Sequence[Json]) -> Stream:
+    def of(cls, events: Sequence[JsonObject]) -> Stream:
         """Split a stream into its items; an event without an integer `output_index` belongs to none."""
         names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
-        items: dict[int, Item] = {}
-        orphans: list[tuple[int, Json]] = []
+        items: dict[int, ItemView] = {}
+        orphans: list[tuple[int, JsonObject]] = []
         for place, (name, body) in enumerate(zip(names, events, strict=True)):
             letter, index = LETTERS.get(name), body.get("output_index")
             if letter is None or not isinstance(index, int):
@@ -117,7 +117,7 @@ class Stream:
                 continue
             if item is None:
                 about = as_object(body.get("item"))
-                item = items[index] = Item(index, str(about.get("type")), about, None, [], "")
+                item = items[index] = ItemView(index, str(about.get("type")), about, None, [], "")
             item.events.append((place, body))
             item.word += letter
             if letter == DONE:
@@ -125,13 +125,13 @@ class Stream:
         return cls(events, names, list(items.values()), orphans)
 
 
-def to_openai(events: Sequence[Json]) -> tuple[list[Json], list[Violation]]:
+def to_openai(events: Sequence[JsonObject]) -> tuple[list[JsonObject], list[Violation]]:
     """Translate a stream from Open Responses to OpenAI's dialect, and return the violations of Open Responses."""
     violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
-    return [_translated(body) for body in events], violations
+    return [_translate(body) for body in events], violations
 
 
-def _translated(body: Json) -> Json:
+def _translate(body: JsonObject) -> JsonObject:
     """Translate an event into OpenAI's dialect."""
     name = str(body.get("type"))
     if name in _IN_OPENAI:
@@ -146,7 +146,7 @@ def _translated(body: Json) -> Json:
     return body
 
 
-def _foreign(body: Json) -> Iterator[str]:
+def _foreign(body: JsonObject) -> Iterator[str]:
     """Yield an event's violations of Open Responses."""
     name = str(body.get("type"))
     if name in _IN_OPENAI.values():
@@ -159,11 +159,21 @@ def _foreign(body: Json) -> Iterator[str]:
                 yield f"{field} must not be null in Open Responses"
 
 
-def as_object(value: object) -> Json:
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Return whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[Sequence[object]]:
+    """Return whether a value is a JSON array."""
+    return isinstance(value, list)
+
+
+def as_object(value: object) -> JsonObject:
     """Return the value if it is a JSON object, otherwise an empty object."""
-    return cast("Json", value) if isinstance(value, dict) else {}
+    return value if is_object(value) else {}
 
 
-def as_list(value: object) -> Sequence[Any]:
+def as_list(value: object) -> Sequence[object]:
     """Return the value if it is a JSON array, otherwise an empty one."""
-    return cast("Sequence[Any]", value) if isinstance(value, list) else ()
+    return value if is_array(value) else ()

@@ -6,6 +6,8 @@
     conversation  a conversation
     lane          the requests of one `stream_id` on a WebSocket
     connection    a WebSocket
+    server        a server, from its start to its last connection
+    worker        one of several processes of a server
 
 `interlock.serving` fires the edges and carries out their effects. `interlock verify` explores every table
 (`interlock.fsm.proof.process_walks`).

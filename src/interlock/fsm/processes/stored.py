@@ -1,8 +1,9 @@
 """The life of a stored response, declared as a table.
 
 A foreground response is stored when it ends. A background response is enqueued first, and one owner at a time writes its
-events. The owner's lease expires, so another owner can take over if it dies. A store writes nothing at the moment when a lease
-lapses or a response expires: the next operation consults the store's clock, and fires `lapse` or `expire` first.
+events. The owner's lease expires, so another owner can take over if it dies. When a client deletes it, its readers get a lease on
+its log, so that they can read the end. A store writes nothing at the moment when a lease lapses or a response expires: the next
+operation consults the store's clock, and fires `lapse` or `expire` first.
 
 Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
 """
@@ -31,13 +32,15 @@ class StoredTrigger(StrEnum):
     FINISH = "finish"
     """The owner writes the last events. This ends the response."""
     LAPSE = "lapse"
-    """The lease is over and the owner has not renewed it."""
+    """The lease is over: its owner has not renewed it, or it was that of the readers."""
     ADOPT = "adopt"
     """Another owner takes over to end the response."""
     TRIM = "trim"
     """The retention time of the log is over."""
+    HIDE = "hide"
+    """A client deletes a background response, whose readers may not have read its end."""
     DELETE = "delete"
-    """A client deletes the response."""
+    """A client deletes any other response, or the store removes one."""
     EXPIRE = "expire"
     """The retention time of the response is over, counted from its last write."""
 
@@ -61,6 +64,8 @@ class StoredEffect(StrEnum):
     """End the lease; the response has no owner."""
     TRIM = "trim"
     """Remove the events from the log."""
+    ERASE = "erase"
+    """Remove the body of the response and every item that nothing else refers to, and lease the log to its readers."""
     REMOVE = "remove"
     """Remove the response and every item that nothing else refers to."""
     WAKE = "wake"
@@ -83,6 +88,7 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("open",    _T.APPEND,  "running", [_E.LOG, _E.EXTEND, _E.WAKE]),
         Edge("open",    _T.CANCEL,  "open",    [_E.FLAG, _E.WAKE]),
         Edge("open",    _T.FINISH,  "ended",   [_E.LOG, _E.KEEP, _E.JOIN, _E.RELEASE, _E.WAKE]),
+        Edge("open",    _T.HIDE,    "expired", [_E.REMOVE, _E.WAKE]),
         Edge("open",    _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
 
         Edge("queued",  _T.RENEW,   "queued",  [_E.EXTEND]),
@@ -99,8 +105,13 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("ended",   _T.PUT,     "ended",   [_E.KEEP, _E.JOIN]),
         Edge("ended",   _T.CANCEL,  "ended"),
         Edge("ended",   _T.TRIM,    "ended",   [_E.TRIM]),
+        Edge("ended",   _T.HIDE,    "hidden",  [_E.ERASE, _E.WAKE]),
         Edge("ended",   _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
         Edge("ended",   _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),
+
+        # No other response gets the id meanwhile, because its events would continue those that the readers have.
+        Edge("hidden",  _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
+        Edge("hidden",  _T.LAPSE,   "expired", [_E.REMOVE, _E.WAKE]),
     ],
 )  # fmt: skip
 """The life of a stored response. `ended` has no row for `append` or `finish`, so the first commit that ends a run wins."""

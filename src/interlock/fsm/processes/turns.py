@@ -45,7 +45,7 @@ class TurnTrigger(StrEnum):
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """The last events are taken, or nobody takes them: `Run.events` was closed, or its task was cancelled."""
+    """The last events are taken, or nobody takes them: `ResponseRun.events` was closed, or its task was cancelled."""
 
 
 class TurnEffect(StrEnum):

@@ -24,7 +24,7 @@ from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.oracle.api_fields import ITEM_PREFIX
+from interlock.fsm.oracle.api import ITEM_PREFIX
 from interlock.fsm.oracle.grammar import LETTERS, ORDERS, RUNNING
 from interlock.fsm.proof.explorer import Counterexample, Explorer, Fired
 from interlock.fsm.proof.fault_injection import faults_of
@@ -112,14 +112,14 @@ def _missing_rows(lifecycle: Lifecycle[S]) -> Iterator[str]:
     kind = lifecycle.name
     names = {effect.name for edge in lifecycle.edges for effect in edge.effects}
     runs = any("run" in state.rows for state in lifecycle.states.values())
-    for is_missing, file, table, row in (
-        *((name not in LETTERS, "api_fields", "EVENTS", name) for name in sorted(names)),
-        (kind not in ITEM_PREFIX, "api_fields", "ITEMS", kind),
-        (kind not in ORDERS, "grammar", "_ORDERS", kind),
-        (runs and kind not in RUNNING, "grammar", "_RUNNING", kind),
+    for is_missing, table, row in (
+        *((name not in LETTERS, "EVENTS", f"row for '{name}'") for name in sorted(names)),
+        (kind not in ITEM_PREFIX, "ITEMS", f"row for '{kind}'"),
+        (kind not in ORDERS, "ORDERS" if len(lifecycle.edges) > 1 else "WHOLE", f"row for '{kind}'"),
+        (runs and kind not in RUNNING, "ORDERS", f"`>` before the events of the tool of '{kind}'"),
     ):
         if is_missing:
-            yield f"{table} in fsm/oracle/{file}.py has no row for '{row}'"
+            yield f"{table} in fsm/oracle/api.py has no {row}"
 
 
 def _coverage(lifecycle: Lifecycle[S], fired: AbstractSet[Fired]) -> Coverage:

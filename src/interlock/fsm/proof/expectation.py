@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, TypeAlias, assert_never, cast
+from typing import Any, Final, TypeAlias, assert_never
 
 import orjson
 from attrs import define, field
 
 from interlock.fsm import deltas
 from interlock.fsm.oracle import grammar
-from interlock.fsm.oracle.grammar import WHOLE, spelled
+from interlock.fsm.oracle.api import SERVER_MADE, WHOLE
+from interlock.fsm.oracle.grammar import spell
 from interlock.fsm.proof.inputs import MARK
 
 Body: TypeAlias = Mapping[str, Any]
 """The JSON object of an event."""
 
-_RUNNING: Final = {kind: f"response.{spelled(letters[0])}" for kind, letters in grammar.RUNNING.items()}
+_RUNNING: Final = {kind: f"response.{spell(letters[0])}" for kind, letters in grammar.RUNNING.items()}
 """The event that reports a running tool (rule R11), by kind of item."""
 _RUNNING_EVENTS: Final = frozenset(_RUNNING.values())
 _TEXT: Final = {
@@ -45,10 +46,11 @@ _CUT: Final = {
     for kind, orders in grammar.ORDERS.items()
 }
 """The status of a truncated item, by kind; an item without any status counts as `completed`."""
-_FAILED: Final = {"shell_call_output": "completed", "compaction": "completed"}
-"""The status of a failed item, for kinds without the status `failed`."""
-_SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
-"""The kinds that only the server makes; the model writes none of their content."""
+_FAILED: Final = {
+    kind: "failed" if "failed" in orders or f"response.{kind}.failed" in grammar.LETTERS else "completed"
+    for kind, orders in grammar.ORDERS.items()
+}
+"""The status of a failed item, by kind."""
 
 
 @define
@@ -109,9 +111,10 @@ class Effects:
                 pass
 
 
-def decoded(frame: bytes) -> Body:
+def decode(frame: bytes) -> Body:
     """Return the JSON object of an event's frame."""
-    return cast("Body", orjson.loads(frame.partition(b"\ndata: ")[2]))
+    body: Body = orjson.loads(frame.partition(b"\ndata: ")[2])
+    return body
 
 
 def _status(item: Body) -> str:
@@ -342,7 +345,7 @@ class Expectation:
     def _set_id(self, item_id: str) -> None:
         """Record the id of the active item from its `added` event; an item that the model does not write becomes inactive."""
         match self._active:
-            case _WrittenItem(kind) if kind in _SERVER_MADE:
+            case _WrittenItem(kind) if kind in SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
             case _WrittenItem(kind, ends_at_once=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
                 self._due.ended[item_id], self._active = "completed", None
@@ -429,15 +432,15 @@ class Expectation:
     def _fail(self, item_id: str | None) -> None:
         kind = self._waiting.get(item_id) if item_id is not None else None
         if item_id is not None and kind is not None:
-            self._stop(item_id, kind, _FAILED.get(kind, "failed"))
+            self._stop(item_id, kind, _FAILED[kind])
             del self._waiting[item_id]
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
-        """Expect an item to end without a result; an MCP call that never ran also emits the `done` event of its arguments."""
+        """Expect an item to end without a result; a call whose arguments end when it runs also ends them."""
         self._due.ended[item_id] = status
         if kind == "shell_call_output":
             self._stop_printing(item_id)
-        if kind == "mcp_call" and item_id not in self._running:
+        if _RUNNING.get(kind, "").endswith(".done") and item_id not in self._running:
             self._due.running.add(item_id)
 
     def _end(self, status: str, reason: str | None) -> None:

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Any, TypeAlias
+from operator import add
+from typing import Final, TypeAlias
 
+import orjson
 from attrs import define, field, frozen
 
 from interlock.events.items import ITEMS, ItemKind
-from interlock.events.sse import SseWriter
+from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.errors import InterlockError
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.lifecycle import NO_FIELDS, Fields, stream_of
+from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.proof.expectation import Body, Expectation, Stance, decoded
-from interlock.fsm.proof.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, about, everywhere
-from interlock.fsm.subjects import ItemState, ResponseState
+from interlock.fsm.proof.expectation import Body, Expectation, Stance, decode
+from interlock.fsm.proof.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
+from interlock.fsm.subjects import AnyItem
+from interlock.fsm.transducers import ChatTransducer, MessagesTransducer
+
+AnyTransducer: TypeAlias = MessagesTransducer | ChatTransducer
+
+TRANSLATION_CHECKS: Final[Sequence[Callable[[Sequence[Body]], list[oracle.Violation]]]] = (
+    oracle.check_messages,
+    partial(oracle.check_chat, usage=True),
+)
+"""The oracle of each transducer's stream."""
 
 Fired: TypeAlias = tuple[str, str, str]
 """A fired edge: the name of the lifecycle, the state, and the trigger."""
@@ -46,7 +59,7 @@ class OpenItem:
 
 
 @frozen
-class State:
+class ProofState:
     """An abstract state of the driver and the expectation."""
 
     response: str
@@ -60,6 +73,8 @@ class State:
     has_ended_item: bool
     stance: Stance
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
+    places: tuple[tuple[str, int], ...]
+    """The states of the transducers, each with the number of events that wait in it."""
 
     @property
     def kinds(self) -> list[str]:
@@ -67,27 +82,48 @@ class State:
         return [item.kind for item in (*self.waiting, self.active) if item is not None]
 
 
-class WatchedDriver(ResponseDriver[bytes]):
+Written: TypeAlias = tuple[bytes, StreamEvent]
+"""A frame and its event."""
+
+
+class PairWriter:
+    """Writes each event as a frame, and keeps it beside the frame."""
+
+    def __init__(self) -> None:
+        self._frames, self._events = SseWriter(), EventWriter()
+
+    def write(self, event: StreamEvent) -> Written:
+        """Return the frame and the event."""
+        return self._frames.write(event), event
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], Written]:
+        """Return a function of a text and a number that returns both."""
+        fill, rewrite = self._frames.repeat(event), self._events.repeat(event)
+        return lambda text, number: (fill(text, number), rewrite(text, number))
+
+
+class WatchedDriver(ResponseDriver[Written]):
     """The real driver, which also records fired edges in `fired` and exposes its abstract state."""
 
     def __init__(self, lifecycles: Lifecycles, fired: set[Fired]) -> None:
-        super().__init__(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
+        super().__init__(SETTINGS, writer=PairWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
         self._fired = fired
 
-    def _fire(self, subject: ItemState[Any] | ResponseState, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+    def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
         return super()._fire(subject, trigger, args)
 
-    def state(self, expectation: Expectation) -> State:
-        """Return the abstract state; the expectation must have seen the same deltas."""
+    def state(self, expectation: Expectation, transducers: Sequence[AnyTransducer]) -> ProofState:
+        """Return the abstract state; the expectation and the transducers must have seen the same deltas."""
         waiting = [_abstract(item) for item in self._open.values() if item is not self._active]
-        return State(
+        return ProofState(
             self._response.state.name,
             None if self._active is None else _abstract(self._active),
             tuple(sorted(waiting)),
             self._write_delta is not None,
             any(item.id not in self._open for item in self._response.output),
             expectation.stance,
+            tuple(transducer.place for transducer in transducers),
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
@@ -96,12 +132,12 @@ class WatchedDriver(ResponseDriver[bytes]):
         yield from MEASURED
         yield from anywhere
         for item in self._open.values():
-            yield from about(item.id, item.kind)
+            yield from describe(item.id, item.kind)
         closed = [item for item in self._response.output if item.id not in self._open]
-        yield from about(closed[-1].id, closed[-1].kind) if closed else about(*UNKNOWN_CALL)
+        yield from describe(closed[-1].id, closed[-1].kind) if closed else describe(*UNKNOWN_CALL)
 
 
-def _abstract(item: ItemState[Any]) -> OpenItem:
+def _abstract(item: AnyItem) -> OpenItem:
     has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
     measured = has_logprobs and stream_of(item.state) is not None and bool(item.logprobs)
     pending_logprobs = has_logprobs and bool(item.unsent_logprobs)
@@ -109,11 +145,17 @@ def _abstract(item: ItemState[Any]) -> OpenItem:
     return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, pending_logprobs, marked)
 
 
+def _bodies(frames: bytes) -> list[Body]:
+    return [
+        orjson.loads(frame.partition(b"data: ")[2]) for frame in frames.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")
+    ]
+
+
 @frozen
-class Node:
+class ProofNode:
     """An abstract state and the first path to it."""
 
-    state: State
+    state: ProofState
     path: tuple[deltas.Delta, ...]
     """The deltas from the start."""
     events: tuple[Body, ...]
@@ -121,8 +163,12 @@ class Node:
     wire: bytes
     """The same events as frames."""
     expectation: Expectation
+    transducers: tuple[AnyTransducer, ...]
+    """The transducers, which have read the events."""
+    translations: tuple[bytes, ...]
+    """What each has made of them."""
 
-    def is_unchanged_since(self, before: Node) -> bool:
+    def is_unchanged_since(self, before: ProofNode) -> bool:
         """Return whether the deltas since `before` emitted no event and left the state as it was."""
         return self.state == before.state and len(self.wire) == len(before.wire)
 
@@ -146,7 +192,7 @@ class Explorer:
     """The kinds of items to open."""
     open_items: int
     """The maximum number of open items in an explored state."""
-    states: set[State] = field(factory=set[State], init=False)
+    states: set[ProofState] = field(factory=set[ProofState], init=False)
     inputs: int = field(default=0, init=False)
     transitions: int = field(default=0, init=False)
     fired: set[Fired] = field(factory=set[Fired], init=False)
@@ -162,7 +208,7 @@ class Explorer:
         While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
         """
         distinct = self._distinct_kinds()
-        alone, beside = everywhere(self.kinds), everywhere(distinct)
+        alone, beside = common_inputs(self.kinds), common_inputs(distinct)
         start = self._start()
         self.states.add(start.state)
         frontier = deque([start])
@@ -174,7 +220,7 @@ class Explorer:
                     self.states.add(after.state)
                     frontier.append(after)
 
-    def _is_explored(self, state: State, distinct: Collection[str]) -> bool:
+    def _is_explored(self, state: ProofState, distinct: Collection[str]) -> bool:
         open_items = len(state.kinds)
         return open_items <= 1 or (open_items <= self.open_items and all(kind in distinct for kind in state.kinds))
 
@@ -189,7 +235,7 @@ class Explorer:
             first.setdefault((tuple(edges), tuple(streams), ITEMS[kind].opaque), kind)
         return list(first.values())
 
-    def _successors(self, node: Node, anywhere: Sequence[deltas.Delta]) -> Iterator[Node]:
+    def _successors(self, node: ProofNode, anywhere: Sequence[deltas.Delta]) -> Iterator[ProofNode]:
         """Feed every delta in a state, check the stream after each, and yield the resulting nodes.
 
         After a delta without effect, feed the next one to the same driver instead of replaying the path.
@@ -213,11 +259,11 @@ class Explorer:
     def _driver(self) -> WatchedDriver:
         return WatchedDriver(self.lifecycles, self.fired)
 
-    def _start(self) -> Node:
-        expectation = Expectation()
-        return Node(self._driver().state(expectation), (), (), b"", expectation)
+    def _start(self) -> ProofNode:
+        expectation, transducers = Expectation(), (MessagesTransducer(), ChatTransducer(usage=True))
+        return ProofNode(self._driver().state(expectation, transducers), (), (), b"", expectation, transducers, (b"", b""))
 
-    def _replay(self, node: Node) -> WatchedDriver:
+    def _replay(self, node: ProofNode) -> WatchedDriver:
         driver = self._driver()
         driver.feed(node.path)
         return driver
@@ -239,7 +285,7 @@ class Explorer:
                 return faults
         return self._finish(driver, node)
 
-    def _finish(self, driver: WatchedDriver, node: Node) -> list[str]:
+    def _finish(self, driver: WatchedDriver, node: ProofNode) -> list[str]:
         """End a stream and return its faults; the oracle checks each distinct stream once."""
         end, faults = self._feed(driver, node, deltas.Finish())
         if faults:
@@ -248,6 +294,10 @@ class Explorer:
         if digest in self.streams:
             return []
         faults = [f"{violation.rule}: event {violation.index}: {violation.message}" for violation in oracle.check(end.events)]
+        for translation, check in zip(end.translations, TRANSLATION_CHECKS, strict=True):
+            faults += [
+                f"{violation.rule}: event {violation.index}: {violation.message}" for violation in check(_bodies(translation))
+            ]
         if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response of the driver differs from the one in the terminal event")
         if not faults:
@@ -255,18 +305,26 @@ class Explorer:
             self.events += len(end.events)
         return faults
 
-    def _feed(self, driver: WatchedDriver, node: Node, delta: deltas.Delta) -> tuple[Node, list[str]]:
+    def _feed(self, driver: WatchedDriver, node: ProofNode, delta: deltas.Delta) -> tuple[ProofNode, list[str]]:
         """Feed a delta to a driver in the state of `node`, and return the next node and the faults."""
         fired = len(self.fired)
         try:
-            frames = driver.feed([delta])
+            written = driver.feed([delta])
         except Exception as error:  # noqa: BLE001 - the driver must accept every delta
             return node, [f"{type(error).__name__}: {error}"]
-        events = [decoded(frame) for frame in frames]
+        frames = [frame for frame, _ in written]
+        events = [decode(frame) for frame in frames]
         if len(self.fired) > fired:
             self.paths.append((*node.path, delta))
         expectation = node.expectation.fork()
         fault = expectation.compare(delta, events)
         wire = b"".join((node.wire, *frames))
-        after = Node(driver.state(expectation), (*node.path, delta), (*node.events, *events), wire, expectation)
+        transducers = tuple(transducer.fork() for transducer in node.transducers)
+        try:
+            made = [transducer.encode(event for _, event in written) for transducer in transducers]
+        except (InterlockError, LookupError, TypeError) as error:  # pragma: no cover - the long tests mutate the tables
+            return node, [f"{type(error).__name__}: {error}"]
+        translations = tuple(map(add, node.translations, made))
+        state = driver.state(expectation, transducers)
+        after = ProofNode(state, (*node.path, delta), (*node.events, *events), wire, expectation, transducers, translations)
         return after, [] if fault is None else [fault]

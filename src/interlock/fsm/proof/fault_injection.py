@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from attrs import define, field
 
+from interlock.events.json import is_array
 from interlock.events.sse import SseWriter
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.lifecycle import NO_FIELDS, Fields
+from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.proof.expectation import decoded
+from interlock.fsm.proof.expectation import decode
 
-Path: TypeAlias = tuple[deltas.Delta, ...]
+FaultPath: TypeAlias = tuple[deltas.Delta, ...]
 
 
 class InjectedError(Exception):
@@ -79,7 +80,7 @@ class _WatchedDriver(ResponseDriver[bytes]):
         super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
         self.changes: list[str] = []
 
-    def _fire(self, subject: Any, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:  # noqa: ANN401 - as inherited
+    def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         before = self._snapshot(subject)
         try:
             return super()._fire(subject, trigger, args)
@@ -88,7 +89,7 @@ class _WatchedDriver(ResponseDriver[bytes]):
             self.changes += [name for name in before if before[name] != after[name]]
             raise
 
-    def _snapshot(self, subject: Any) -> Mapping[str, object]:  # noqa: ANN401 - an item or the response
+    def _snapshot(self, subject: AnySubject) -> Mapping[str, object]:
         """Return a copy of everything that a failed edge must leave as it was."""
         backup = subject.save()
         fields: dict[str, object] = {name: _copy(getattr(backup, name)) for name in backup.__struct_fields__}
@@ -97,16 +98,12 @@ class _WatchedDriver(ResponseDriver[bytes]):
 
 def _copy(value: object) -> object:
     """Copy a list or a buffer. The driver never mutates other values, so they need no copy."""
-    match value:
-        case list():
-            return [*cast("list[object]", value)]
-        case BytesIO():
-            return value.getvalue(), value.tell()
-        case _:
-            return value
+    if isinstance(value, BytesIO):
+        return value.getvalue(), value.tell()
+    return [*value] if is_array(value) else value
 
 
-def faults_of(lifecycles: Lifecycles, paths: Iterable[Path]) -> Iterator[str]:
+def faults_of(lifecycles: Lifecycles, paths: Iterable[FaultPath]) -> Iterator[str]:
     """Yield every fault that occurs if a callable raises during the last delta of a path."""
     for path in paths:
         *before, last = path
@@ -129,5 +126,5 @@ def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.
     except InjectedError:
         yield from (f"{name} was not undone" for name in driver.changes)
     frames += driver.feed([deltas.Fault("server_error", "It broke.")])
-    violations = oracle.check([decoded(frame) for frame in frames])
+    violations = oracle.check([decode(frame) for frame in frames])
     yield from (f"{violation.rule}: {violation.message}" for violation in violations)

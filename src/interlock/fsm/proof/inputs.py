@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.events.items import ITEMS, ItemKind, example, result_fields
+from interlock.events.items import ITEMS, ItemKind, example, examples, result_fields
 from interlock.fsm import deltas
 
 SETTINGS: Final[Mapping[str, object]] = {"model": "any", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 """The settings of every response."""
 
-UNKNOWN_CALL: Final[tuple[str, ItemKind]] = ("mcp_0", "mcp_call")
+UNKNOWN_CALL: Final = next((f"{item.prefix}_0", kind) for kind, item in ITEMS.items() if item.tool_result is not None)
 """A call that does not exist; the driver treats it like a call that has ended."""
 
 MARK: Final = "é"
 """The text that an annotation refers to."""
 
+_NAMED: Final = [kind for kind, item in ITEMS.items() if "call_id" in item.made and item.shown_call and not item.shown_call[0]]
+"""The calls of tools that have names of their own."""
 _SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "message": {"phase": "commentary"},
     # Always the same call id, so that later calls repeat it.
-    **{kind: {"call_id": "call_of_the_model"} for kind in ("function_call", "custom_tool_call", "multi_agent_call")},
+    **{kind: {"call_id": "call_of_the_model"} for kind in _NAMED},
 }
 FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {kind: {**example(kind), **_SPECIAL.get(kind, {})} for kind in ITEMS}
 """The fields that open an item, by kind."""
@@ -53,35 +55,30 @@ PLAIN: Final[Sequence[deltas.Delta]] = (MARK, " ", "", deltas.Text("a", ()))
 """Text without log probabilities."""
 
 
-def _with_logprobs(text: str) -> deltas.Text:
+def _add_logprobs(text: str) -> deltas.Text:
     return deltas.Text(text, [{"token": text, "bytes": [*text.encode()], "logprob": -0.5, "top_logprobs": []}])
 
 
-MEASURED: Final[Sequence[deltas.Delta]] = tuple(_with_logprobs(text) for text in ("a", " ", ""))
+MEASURED: Final[Sequence[deltas.Delta]] = tuple(_add_logprobs(text) for text in ("a", " ", ""))
 """Text with log probabilities."""
 
 
-def everywhere(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
+def common_inputs(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
     """Return the deltas that name no item and carry no output text; `kinds` are the kinds of items to open."""
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
     return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in kinds)]
 
 
-def about(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
+def describe(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
     """Yield the deltas that a tool makes for a call."""
     yield deltas.Run(item_id)
     yield deltas.Progress(item_id, _PROGRESS.get(kind, {"partial_image_b64": "aW1hZ2U="}))
     yield deltas.EndOutput(item_id, {"type": "exit", "exit_code": 1})
     yield deltas.Succeed(item_id)
-    yield deltas.Succeed(item_id, {**result_fields(kind, "found"), **_RESULTS.get(kind, {})})
+    yield deltas.Succeed(item_id, result_fields(kind, "found") or examples(kind, ITEMS[kind].tool_result or ())[-1])
     yield deltas.Fail(item_id, "It broke.")
 
 
 _PROGRESS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "shell_call_output": {"stdout": "signals\n", "stderr": ""},
-}
-_RESULTS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
-    "mcp_list_tools": {"tools": [{"name": "search", "input_schema": {"type": "object"}}]},
-    "compaction": {"encrypted_content": "sealed"},
-    "file_search_call": {"results": [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": "found"}]},
 }

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, Type
 
 from attrs import evolve, field, frozen
 
+from interlock.events.items import ITEMS, example
 from interlock.events.sse import SseWriter
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ReadyCall, ResponseDriver
@@ -23,20 +24,23 @@ from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, Bac
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
+from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.fsm.proof.expectation import decoded
+from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
+from interlock.fsm.proof.expectation import decode
 from interlock.fsm.proof.inputs import SETTINGS
-from interlock.fsm.table import State, Table
+from interlock.fsm.table import AnyTable, State
 
 T = TypeVar("T")
 E = TypeVar("E")
 
 Deltas: TypeAlias = tuple[deltas.Delta, ...]
 
-_MCP_CALL: Final[Deltas] = (deltas.Open("mcp_call", {"server_label": "wiki", "name": "search"}), "{}", deltas.Close())
+_CALLS: Final[Sequence[Deltas]] = [
+    (deltas.Open(kind, example(kind)), "{}", deltas.Close()) for kind, item in ITEMS.items() if "arguments" in item.text_path
+]
 _COMPACTION: Final[Deltas] = (deltas.Start(), deltas.Open("compaction"), deltas.Run("cmp_1"))
-_FUNCTION_CALL: Final[Deltas] = (deltas.Open("function_call", {"name": "look_up"}), "{}", deltas.Close())
 
 _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     **dict.fromkeys((TurnEffect.TAKE, TurnEffect.ADMIT, TurnEffect.REFUSE, TurnEffect.STOP, TurnEffect.FREE), ((),)),
@@ -50,13 +54,12 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     TurnEffect.PREPARE: [
         (),
         (deltas.Start(),),
-        (deltas.Start(), *_MCP_CALL),
+        *((deltas.Start(), *call) for call in _CALLS),
         (deltas.Start(), deltas.Finish()),
     ],
     TurnEffect.GENERATE: [
         ("a", deltas.EndTurn("stop")),
-        (*_MCP_CALL, deltas.EndTurn("stop")),
-        (*_FUNCTION_CALL, deltas.EndTurn("stop")),
+        *((*call, deltas.EndTurn("stop")) for call in _CALLS),
         ("a", deltas.EndTurn("length")),
         ("a",),
     ],
@@ -182,7 +185,7 @@ class _Run(_Place[TurnTrigger, TurnEffect]):
         if not after.state.rows and after.stage == "begun" and not after.driver.ended:
             yield "the run has ended and the response has not"
         elif not after.state.rows and after.stage == "begun":
-            violations = oracle.check([decoded(frame) for frame in after.frames])
+            violations = oracle.check([decode(frame) for frame in after.frames])
             yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
 
     def path(self, trigger: TurnTrigger) -> str:
@@ -242,27 +245,44 @@ _PROCESSES: Final = ("first", "second")
 
 @frozen
 class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
-    """A stored response and two processes: only the last that took the lease writes, and watchers are woken."""
+    """A stored response and two processes: only the last that took the lease writes, watchers are woken, and deletions end."""
 
     owner: str = ""
     """The process that took the lease last, until the response has ended or is removed."""
     valid: bool = False
     """Whether its lease has not lapsed."""
     released: bool = False
+    stored: Literal["nothing", "response", "log"] = "nothing"
     caller: str = field(default="", eq=False)
     """The process that fired the last trigger."""
 
     _OF_PROCESSES: ClassVar = frozenset(
         {StoredTrigger.ENQUEUE, StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTrigger.FINISH, StoredTrigger.ADOPT}
     )
-    _WATCHED: ClassVar = frozenset({StoredEffect.LOG, StoredEffect.FLAG, StoredEffect.REMOVE, StoredEffect.RELEASE})
+    _OF_CLIENTS: ClassVar = frozenset({StoredTrigger.CANCEL, StoredTrigger.HIDE, StoredTrigger.DELETE})
+    _AT_END: ClassVar = frozenset({StoredTrigger.PUT, StoredTrigger.TRIM, StoredTrigger.EXPIRE})
+    _WATCHED: ClassVar = frozenset(
+        {StoredEffect.LOG, StoredEffect.FLAG, StoredEffect.ERASE, StoredEffect.REMOVE, StoredEffect.RELEASE}
+    )
+    _PURPOSES: ClassVar = {
+        StoredTrigger.PUT: {StoredEffect.KEEP, StoredEffect.JOIN},
+        StoredTrigger.ENQUEUE: {StoredEffect.KEEP, StoredEffect.TAKE},
+        StoredTrigger.APPEND: {StoredEffect.LOG, StoredEffect.EXTEND},
+        StoredTrigger.RENEW: {StoredEffect.EXTEND},
+        StoredTrigger.FINISH: {StoredEffect.LOG, StoredEffect.KEEP, StoredEffect.JOIN, StoredEffect.RELEASE},
+        StoredTrigger.ADOPT: {StoredEffect.TAKE},
+        StoredTrigger.TRIM: {StoredEffect.TRIM},
+        StoredTrigger.DELETE: {StoredEffect.REMOVE},
+        StoredTrigger.EXPIRE: {StoredEffect.REMOVE},
+    }
+    """The effects of the triggers that have the same in every state, without `wake`."""
 
     def after(self, trigger: StoredTrigger) -> Iterator[Self]:
         for caller in _PROCESSES if trigger in self._OF_PROCESSES else ("",):
             edge = self.state.row_for(trigger, is_owner=bool(caller) and caller == self.owner)
             if edge is not None:
                 dest, effects = edge
-                ends = not {StoredEffect.RELEASE, StoredEffect.REMOVE}.isdisjoint(effects)
+                ends = not {StoredEffect.RELEASE, StoredEffect.ERASE, StoredEffect.REMOVE}.isdisjoint(effects)
                 owner = "" if ends else caller if StoredEffect.TAKE in effects else self.owner
                 renewed = not {StoredEffect.TAKE, StoredEffect.EXTEND}.isdisjoint(effects)
                 yield evolve(
@@ -271,6 +291,13 @@ class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
                     owner=owner,
                     valid=bool(owner) and (renewed or (self.valid and trigger is not StoredTrigger.LAPSE)),
                     released=self.released or StoredEffect.RELEASE in effects,
+                    stored="nothing"
+                    if StoredEffect.REMOVE in effects
+                    else "log"
+                    if StoredEffect.ERASE in effects
+                    else "response"
+                    if StoredEffect.KEEP in effects
+                    else self.stored,
                     caller=caller,
                 )
 
@@ -284,12 +311,39 @@ class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
             yield "events are appended after the end"
         if self.owner and StoredEffect.KEEP in effects and after.owner:
             yield "the response has ended and its lease has not"
-        if self.owner and StoredEffect.WAKE not in effects and self._WATCHED.intersection(effects):
+        adopted = bool(self.owner) and StoredEffect.TAKE in effects
+        if StoredEffect.WAKE not in effects and (adopted or self._WATCHED.intersection(effects)):
             yield "no watcher is woken"
-        if after.owner and not {StoredTrigger.DELETE, StoredTrigger.CANCEL} <= after.state.rows.keys():
-            yield "the response cannot be cancelled, or cannot be deleted"
-        if after.owner and (StoredTrigger.LAPSE if after.valid else StoredTrigger.ADOPT) not in after.state.rows:
-            yield "a lost owner is never replaced"
+        if {*effects} - {StoredEffect.WAKE} != self._purpose(trigger):
+            yield "the effects are not those of the trigger"
+        if self.stored == "log" and after.stored == "response":
+            yield "another response gets the id of one that is hidden"
+        if (after.stored == "nothing") is bool(after.state.rows):
+            yield "the life is over before the response is removed, or the reverse"
+        yield from (f"no edge for {each}" for each in sorted(self._needed() - self.state.rows.keys()))
+
+    def _purpose(self, trigger: StoredTrigger) -> set[StoredEffect]:
+        """Return the effects that a trigger must have here, without `wake`."""
+        match trigger:
+            case StoredTrigger.CANCEL:
+                return {StoredEffect.FLAG} if self.owner else set()
+            case StoredTrigger.HIDE:
+                return {StoredEffect.REMOVE if self.owner else StoredEffect.ERASE}
+            case StoredTrigger.LAPSE:
+                return {StoredEffect.REMOVE} if self.stored == "log" else set()
+            case _:
+                return self._PURPOSES[trigger]
+
+    def _needed(self) -> frozenset[StoredTrigger]:
+        """Return the triggers that must have an edge here."""
+        if self.stored == "nothing":
+            return frozenset({StoredTrigger.PUT, StoredTrigger.ENQUEUE})
+        if self.stored == "log":
+            return frozenset({StoredTrigger.DELETE, StoredTrigger.LAPSE})
+        if not self.owner:
+            return self._OF_CLIENTS | self._AT_END
+        waiting = {StoredTrigger.LAPSE} if self.valid else {StoredTrigger.ADOPT, StoredTrigger.EXPIRE}
+        return self._OF_CLIENTS | STORED.owned | waiting
 
 
 @frozen
@@ -456,20 +510,141 @@ class _Connection(_Place[ConnectionTrigger, ConnectionEffect]):
             yield "nothing is in flight and the connection stays open"
 
 
-_PLACES: Final[Mapping[str, Callable[[State[Any, Any]], _Place[Any, Any]]]] = {
+@frozen
+class _Server(_Place[ServerTrigger, ServerEffect]):
+    """A server: it drains before it ends, and a second signal ends it at once."""
+
+    ready: bool = False
+    signals: int = 0
+    drains: bool = False
+    ends: bool = False
+
+    def is_possible(self, trigger: ServerTrigger) -> bool:
+        match trigger:
+            case ServerTrigger.READY | ServerTrigger.FAIL:
+                return not self.ready
+            case ServerTrigger.CLOSE:
+                return self.ends
+            case _:
+                return True
+
+    def after(self, trigger: ServerTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        yield evolve(
+            self,
+            state=dest,
+            ready=self.ready or trigger is ServerTrigger.READY,
+            signals=min(self.signals + (trigger is ServerTrigger.STOP), 2),
+            drains=self.drains or ServerEffect.DRAIN in effects,
+            ends=self.ends or ServerEffect.END in effects,
+        )
+
+    def faults(self, trigger: ServerTrigger, after: Self) -> Iterator[str]:
+        effects = self.state.rows[trigger][1]
+        if (trigger is ServerTrigger.READY and not self.signals) is not (ServerEffect.ANNOUNCE in effects):
+            yield "the server is ready and does not say so, or the reverse"
+        if (trigger is ServerTrigger.FAIL) is not (ServerEffect.GIVE_UP in effects):
+            yield "the start has failed and the server does not give up, or the reverse"
+        if (after.signals > self.signals == 0) is not (ServerEffect.DRAIN in effects):
+            yield "the first signal does not drain the server, or something else does"
+        if (trigger is ServerTrigger.STOP and self.signals > 0) is not (ServerEffect.KILL in effects):
+            yield "the second signal does not kill the server, or something else does"
+        if (trigger in {ServerTrigger.IDLE, ServerTrigger.EXPIRE}) is not (ServerEffect.END in effects):
+            yield "the responses do not end when the server has drained, or end before"
+        gone = trigger is ServerTrigger.CLOSE or not {ServerEffect.GIVE_UP, ServerEffect.KILL}.isdisjoint(effects)
+        if gone is bool(after.state.rows):
+            yield "the server is over while a connection is open, or the reverse"
+        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
+
+    def missing(self) -> Iterator[ServerTrigger]:
+        """Yield the triggers that can fire in this place, and for which the state has no edge."""
+        needed = {ServerTrigger.STOP}
+        if self.ends:
+            needed |= {ServerTrigger.CLOSE}
+        else:
+            needed |= {ServerTrigger.IDLE, ServerTrigger.EXPIRE} if self.drains else set()
+            needed |= {ServerTrigger.READY, ServerTrigger.FAIL} if not self.ready else set()
+        if self.state.rows:
+            yield from sorted(needed - self.state.rows.keys())
+
+
+@frozen
+class _Worker(_Place[WorkerTrigger, WorkerEffect]):
+    """A worker: at most one process at a time, which takes no slots of an earlier one, and none after the server has stopped."""
+
+    running: bool = False
+    """Whether a process runs."""
+    ready: bool = False
+    reclaimed: bool = True
+    """Whether no process that has exited still has slots."""
+    delayed: bool = True
+    """Whether the timer of the next start is set."""
+    stopped: bool = False
+
+    def is_possible(self, trigger: WorkerTrigger) -> bool:
+        match trigger:
+            case WorkerTrigger.READY:
+                return self.running and not self.ready
+            case WorkerTrigger.EXIT:
+                return self.running
+            case WorkerTrigger.DUE:
+                return self.delayed
+            case _:
+                return not self.stopped
+
+    def after(self, trigger: WorkerTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        exits, starts = trigger is WorkerTrigger.EXIT, WorkerEffect.START in effects
+        yield evolve(
+            self,
+            state=dest,
+            running=(self.running or starts) and not exits,
+            ready=(self.ready or trigger is WorkerTrigger.READY) and not exits,
+            reclaimed=(self.reclaimed and not exits) or WorkerEffect.RECLAIM in effects,
+            delayed=(self.delayed and not starts) or WorkerEffect.BACK_OFF in effects,
+            stopped=self.stopped or trigger is WorkerTrigger.STOP,
+        )
+
+    def faults(self, trigger: WorkerTrigger, after: Self) -> Iterator[str]:
+        effects = self.state.rows[trigger][1]
+        if WorkerEffect.START in effects and (self.running or not self.reclaimed or self.stopped):
+            yield "a process starts beside another, with the slots of an earlier one, or after the server has stopped"
+        if (trigger is WorkerTrigger.EXIT) is not (WorkerEffect.RECLAIM in effects):
+            yield "the slots of a process are not given back when it exits, or are while it runs"
+        if (trigger is WorkerTrigger.EXIT and not self.stopped) is not (WorkerEffect.BACK_OFF in effects):
+            yield "a process that has exited has no successor, or one that runs has"
+        if (trigger is WorkerTrigger.STOP and self.running) is not (WorkerEffect.TERMINATE in effects):
+            yield "a process is not asked to exit when the server stops, or is before"
+        if (after.stopped and not after.running) is bool(after.state.rows):
+            yield "the worker is over before its process, or the reverse"
+        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
+
+    def missing(self) -> Iterator[WorkerTrigger]:
+        """Yield the triggers that can fire in this place, and for which the state has no edge."""
+        needed = {WorkerTrigger.EXIT} if self.running else {WorkerTrigger.DUE}
+        needed |= {WorkerTrigger.READY} if self.running and not self.ready else set()
+        needed |= {WorkerTrigger.STOP} if not self.stopped else set()
+        if self.state.rows:
+            yield from sorted(needed - self.state.rows.keys())
+
+
+_AnyPlace: TypeAlias = _Place[Any, Any]
+_PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     TURNS.name: _Run,
     BACKGROUND.name: _Owner,
     STORED.name: _StoredResponse,
     CONVERSATION.name: _Conversation,
     LANE.name: _Lane,
     CONNECTION.name: _Connection,
+    SERVER.name: _Server,
+    WORKER.name: _Worker,
 }
 
 
-def walk(table: Table[Any, Any]) -> Walk:
+def walk(table: AnyTable) -> Walk:
     """Fire every edge of a table in every reachable place."""
     start = _PLACES[table.name](table.states[table.initial])
-    waiting: deque[_Place[Any, Any]] = deque([start])
+    waiting: deque[_AnyPlace] = deque([start])
     seen = {*waiting}
     fired: set[tuple[str, object]] = set()
     faults: list[str] = []
@@ -487,6 +662,6 @@ def walk(table: Table[Any, Any]) -> Walk:
 
 
 WALKS: Final[dict[str, Callable[[], Walk]]] = {
-    table.name: partial(walk, table) for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION)
+    table.name: partial(walk, table) for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION, SERVER, WORKER)
 }
 """The walk through each table, by the table's name."""

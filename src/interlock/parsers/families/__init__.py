@@ -5,11 +5,11 @@ One table declares the framing of all families; a family is data: its markers an
     family              a family: its markers by role
     catalog             the known families
     parser              the format `tagged`: from text to deltas
+    triggers            the triggers and effects of the framing
     framing             the shared framing, as a table
-    alphabet            the triggers and effects of the framing
+    framing_checks      checks that the effects of the framing match
     effects             carries out the effects of the framing
-    brackets            checks that the effects of the framing match
-    lexicon             the markers of a state, as one regular expression
+    state_markers       the markers of a state, as one regular expression
     patterns            finds the next marker, or the beginning of one
     active_item         the open item, and the open call
     literals            the grammar of literals, as a table, and its notations
@@ -19,7 +19,7 @@ One table declares the framing of all families; a family is data: its markers an
     parameter_values    from the text of a parameter to JSON
     special_tokens      the token ids of a turn: special tokens and reasoning
     reference_encoders  writes items as a model of a family does
-    drawing             diagrams of the framing
+    pictures            diagrams of the framing
 """
 
 from interlock.parsers.families.active_item import Settings

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from attrs import define, field
 
+from interlock.events.json import is_object
 from interlock.fsm.deltas import Delta
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import ReasoningCounter
 from interlock.parsers.families.literal_reader import LiteralReader
-from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Types, converted, escaped, quoted
-from interlock.parsers.item_writers import NullWriter, StreamWriter, Writer, join_text, text_deltas, writer_for
+from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Types, convert, escape_json, quote_json
+from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, REASONING, Routing
 
 
@@ -56,9 +56,8 @@ class Settings:
 
 def _forces(choice: object) -> bool:
     """Return whether a `tool_choice` requires a call or names a tool."""
-    if isinstance(choice, Mapping):
-        fields = cast("Mapping[str, object]", choice)
-        choice = fields.get("mode") if fields.get("type") == "allowed_tools" else "required"
+    if is_object(choice):
+        choice = choice.get("mode") if choice.get("type") == "allowed_tools" else "required"
     return choice == "required"
 
 
@@ -69,7 +68,7 @@ class Call:
     The model writes JSON, a literal or, if `keyed`, keys and values. If `lenient`, an untyped value that is JSON stays JSON.
     """
 
-    writer: Writer
+    writer: ItemWriter
     _name: str
     _schemas: Schemas
     _keyed: bool
@@ -99,13 +98,13 @@ class Call:
         else:
             self._types = types or (ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
-        opening = f"{',' if self._has_content else '{'}{quoted(key)}:"
+        opening = f"{',' if self._has_content else '{'}{quote_json(key)}:"
         return self.write(opening + ('"' if self._value is None else ""))
 
     def add(self, text: str) -> list[Delta]:
         """Add text to the value."""
         if self._value is None:
-            return self.writer.write(escaped(text))
+            return self.writer.write(escape_json(text))
         self._value.append(text)
         return []
 
@@ -113,7 +112,7 @@ class Call:
         """End the value."""
         if self._value is None:
             return self.writer.write('"')
-        json_text = converted("".join(self._value), self._types)
+        json_text = convert("".join(self._value), self._types)
         self._value = None
         return self.writer.write(json_text)
 
@@ -128,7 +127,7 @@ class Call:
             missing = self.literal.end()
         return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
 
-    def quit(self) -> list[Delta]:
+    def leave(self) -> list[Delta]:
         """Write the rest of a truncated call, including stray text: no item may follow (rule R12)."""
         literal = [] if self.literal is None else [self.literal.spill()]
         rest = "".join([*literal, *(self._value or []), *self._stray_text])
@@ -142,7 +141,7 @@ class ActiveItem:
     _settings: Settings
     alignment: Alignment = field(factory=Alignment)
     out: list[Delta] = field(factory=list[Delta])
-    _writer: Writer | None = None
+    _writer: ItemWriter | None = None
     _call: Call | None = None
     _has_called: bool = False
     """Whether the turn has had a call."""
@@ -151,6 +150,11 @@ class ActiveItem:
     def streams(self) -> bool:
         """Whether text passes through."""
         return isinstance(self._writer, StreamWriter) and (self._call is None or self._call.streams)
+
+    @property
+    def in_call(self) -> bool:
+        """Whether a call is open."""
+        return self._call is not None
 
     @property
     def call(self) -> Call:
@@ -167,7 +171,7 @@ class ActiveItem:
     def write_reasoning(self, text: str) -> None:
         """Write reasoning, in a new item if none is open."""
         if self._writer is None:
-            self._open(StreamWriter(REASONING) if self._settings.include_reasoning else NullWriter(REASONING))
+            self._open(StreamWriter(REASONING) if self._settings.include_reasoning else NullItemWriter(REASONING))
         self.write(text)
 
     def write_message(self, text: str) -> None:
@@ -176,7 +180,7 @@ class ActiveItem:
             self._open(StreamWriter(ANSWER))
         self.write(text)
 
-    def _open(self, writer: Writer) -> None:
+    def _open(self, writer: ItemWriter) -> None:
         self._writer = writer
         self.out += writer.open()
 
@@ -188,39 +192,35 @@ class ActiveItem:
             self.out += text_deltas(self._writer, *self.alignment.find(text))
 
     def close(self) -> None:
-        """Close the reasoning or message, if one is open."""
+        """Close the open item, if any: complete the arguments of a call, and write a message of its stray text."""
+        if self._call is not None:
+            deltas, stray_text = self._call.end()
+            self.out += deltas
+            self._writer = self._call = None
+            if stray_text.strip():
+                self.write_message(stray_text)
         if self._writer is not None:
             self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.close()]
             self._writer = None
 
     def leave(self) -> None:
-        """Leave the reasoning or message for the driver to end as truncated."""
-        if self._writer is not None:
+        """Leave the open item, if any, for the driver to end as truncated."""
+        if self._call is not None:
+            self.out += self._call.leave()
+        elif self._writer is not None:
             self.out += [*text_deltas(self._writer, *self.alignment.flush()), *self._writer.leave()]
-            self._writer = None
+        self._writer = self._call = None
 
-    def commit(self, name: str, call_id: str, *, keyed: bool, lenient: bool, literal: LiteralReader | None = None) -> None:
+    def open_call(
+        self, name: str, call_id: str, *, keyed: bool = False, lenient: bool = False, literal: LiteralReader | None = None
+    ) -> None:
         """Close the open item and open a call; see `Call`. The `call_id` is empty if the model writes none."""
         self.close()
         route = self._settings.routing.function(name)
         if self._has_called and not self._settings.parallel:
-            writer: Writer = NullWriter(route)
+            writer: ItemWriter = NullItemWriter(route)
         else:
             writer = writer_for(route, call_id)
         self._has_called = True
         self._open(writer)
         self._call = Call(writer, name, self._settings.schemas, keyed, lenient, literal)
-
-    def end_call(self) -> None:
-        """Complete and close the call; stray text becomes a message after it."""
-        deltas, stray_text = self.call.end()
-        self.out += deltas
-        self._writer = self._call = None
-        if stray_text.strip():
-            self.write_message(stray_text)
-            self.close()
-
-    def quit_call(self) -> None:
-        """Leave the call for the driver to end as truncated."""
-        self.out += self.call.quit()
-        self._writer = self._call = None

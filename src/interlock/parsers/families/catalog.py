@@ -13,10 +13,10 @@ from typing import Final
 
 from attrs import evolve
 
-from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Reasoning, Syntax
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 from interlock.parsers.families.patterns import ANY
+from interlock.parsers.families.triggers import Trigger
 
 _T: Final = Trigger
 
@@ -85,33 +85,33 @@ HERMES: Final = Syntax(
 )
 
 
-def _enveloped(begin: str, end: str) -> Syntax:
+def _envelope_in(begin: str, end: str) -> Syntax:
     """Return the syntax of envelopes between two markers."""
     return evolve(HERMES, markers={**HERMES.markers, _T.CALL: (begin,), _T.UNCALL: (end,)})
 
 
-def _listed(section: str, end: str = "") -> Syntax:
+def _list_of(section: str, end: str = "") -> Syntax:
     """Return the syntax of a JSON list of envelopes between two markers; `end` is empty if the family has no second one."""
     markers: dict[Trigger, tuple[str, ...]] = {
         _T.SECTION: (section,),
         _T.LIST: ("[",),
         _T.NEXT: (",",),
         _T.UNLIST: tuple(f"]{blank}{end}" for blank in ("", " ", "\n", "\n\n")) if end else (),
-        _T.SEALED: ("}",),
+        _T.SHUT: ("}",),
     }
     markers[_T.UNLIST] += ("]",)
     return Syntax("envelope", markers | ({_T.UNSECTION: (end,)} if end else {}))
 
 
-GRANITE: Final = evolve(_listed("<|tool_call|>"), markers={**_listed("").markers, _T.SECTION: ("<|tool_call|>", "<tool_call>")})
-JAMBA: Final = _listed("<tool_calls>", "</tool_calls>")
-PHI4_MINI: Final = _listed("functools")
-COHERE_COMMAND: Final = _listed("<|START_ACTION|>", "<|END_ACTION|>")
+GRANITE: Final = evolve(_list_of("<|tool_call|>"), markers={**_list_of("").markers, _T.SECTION: ("<|tool_call|>", "<tool_call>")})
+JAMBA: Final = _list_of("<tool_calls>", "</tool_calls>")
+PHI4_MINI: Final = _list_of("functools")
+COHERE_COMMAND: Final = _list_of("<|START_ACTION|>", "<|END_ACTION|>")
 
 APERTUS: Final = evolve(
-    _listed("<|tools_prefix|>", "<|tools_suffix|>"),
+    _list_of("<|tools_prefix|>", "<|tools_suffix|>"),
     style="json",
-    markers={**_listed("<|tools_prefix|>", "<|tools_suffix|>").markers, _T.JSON: (":",)},
+    markers={**_list_of("<|tools_prefix|>", "<|tools_suffix|>").markers, _T.JSON: (":",)},
     name=re.compile(r'\s*\{\s*"(?P<name>[\w.:/$-]+)"\s*'),
     partial_name=re.compile(r'\s*(?:\{\s*(?:"[\w.:/$-]*(?:"\s*)?)?)?'),
 )
@@ -125,43 +125,43 @@ XLAM: Final = Syntax(
         ),
         _T.NEXT: (",",),
         _T.UNLIST: ("]", "]```", "]\n```", "]</tool_call>", "]\n</tool_call>"),
-        _T.SEALED: ("}",),
+        _T.SHUT: ("}",),
     },
 )
 
 LLAMA3_JSON: Final = Syntax(
-    "envelope", {_T.SECTION: ("<|python_tag|>",), _T.OBJECT: ("{",), _T.NEXT: (";", ","), _T.SEALED: ("}",)}
+    "envelope", {_T.SECTION: ("<|python_tag|>",), _T.OBJECT: ("{",), _T.NEXT: (";", ","), _T.SHUT: ("}",)}
 )
 
-GRANITE_20B_FC: Final = Syntax("envelope", {_T.CALL: ("<function_call>",), _T.SEALED: ("}",)})
+GRANITE_20B_FC: Final = Syntax("envelope", {_T.CALL: ("<function_call>",), _T.SHUT: ("}",)})
 
 GIGACHAT3: Final = Syntax(
     "envelope",
     {
         _T.CALL: ("<|function_call|>", "function call<|role_sep|>"),
-        _T.SEALED: ("}",),
+        _T.SHUT: ("}",),
         _T.UNANSWER: ("<|message_sep|>",),
     },
 )
 
-LONGCAT: Final = _enveloped("<longcat_tool_call>", "</longcat_tool_call>")
-INTERNLM: Final = _enveloped("<|action_start|><|plugin|>", "<|action_end|>")
+LONGCAT: Final = _envelope_in("<longcat_tool_call>", "</longcat_tool_call>")
+INTERNLM: Final = _envelope_in("<|action_start|><|plugin|>", "<|action_end|>")
 
 GLM45: Final = Syntax(
     "keys",
     {
         _T.CALL: ("<tool_call>",),
-        _T.GLUED_KEYS: ("<arg_key>", "</tool_call>"),
+        _T.KEYS: ("<arg_key>", "</tool_call>"),
         _T.KEY: ("<arg_key>",),
+        _T.UNCALL: ("</tool_call>",),
         _T.UNKEY: ("</arg_key>",),
         _T.VALUE: ("<arg_value>",),
         _T.UNVALUE: ("</arg_value>",),
-        _T.UNCALL: ("</tool_call>",),
     },
 )
 
 
-def _suffixed(*tags: str) -> tuple[str, ...]:
+def _add_suffix(*tags: str) -> tuple[str, ...]:
     """Return tags, and the same with the suffix that some checkpoints add, as in `<tool_call:6124c78e>`."""
     return (*tags, *(f"{tag[:-1]}:{ANY}>" for tag in tags))
 
@@ -169,21 +169,22 @@ def _suffixed(*tags: str) -> tuple[str, ...]:
 HY_V4: Final = evolve(
     GLM45,
     markers={
-        **{role: _suffixed(*texts) for role, texts in GLM45.markers.items() if role is not _T.CALL},
-        _T.SECTION: _suffixed("<tool_calls>"),
-        _T.INVOKE: _suffixed("<tool_call>"),
-        _T.UNSECTION: _suffixed("</tool_calls>"),
+        **{role: _add_suffix(*texts) for role, texts in GLM45.markers.items() if role not in {_T.CALL, _T.KEYS}},
+        _T.SECTION: _add_suffix("<tool_calls>"),
+        _T.INVOKE: _add_suffix("<tool_call>"),
+        _T.UNSECTION: _add_suffix("</tool_calls>"),
+        _T.KEYS: _add_suffix(*GLM45.markers[_T.KEYS]),
     },
 )
 
-HY_V3: Final = evolve(HY_V4, markers={**HY_V4.markers, _T.KEYS: _suffixed("<tool_sep>")})
+HY_V3: Final = evolve(HY_V4, markers={**HY_V4.markers, _T.KEYS: (*HY_V4.markers[_T.KEYS], *_add_suffix("<tool_sep>"))})
 
 K2_HORIZON: Final = Syntax(
     "keys",
     {
         _T.SECTION: ("<ifm|tool_calls>",),
         _T.INVOKE: ("<ifm|tool_call>",),
-        _T.GLUED_KEYS: ("<ifm|arg_key>", "</ifm|tool_call>"),
+        _T.KEYS: ("<ifm|arg_key>", "</ifm|tool_call>"),
         _T.KEY: ("<ifm|arg_key>",),
         _T.UNKEY: ("</ifm|arg_key>",),
         _T.VALUE: ("<ifm|arg_value>", *(f"<ifm|arg_type>{ANY}</ifm|arg_type>{blank}<ifm|arg_value>" for blank in ("", "\n"))),
@@ -249,7 +250,7 @@ def _dsml() -> Syntax:
         "keys",
         {
             _T.ORPHAN: (*sections, *sections_end, *calls_end, *values_end),
-            _T.OVERRUN: (*sections_end, *calls_end, *invokes, *keys),
+            _T.UNVALUE: (*values_end, *sections_end, *calls_end, *invokes, *keys),
             _T.SECTION: sections,
             _T.INVOKE: invokes,
             _T.BARE: invokes,
@@ -257,7 +258,6 @@ def _dsml() -> Syntax:
             _T.KEYS: (">",),
             _T.KEY: keys,
             _T.VALUE: (">",),
-            _T.UNVALUE: values_end,
             _T.UNCALL: calls_end,
             _T.UNSECTION: sections_end,
         },
@@ -310,7 +310,7 @@ DEEPSEEK_V3: Final = evolve(
 
 MISTRAL: Final = Syntax(
     "json",
-    {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]",), _T.GLUED_JSON: ("{",)},
+    {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]", "{")},
     name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
     ids=re.compile(r"[0-9A-Za-z]{9}"),
     needs="[ARGS]",
@@ -470,7 +470,7 @@ DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTA
 _THINK: Final = Reasoning()
 _ASKED: Final = evolve(_THINK, implied=False)
 """The format of models that reason only if the prompt asks for it."""
-_HY: Final = evolve(_THINK, begins=_suffixed("<think>"), ends=_suffixed("\n</think>", "</think>"))
+_HY: Final = evolve(_THINK, begins=_add_suffix("<think>"), ends=_add_suffix("\n</think>", "</think>"))
 _COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THINKING|>",))
 
 REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(

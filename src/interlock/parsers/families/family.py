@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.literals import PYTHON, Dialect
 from interlock.parsers.families.patterns import matcher
+from interlock.parsers.families.triggers import Trigger
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
@@ -24,7 +24,10 @@ Start: TypeAlias = Literal["thinking", "between"]
 """The states in which a turn may start."""
 
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
-"""The texts of the markers of each role, which may contain `patterns.ANY`; the longest match wins."""
+"""The texts of the markers of each role, which may contain `patterns.ANY`; the longest match wins.
+
+A marker that ends a name or a value because something follows, such as a key without another marker before it, has both roles.
+"""
 
 CALLING: Final = frozenset(
     {Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE, Trigger.LONE, Trigger.ORPHAN}
@@ -110,6 +113,13 @@ class Family:
     def style(self) -> Style | None:
         """The style of arguments; None without calls."""
         return None if self.syntax is None else self.syntax.style
+
+    @property
+    def last(self) -> Trigger | None:
+        """The trigger that also ends the call in a family without end markers of calls; None in other families."""
+        if Trigger.UNCALL in self.markers:
+            return None
+        return Trigger.SHUT if Trigger.SHUT in self.markers else Trigger.WHOLE
 
     @property
     def omits_ends(self) -> bool:

@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.fsm.table import State
 from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
-from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escaped, quoted
+from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escape_json, quote_json
 from interlock.parsers.families.patterns import Search, alternatives
 
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
@@ -44,7 +44,7 @@ _TAG: Final = r"[^<>\s/][^<>\n]{0,255}"
 
 
 @lru_cache(maxsize=256)
-def _unescaped(escape: str) -> str:
+def _unescape(escape: str) -> str:
     """Return the text of a Python escape, or the escape itself if it is invalid."""
     if escape[1:2] not in _ESCAPES:
         return escape
@@ -424,7 +424,7 @@ class LiteralReader:
 
     def _note_escape(self, text: str) -> None:
         self._pending.append(text)
-        self._word.append(_unescaped(text))
+        self._word.append(_unescape(text))
 
     def _drop(self, _text: str) -> None:
         """Drop the word before a string, which says whether the string has escapes."""
@@ -444,14 +444,14 @@ class LiteralReader:
 
     def _begin_string(self, _text: str) -> None:
         self._begin_value()
-        self._out.append(f'"{escaped("".join(self._word))}')
+        self._out.append(f'"{escape_json("".join(self._word))}')
         self._clear()
 
     def _write(self, text: str) -> None:
-        self._out.append(escaped(text))
+        self._out.append(escape_json(text))
 
     def _write_escape(self, text: str) -> None:
-        self._out.append(escaped(text if self._is_raw else _unescaped(text)))
+        self._out.append(escape_json(text if self._is_raw else _unescape(text)))
 
     def _seal(self, _text: str) -> None:
         self._out.append('"')
@@ -477,7 +477,7 @@ class LiteralReader:
     def _begin_member(self, key: str) -> None:
         level = self._levels[-1]
         self._key = key
-        self._out.append(f"{level.comma}{quoted(key)}:")
+        self._out.append(f"{level.comma}{quote_json(key)}:")
         level.comma = ","
 
     def _begin_value(self) -> None:

@@ -21,7 +21,7 @@ import orjson
 from attrs import field, frozen
 
 from interlock.fsm.table import Edge, Table
-from interlock.parsers.families.parameter_values import ANY, STRING, Schema, converted, quoted
+from interlock.parsers.families.parameter_values import ANY, STRING, Schema, convert, quote_json
 
 
 class Part(StrEnum):
@@ -190,7 +190,7 @@ def _python(text: str, schema: Schema) -> str:  # noqa: ARG001 - Python shows th
     if text in _WORDS:
         return _WORDS[text]
     number = _NUMBER.fullmatch(text)
-    return (number and _number("".join(number.groups()))) or quoted(text)
+    return (number and _number("".join(number.groups()))) or quote_json(text)
 
 
 def _number(text: str) -> str | None:
@@ -209,7 +209,7 @@ _READERS: Final[Sequence[Callable[[str], int | float]]] = (int, partial(int, bas
 
 def _typed(text: str, schema: Schema) -> str:
     """Return a value as JSON of one of its types, or of any type if none is declared; see `converted`."""
-    return converted(text, schema.types or ANY)
+    return convert(text, schema.types or ANY)
 
 
 def _text(text: str, schema: Schema) -> str:
@@ -219,8 +219,8 @@ def _text(text: str, schema: Schema) -> str:
     """
     types = schema.types
     if not text.strip():
-        return "[]" if "array" in types else "{}" if "object" in types else quoted(text)
-    return converted(text, types or STRING)
+        return "[]" if "array" in types else "{}" if "object" in types else quote_json(text)
+    return convert(text, types or STRING)
 
 
 @frozen(eq=False)

@@ -40,12 +40,12 @@ _DEEPEST: Final = 16
 """The maximum depth to which references and alternatives are followed."""
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """Escape a text for the inside of a JSON string; surrogates become U+FFFD."""
     return encode_basestring(clean(text))[1:-1]
 
 
-def quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """Return a text as a JSON string."""
     return encode_basestring(clean(text))
 
@@ -96,6 +96,10 @@ class Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
         tools = _declared(elements(body.get("tools")), "")
         return cls({name: Schema(parameters, parameters) for name, parameters in tools})
+
+    def with_tools(self, tools: Sequence[object]) -> Schemas:
+        """Return these schemas and those of further tools."""
+        return Schemas({**self.parameters, **Schemas.from_request({"tools": tools}).parameters})
 
     def schema(self, name: str) -> Schema:
         """Return the schema of a tool's arguments."""
@@ -166,7 +170,7 @@ def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappi
     return {}
 
 
-def converted(text: str, types: Types) -> str:
+def convert(text: str, types: Types) -> str:
     """Return a text as JSON of the first type that it fits, in the order of `_CONVERSIONS`, or else as a string."""
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
@@ -174,7 +178,7 @@ def converted(text: str, types: Types) -> str:
             json_text = convert(bare)
             if json_text is not None:
                 return json_text
-    return quoted(text)
+    return quote_json(text)
 
 
 def _null(text: str) -> str | None:

@@ -20,20 +20,23 @@ from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
 from interlock.parsers.families.active_item import Settings
-from interlock.parsers.families.alphabet import STRANGE, Effect, Trigger
-from interlock.parsers.families.brackets import Framing
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
 from interlock.parsers.families.family import Family, Start
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.lexicon import Lexicon, Reading, lexica
+from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.literal_reader import LiteralReader, Stop
-from interlock.parsers.families.parameter_values import escaped
+from interlock.parsers.families.parameter_values import escape_json
 from interlock.parsers.families.patterns import Search
 from interlock.parsers.families.special_tokens import TokenCounter
+from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
+from interlock.parsers.families.triggers import Effect, Trigger
 
 _LONGEST_NAME: Final = 256
-_AGAIN, _ADD = Effect.AGAIN, Effect.ADD  # Python 3.11 looks up the members of an enum slowly
+# Python 3.11 looks up the members of an enum slowly.
+_AGAIN, _ADD = Effect.AGAIN, Effect.ADD
+_DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
+_BLANK_RUN, _TEXT_RUN = Trigger.BLANK, Trigger.TEXT
 _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
@@ -53,14 +56,16 @@ class FamilyParser:
     _settings: Settings = field(factory=Settings)
     _starts: Start | None = None
     _framing: Framing = FRAMING
-    _lexica: Mapping[str, Lexicon] = field(init=False)
+    _by_state: Mapping[str, StateMarkers] = field(init=False)
     _state: State[Trigger, Effect] = field(init=False)
-    _lexicon: Lexicon = field(init=False)
-    """The lexicon of the state."""
+    _markers: StateMarkers = field(init=False)
+    """The markers of the state."""
     _effects: Effects = field(init=False)
     _counter: TokenCounter = field(init=False)
     _stops: Search | None = None
     """Finds what stops text from passing through unchanged; None where it does not pass."""
+    _last: Trigger | None = field(init=False)
+    """The trigger that also ends a call; see `Family.last`."""
     _ends: Search | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: Search | None = None
@@ -74,14 +79,15 @@ class FamilyParser:
 
     def __attrs_post_init__(self) -> None:
         """Start the first turn."""
-        self._lexica = lexica(self._family, self._framing, calls=self._settings.calls)
+        self._by_state = markers_by_state(self._family, self._framing, calls=self._settings.calls)
+        self._last = self._family.last
         self.begin(self._starts)
 
     def begin(self, starts: Start | None) -> None:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None
-        self._effects = Effects(self._family, self._settings, frozenset(self._lexica["literal"].roles))
+        self._effects = Effects(self._family, self._settings, frozenset(self._by_state["literal"].roles))
         self._counter = self._effects.counter
 
     @property
@@ -98,7 +104,7 @@ class FamilyParser:
             if self._stops is not None and self._stops(text) is None:
                 return [text]
             if self._ends is not None and self._ends(text) is None:
-                return [escaped(text)]
+                return [escape_json(text)]
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
             if self._literal is not None:
@@ -117,14 +123,14 @@ class FamilyParser:
         effects = self._effects
         self._counter.add(())
         self._scan(self._partial, final=True)
-        if reason == "stop" and self._family.omits_ends and Effect.END in self._state.rows[Trigger.UNCALL][1]:
-            self._fire(Trigger.UNCALL, "")
+        if reason == "stop" and self._family.omits_ends and Effect.CLOSE in self._state.rows[Trigger.UNCALL][1]:
+            self._fire(_UNCALL, "")
         trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
         row = self._state.rows[trigger]
         while self._fire(trigger, ""):
             self._scan(self._text[self._at :], final=True)
             row = self._state.rows[trigger]
-        ended = "cut" if reason == "stop" and Effect.QUIT in row[1] else reason
+        ended = "cut" if reason == "stop" and Effect.LEAVE in row[1] else reason
         deltas = [*effects.item.take(), EndTurn(ended, self._counter.usage(usage))]
         self.begin(self._starts)
         return deltas
@@ -139,12 +145,12 @@ class FamilyParser:
         while self._at < len(self._text) and self._step(final=final):
             pass
         self._partial = self._text[self._at :]
-        lexicon = self._lexicon
-        passes = lexicon.passes_as is not None and not self._partial and self._effects.item.streams
-        self._stops = lexicon.stops if passes else None
-        self._ends = lexicon.search if passes and lexicon.passes_as is _ADD else None
-        self._structure = lexicon.structure if passes else None
-        self._literal = self._effects.item.call.literal if lexicon.reading is _LITERAL else None
+        markers = self._markers
+        passes = markers.passes_as is not None and not self._partial and self._effects.item.streams
+        self._stops = markers.stops if passes else None
+        self._ends = markers.search if passes and markers.passes_as is _ADD else None
+        self._structure = markers.structure if passes else None
+        self._literal = self._effects.item.call.literal if markers.reading is _LITERAL else None
 
     def _read_on(self, literal: LiteralReader, text: str) -> list[Delta]:
         """Read more of a literal, as `_scan` does."""
@@ -167,101 +173,117 @@ class FamilyParser:
         If so, count all its quotes and brackets at once; the result is the same as when each is read alone.
         """
         parts = text.split('"')
-        if not self._effects.nesting.passes(parts, quoted=self._lexicon.in_string):
+        if not self._effects.nesting.passes(parts, quoted=self._markers.in_string):
             return False
         if not len(parts) % 2:
             self._enter(self._state.rows[Trigger.QUOTE][0])
-            self._stops = self._lexicon.stops
+            self._stops = self._markers.stops
         return True
 
     def _enter(self, state: State[Trigger, Effect]) -> None:
-        self._state, self._lexicon = state, self._lexica[state.name]
+        self._state, self._markers = state, self._by_state[state.name]
 
     def _step(self, *, final: bool) -> bool:
         """Read one marker, or the text before it; returns whether there is more to do."""
-        lexicon = self._lexicon
-        if lexicon.reading is _NAME and self._family.style == "envelope":
-            self._read_envelope()
-            return True
-        if lexicon.reading is _LITERAL:
+        markers = self._markers
+        if markers.reading is _NAME and self._family.style == "envelope":
+            return self._read_envelope(final=final)
+        if markers.reading is _LITERAL:
             return self._read_literal(final=final)
-        marker, start = self._find(lexicon, final=final)
+        marker, start, end = self._find(markers, final=final)
         if start > self._at:
             self._read_run(self._text[self._at : start])
             return True
         if marker is None:
             return False
-        if not self._fire(self._role(lexicon, marker), marker):
-            self._at += len(marker)
-            self._effects.specials.read(marker, pending=bool(self._effects.pending))
+        role, effects, text = self._role(markers, marker), self._effects, self._text[start:end]
+        if role is _DECLARED:
+            self._fire(role, "")
+            role = markers.roles[marker] or role  # the new state would find the same marker
+        elif role is _OBJECT:
+            effects.header += text
+        if marker in markers.ahead:
+            self._fire(role, "")
+        elif not self._fire(role, text):
+            self._at += len(text)
+            effects.specials.read(text, pending=bool(effects.pending))
         return True
 
-    def _find(self, lexicon: Lexicon, *, final: bool) -> tuple[str | None, int]:
-        """Return the next marker and where it begins; None for an incomplete one, or at the end of the text."""
+    def _find(self, markers: StateMarkers, *, final: bool) -> tuple[str | None, int, int]:
+        """Return the next marker, and where it begins and ends; None for an incomplete one, or at the end of the text."""
         text, at, effects = self._text, self._at, self._effects
-        while lexicon.search is not None and (match := lexicon.search(text, at)) is not None:
+        while markers.search is not None and (match := markers.search(text, at)) is not None:
             marker, start = match.group(), match.start()
             undecided = match.end() == len(text) and not final
             if final:
-                marker = lexicon.longest(marker)
-            known = lexicon.marker(marker)
+                marker = markers.longest(marker)
+            known = markers.marker(marker)
             if marker[0] == "\\":
                 if undecided and len(marker) == 1:
-                    return None, start
+                    return None, start, start
                 at = match.end()
-            elif undecided and (known is None or known in lexicon.longer):
-                return None, start
+            elif undecided and (known is None or known in markers.longer):
+                return None, start, start
             elif known is not None and (
                 not self._counter.tokens
-                or (self._settings.forced and known not in lexicon.strict)
+                or (self._settings.forced and known not in markers.strict)
                 or effects.specials.confirm(marker)
             ):
-                return marker, start
+                return known, start, start + len(marker)
             else:
                 at = start + 1
-        return None, len(text)
+        return None, len(text), len(text)
 
     def _read_run(self, text: str) -> None:
-        lexicon = self._lexicon
-        if lexicon.reading is _TEXT:
-            blank = text[: len(text) - len(text.lstrip())] if lexicon.blank else ""
-            self._consume(Trigger.BLANK if blank else Trigger.TEXT, blank or text)
-        elif lexicon.reading is _MEMBER:
+        markers = self._markers
+        if markers.reading is _TEXT:
+            blank = text[: len(text) - len(text.lstrip())] if markers.blank else ""
+            self._consume(_BLANK_RUN if blank else _TEXT_RUN, blank or text)
+        elif markers.reading is _MEMBER:
             self._read_member(text)
         else:
             header = self._effects.header + text
-            grows = self._family.may_be_name(header) if lexicon.reading is _NAME else _KEY.fullmatch(header) is not None
-            self._consume(Trigger.WORD if grows and len(header) <= _LONGEST_NAME else Trigger.TEXT, text)
+            grows = self._family.may_be_name(header) if markers.reading is _NAME else _KEY.fullmatch(header) is not None
+            if grows and len(header) <= _LONGEST_NAME:
+                self._read_word(text)
+            else:
+                self._consume(Trigger.TEXT, text)
 
-    def _read_envelope(self) -> None:
-        """Read text that may begin an envelope, a JSON object with the name and the arguments of a call."""
+    def _read_word(self, text: str) -> None:
+        """Read text of a name, key or envelope."""
+        self._effects.header += text
+        self._consume(_WORD, text)
+
+    def _read_envelope(self, *, final: bool) -> bool:
+        """Read text that may begin an envelope, a JSON object with a call's name and arguments; returns as `_step` does."""
         text, header = self._text[self._at :], self._effects.header
         match = read_name(header + text)
         if match is None:
             self._consume(Trigger.TEXT, text)
         elif not match.name:
-            self._consume(Trigger.WORD, text)
+            self._read_word(text)
+        elif self._markers.bare:
+            begins = self._begins_call(match, header + text, final=final)
+            if begins is None:
+                return False
+            self._consume(Trigger.DECLARED if begins else Trigger.TEXT, text)
         else:
             self._effects.name_match = match
-            trigger, end = self._end_of_name(match, header + text)
-            self._consume(trigger if self._may_call(match.name) else Trigger.TEXT, text[: end - len(header)])
+            self._consume(Trigger.MEMBER, text[: match.end - len(header)])
+            if match.arguments:
+                self._fire(Trigger.WHOLE, "")
+        return True
 
-    def _may_call(self, name: str) -> bool:
-        """Return whether the model may call this tool here; outside a marked section of calls, it must be declared."""
-        return name in self._settings.routing.declared or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]
-
-    def _end_of_name(self, match: NameMatch, text: str) -> tuple[Trigger, int]:
-        """Return the trigger of a name in an envelope, and where its text ends.
-
-        A call without a section needs a declared tool and arguments.
-        """
-        trigger = Trigger.SETTLED if match.arguments else Trigger.MEMBER
-        if match.arguments or self._state.rows[Trigger.STRANGE] != self._state.rows[Trigger.TEXT]:
-            return trigger, match.end
+    def _begins_call(self, match: NameMatch, text: str, *, final: bool) -> bool | None:
+        """Return whether a bare envelope begins a call, which needs a declared tool and arguments; None if undecided."""
+        if match.name not in self._settings.routing.declared:
+            return False
+        if match.arguments:
+            return True
         member = after_name(text[match.end :])
         if member is None or len(text) > MAX_LENGTH:
-            return Trigger.TEXT, len(text)
-        return (Trigger.WORD, len(text)) if member < 0 else (Trigger.JSON, match.end + member)
+            return False
+        return True if member >= 0 else False if final else None
 
     def _read_literal(self, *, final: bool) -> bool:
         """Read a literal, up to its end or a marker that ends it; returns whether there is more to do."""
@@ -273,13 +295,13 @@ class FamilyParser:
 
     def _end_literal(self, stop: Stop, *, final: bool) -> bool:
         """End the literal where its reader stopped, unless no marker is there; returns whether there is more to do."""
-        marker, start = self._find(self._lexicon, final=final) if stop == "marker" else (None, self._at)
+        marker, start, end = self._find(self._markers, final=final) if stop == "marker" else (None, self._at, self._at)
         if marker is not None and start == self._at:
-            self._consume(self._lexicon.roles[marker] or Trigger.TEXT, marker)
+            self._consume(self._markers.roles[marker] or Trigger.TEXT, self._text[start:end])
             return True
         if not stop or (stop == "marker" and start == self._at):
             return False
-        self._consume(self._effects.nesting.whole if stop == "ended" else Trigger.TEXT, "")
+        self._consume(Trigger.WHOLE if stop == "ended" else Trigger.TEXT, "")
         return True
 
     def _read_member(self, text: str) -> None:
@@ -289,27 +311,28 @@ class FamilyParser:
         if end is None:
             self._consume(Trigger.TEXT, text)
         elif end < 0:
-            self._consume(Trigger.WORD, text)
+            self._consume(_WORD, text)
         else:
             self._consume(Trigger.JSON, text[: end - len(pending)])
 
-    def _role(self, lexicon: Lexicon, marker: str) -> Trigger:
+    def _role(self, markers: StateMarkers, marker: str) -> Trigger:
         """Return the trigger of a marker: its role, unless the text before it decides otherwise."""
-        role, effects = lexicon.roles[lexicon.marker(marker) or marker], self._effects
+        role, effects = markers.roles[marker], self._effects
         if role is None:
             return effects.nesting.bracket(marker)
         if role is Trigger.QUOTE:
-            return effects.nesting.quote(ends=lexicon.in_string)
-        if lexicon.reading is Reading.KEY:
+            return effects.nesting.quote(ends=markers.in_string)
+        if markers.reading is Reading.KEY:
             return Trigger.TEXT if self._family.read_key(effects.header) is None else role
-        if lexicon.reading is not _NAME:
+        if markers.reading is not _NAME:
             return role
-        whole = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
-        if whole is None:
+        name = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
+        if name is None:
             return Trigger.TEXT
-        effects.name_match = whole
-        declared = whole.name in self._settings.routing.declared
-        return role if declared else STRANGE.get(role, role)
+        effects.name_match = name
+        if markers.bare:
+            role = Trigger.DECLARED if name.name in self._settings.routing.declared else Trigger.TEXT
+        return role
 
     def _consume(self, trigger: Trigger, text: str) -> None:
         """Fire a trigger, and advance past its text unless it is read again."""
@@ -324,7 +347,13 @@ class FamilyParser:
         self._counter.place = self._at, len(self._text)
         for effect in steps:
             effects.CARRY_OUT[effect](effects, text)
-        if effects.replay:
-            self._text, self._at = effects.replay + self._text[self._at :], 0
-            effects.replay = ""
-        return _AGAIN in steps
+        if _AGAIN not in steps:
+            if trigger is self._last:
+                self._fire(_UNCALL, "")
+            return False
+        if effects.released:
+            marker, effects.released = effects.released, ""
+            self._fire(_TEXT_RUN, marker)
+            if effects.replay:
+                self._text, self._at, effects.replay = effects.replay + self._text[self._at :], 0, ""
+        return True

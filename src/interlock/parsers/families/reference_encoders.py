@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import orjson
 from attrs import evolve, frozen
+
+from interlock.events.json import is_array, is_object
 
 Kind: TypeAlias = Literal["reasoning", "message", "call"]
 
@@ -84,21 +86,19 @@ def _dsml(section: str, mark: str = "｜DSML｜") -> Template:
 
 def _gemma(value: object, quote: str) -> str:
     """Encode a value, with `quote` around strings."""
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return f"{{{','.join(f'{key}:{_gemma(each, quote)}' for key, each in members.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(_gemma(each, quote) for each in cast('list[object]', value))}]"
+    if is_object(value):
+        return f"{{{','.join(f'{key}:{_gemma(each, quote)}' for key, each in value.items())}}}"
+    if is_array(value):
+        return f"[{','.join(_gemma(each, quote) for each in value)}]"
     return f"{quote}{value}{quote}" if isinstance(value, str) else _plain(value)
 
 
 def _elements(value: object) -> str:
     """Encode a value as nested elements whose tags are the keys."""
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return "".join(f"{_M}<{key}>{_elements(each)}{_M}</{key}>" for key, each in members.items())
-    if isinstance(value, list):
-        return "".join(f"{_M}<item>{_elements(each)}{_M}</item>" for each in cast("list[object]", value))
+    if is_object(value):
+        return "".join(f"{_M}<{key}>{_elements(each)}{_M}</{key}>" for key, each in value.items())
+    if is_array(value):
+        return "".join(f"{_M}<item>{_elements(each)}{_M}</item>" for each in value)
     return _plain(value)
 
 
@@ -291,7 +291,7 @@ def _parts(items: Sequence[WrittenItem], template: Template, reasoning_parser: s
 def _call(item: WrittenItem, template: Template, index: int) -> str:
     arguments = item.text
     if template.pair is not None:
-        values = cast("dict[str, object]", orjson.loads(arguments))
+        values: dict[str, object] = orjson.loads(arguments)
         arguments = template.glue.join(template.pair % _pair(key, value, template) for key, value in values.items())
     return template.call % {"name": item.name, "arguments": arguments, "index": index}
 

@@ -12,9 +12,9 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from interlock.events.json import elements, members
-from interlock.parsers.families.alphabet import Trigger
 from interlock.parsers.families.family import Family, Markers, Reasoning, Syntax
 from interlock.parsers.families.literals import GEMMA, Dialect
+from interlock.parsers.families.triggers import Trigger
 
 _T: Final = Trigger
 _FIELDS: Final = frozenset({"thinking", "content", "tool_calls"})
@@ -85,7 +85,7 @@ def _syntax(field: Mapping[str, object]) -> Syntax:
         case "xml-inline" if named:
             return _with_keys(markers, rest[0], members(field.get("content_args")))
         case content:
-            raise ValueError(f"calls are written as {content!r}, with {_listed(function)} as their function")
+            raise ValueError(f"calls are written as {content!r}, with {_describe(function)} as their function")
 
 
 def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
@@ -93,7 +93,7 @@ def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
     quotes = [tuple(map(str, elements(pair))) for pair in elements(content.get("string_delims"))]
     opening = tuple(text for text in _variants(after) if text)
     if not quotes and not content.get("unquoted_keys"):
-        ends: Markers = {_T.JSON: opening} if opening else {_T.GLUED_JSON: ("{",)}
+        ends: Markers = {_T.JSON: opening or ("{",)}
         return Syntax("json", {**markers, **ends})
     if any(len(pair) != _PAIR or pair[0] != pair[1] for pair in quotes):
         raise ValueError("the quotes of strings differ at both ends")
@@ -108,7 +108,7 @@ def _in_envelope(markers: Markers, function: object) -> Syntax:
     names = members(function)
     arguments = {f"{{content.{word}}}" for word in ("arguments", "parameters")}
     if function != "{content}" and not (names.get("name") == "{content.name}" and names.get("arguments") in arguments):
-        raise ValueError(f"calls have {_listed(function)} as their function")
+        raise ValueError(f"calls have {_describe(function)} as their function")
     return Syntax("envelope", {**markers, _T.SHUT: ("}",)})
 
 
@@ -212,5 +212,5 @@ def _variants(parts: Sequence[_Texts]) -> _Texts:
     return tuple(dict.fromkeys("".join(texts) for texts in product(*parts)))
 
 
-def _listed(function: object) -> str:
+def _describe(function: object) -> str:
     return repr(dict(members(function)) or function)

@@ -30,9 +30,9 @@ from interlock.serving.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from interlock.fsm.acceptor import Deviation, Finding, Judge, Reported, Verdict
+    from interlock.fsm.acceptor import AnyJudge, ApiName, Deviation, Finding, Reported, Verdict
 
-Format: TypeAlias = Literal["text", "json", "github"]
+ReportFormat: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
 
 PIPE_WIDTH: Final = 80
@@ -42,8 +42,11 @@ _COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "not
 _STATUSES: Final[Mapping[Word, int]] = {"illegal": 1, "unreadable": UNUSABLE, "legal": 0}
 """The exit statuses, the worst first."""
 _COLOURS: Final = {"legal": "green", "illegal": "red", "unreadable": "yellow"}
+_SHOWN: Final = 200
+"""The most bytes of a server's error that are shown."""
 _MARGIN: Final = " " * 7
-_RESPONSE: Final = re.compile(rb'\s*\{[^{}]*"object"\s*:\s*"response"')
+_WHOLE: Final = re.compile(rb'\s*\{[^{}]*(?:"object"\s*:\s*"(?:response|chat\.completion)"|"type"\s*:\s*"message")')
+_ERROR: Final = re.compile(rb'\s*\{(?:\s*"type"\s*:\s*"error"\s*,)?\s*"error"\s*:\s*\{')
 
 
 @frozen
@@ -81,7 +84,12 @@ class Result:
 )
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @url_options
-@dialect_option("The dialect of the stream.")
+@click.option(
+    "--api",
+    type=click.Choice(["responses", "messages", "chat"]),
+    help="The API of the stream. Default: the one that its first event shows.",
+)
+@dialect_option("The dialect of a stream of the Responses API.")
 @click.option("--permissive", is_flag=True, help="Allow the events of two open items to alternate.")
 @click.option(
     "--from",
@@ -105,22 +113,23 @@ class Result:
 def check(  # noqa: PLR0913 - a command has an argument for each of its options
     sources: tuple[str, ...],
     *,
+    api: ApiName | None,
     dialect: DialectName,
     permissive: bool,
     first: int,
     strict: bool,
     ignore: tuple[str, ...],
-    form: Format,
+    form: ReportFormat,
     json: bool,
     explain: str | None,
     **url: Unpack[UrlOptions],
 ) -> None:
-    """Check streams of the Responses API for errors.
+    """Check streams of Responses, Messages and Chat for errors.
 
     SOURCE is a file, a folder, a URL, or - for standard input.
     The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
-    from interlock.fsm.acceptor import Judge
+    from interlock.fsm.acceptor import AnyJudge
 
     width = min(shutil.get_terminal_size((PIPE_WIDTH, 0)).columns, MAX_WIDTH) if sys.stdout.isatty() else PIPE_WIDTH
     if explain is not None:
@@ -135,7 +144,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     request = UrlRequest.from_options(url)
 
     def judge(name: str) -> Result:
-        judge = Judge(dialect=dialect, permissive=permissive, first=first)
+        judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first)
         error = _read(judge, name, request)
         verdict = judge.end()
         if error or not verdict.readable:
@@ -146,7 +155,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     sys.exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
 
 
-def _report(names: Sequence[str], judge: Callable[[str], Result], form: Format, width: int) -> Sequence[Result]:
+def _report(names: Sequence[str], judge: Callable[[str], Result], form: ReportFormat, width: int) -> Sequence[Result]:
     """Judge the sources and write their findings, each when it is judged, or as JSON at the end; return the results."""
     results: list[Result] = []
     for name in names:
@@ -177,7 +186,7 @@ def _echo(lines: Iterable[str]) -> None:
         click.echo(clean(line))
 
 
-def _read(judge: Judge, name: str, request: UrlRequest) -> str:
+def _read(judge: AnyJudge, name: str, request: UrlRequest) -> str:
     """Feed a source to a judge; return why it cannot be read, or an empty text."""
     try:
         with open_source(name, request) as source:
@@ -186,8 +195,10 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
             for place, chunk in enumerate(source.chunks):
                 if place == 0 and is_recording(chunk):
                     return f"a recording is not a stream; run: interlock replay {name} | interlock check -"
-                if place == 0 and _RESPONSE.match(chunk):
-                    return 'this is a response, not a stream: add "stream": true to the request'
+                if place == 0 and _WHOLE.match(chunk):
+                    return 'this is a whole answer, not a stream: add "stream": true to the request'
+                if place == 0 and _ERROR.match(chunk):
+                    return f"this is an error of the server, not a stream: {chunk[:_SHOWN].decode(errors='replace').strip()}"
                 judge.feed(chunk)
     except SourceError as error:
         return str(error).removeprefix(f"{name}: ")
@@ -196,9 +207,9 @@ def _read(judge: Judge, name: str, request: UrlRequest) -> str:
 
 def _rule_or_deviation(name: str, option: str) -> str:
     """Return the canonical name of a rule or deviation."""
-    from interlock.fsm.acceptor import DEVIATIONS, RULES
+    from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
 
-    names = {each.lower(): each for each in (*RULES, *DEVIATIONS)}
+    names = {each.lower(): each for each in (*RULES, *DIALECT_RULES, *DEVIATIONS)}
     if name.lower() not in names:
         choices = ", ".join(names.values())
         raise click.BadParameter(f"no rule or deviation is named {name!r}; choose one of {choices}", param_hint=option)
@@ -228,16 +239,16 @@ def _object(result: Result) -> dict[str, object]:
 
 def as_annotations(result: Result) -> Iterator[str]:
     """Yield the findings as workflow commands of GitHub Actions, which annotate the files."""
-    file = f"file={_escaped(result.source, ':,')}"
+    file = f"file={_escape(result.source, ':,')}"
     if result.verdict is None:
-        yield f"::error {file}::{_escaped(result.error)}"
+        yield f"::error {file}::{_escape(result.error)}"
     for reported in result.reported:
         finding = reported.finding
-        place = f"{file},line={finding.line or 1},title={_escaped(finding.rule, ':,')}"
-        yield f"::{_COMMANDS[finding.severity]} {place}::{_escaped(_sentence(reported))}"
+        place = f"{file},line={finding.line or 1},title={_escape(finding.rule, ':,')}"
+        yield f"::{_COMMANDS[finding.severity]} {place}::{_escape(_sentence(reported))}"
 
 
-def _escaped(text: str, specials: str = "") -> str:
+def _escape(text: str, specials: str = "") -> str:
     return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{specials}" else letter for letter in text)
 
 
@@ -266,10 +277,11 @@ def _summary(result: Result) -> str:
 
 
 def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
-    from interlock.fsm.acceptor import RULES
+    from interlock.fsm.acceptor import DIALECT_RULES, RULES
 
+    rules = {**RULES, **DIALECT_RULES}
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
-        yield heading, [each for each in reported if each.finding.severity == "error" and RULES[each.finding.rule].sort == sort]
+        yield heading, [each for each in reported if each.finding.severity == "error" and rules[each.finding.rule].sort == sort]
     deviations = "Deviations: unusual, but well known (--strict: errors)"
     for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
         yield heading, [each for each in reported if each.finding.severity == severity]
@@ -315,12 +327,12 @@ def counted(number: int, noun: str) -> str:
 
 def explanation(name: str, width: int) -> Iterator[str]:
     """Yield the lines that explain a rule (`R10`) or a deviation (`late-done`)."""
-    from interlock.fsm.acceptor import DEVIATIONS, RULES
+    from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
 
     if name in DEVIATIONS:
         yield from _deviation_lines(DEVIATIONS[name], width)
         return
-    rule = RULES[name]
+    rule = RULES[name] if name in RULES else DIALECT_RULES[name]
     yield click.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""

@@ -134,14 +134,17 @@ def stream_graphs() -> Mapping[str, Graph]:
 
 @cache
 def process_graphs() -> Mapping[str, Graph]:
-    """Return the graphs of the server's processes, by name."""
+    """Return the graphs of the server's processes and of the transducers, by name."""
     from interlock.fsm.diagram import draw
     from interlock.fsm.processes.background import BACKGROUND
     from interlock.fsm.processes.connection import CONNECTION
     from interlock.fsm.processes.conversation import CONVERSATION
     from interlock.fsm.processes.lane import LANE
+    from interlock.fsm.processes.server import SERVER
     from interlock.fsm.processes.stored import STORED
     from interlock.fsm.processes.turns import TURNS
+    from interlock.fsm.processes.worker import WORKER
+    from interlock.fsm.transducers import CHAT, MESSAGES
 
     graphs = (
         draw(TURNS, way=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),
@@ -153,10 +156,14 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(
             STORED,
             way=("absent", "queued", "running", "ended", "expired"),
-            column=("absent", "queued", "running", "lost", "ended", "expired"),
+            column=("absent", "queued", "running", "lost", "ended", "hidden", "expired"),
         ),
+        draw(MESSAGES, way=("absent", "between", "text", "between", "ended"), column=("absent", "between", "ended")),
+        draw(CHAT, way=("absent", "open", "ended")),
         draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
         draw(LANE, way=("idle", "running", "leaving", "closed")),
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
+        draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
+        draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),
     )
     return {graph.name: graph for graph in graphs}

@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
+from attrs import frozen
 
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
@@ -26,7 +27,7 @@ FILE: Final = click.Path(path_type=Path)
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 
 
-class Number(click.FloatRange):
+class NumberType(click.FloatRange):
     """A number with a minimum, but not NaN, which click accepts because it compares as neither smaller nor greater."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - as in click
@@ -70,7 +71,7 @@ url_options = _all(
     click.option("--api-key", metavar="KEY", help="The API key to send to the URL."),
     click.option(
         "--timeout",
-        type=Number(min=0.1),
+        type=NumberType(min=0.1),
         default=DEFAULT_TIMEOUT,
         metavar="SECONDS",
         help="Stop reading a URL after this time, connecting included.",
@@ -145,7 +146,8 @@ upstream_options = _all(
 """The options that describe the upstreams; `upstreams_of` takes their values."""
 
 
-class UpstreamOptions(TypedDict):
+@frozen(kw_only=True)
+class UpstreamOptions:
     """The values of `upstream_options`."""
 
     upstream: str | None
@@ -157,10 +159,10 @@ class UpstreamOptions(TypedDict):
 
 
 def upstreams_of(
-    options: UpstreamOptions, *, models: Iterable[str] = (), family: str | None = None, pass_key: bool = False
+    settings: UpstreamOptions, *, models: Iterable[str] = (), family: str | None = None, pass_key: bool = False
 ) -> list[Upstream]:
     """Return the upstream at the URL, or those of the file if there is no URL; a model `ALIAS=NAME` is an alias."""
-    url, config = options["upstream"], options["config"]
+    url, config = settings.upstream, settings.config
     if url is None and config is None:
         return []
     from interlock.serving.engines.upstream.gateway_config import read_config, read_upstream
@@ -168,20 +170,20 @@ def upstreams_of(
     if url is None:
         with option_errors(f"--config {config}"):
             return read_config(Path(str(config))).upstreams()
-    first, _, between = options["upstream_timeout"].partition(",")
+    first, _, between = settings.upstream_timeout.partition(",")
     with option_errors("--upstream-timeout"):
         waits = {"first_timeout": float(first), "between_timeout": float(between or first)}
     names = [*models]
-    settings: dict[str, object] = {
+    table: dict[str, object] = {
         "url": url,
-        "api": options["upstream_api"],
+        "api": settings.upstream_api,
         "models": [name for name in names if "=" not in name],
         "aliases": dict(name.split("=", 1) for name in names if "=" in name),
         "family": family,
-        "key": options["upstream_key"],
+        "key": settings.upstream_key,
         "pass_key": pass_key,
-        "retries": options["upstream_retries"],
+        "retries": settings.upstream_retries,
         **waits,
     }
     with option_errors("--upstream"):
-        return [read_upstream(settings)]
+        return [read_upstream(table)]

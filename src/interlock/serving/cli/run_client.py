@@ -12,15 +12,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Final, Unpack
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
 
+from interlock.events.json import elements, members
+from interlock.serving.cli.clients import CLIENTS, KEY_NAME, ServedModel, Settings
 from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
 from interlock.serving.cli.sources import fail
 
-KEY_NAME: Final = "OPENAI_API_KEY"
 NOT_FOUND: Final = 127
 
 
@@ -28,24 +29,25 @@ NOT_FOUND: Final = 127
     epilog=examples(
         "interlock run codex --upstream http://127.0.0.1:11434",
         "interlock run codex --upstream http://127.0.0.1:8000 -- exec 'Fix the tests.'",
+        "interlock run claude --upstream http://127.0.0.1:8000 --model qwen3 -- -p 'Fix the tests.'",
         "interlock run python agent.py --upstream https://api.deepseek.com/v1 --upstream-key KEY",
     )
 )
 @click.argument("command", nargs=-1, required=True, metavar="COMMAND [-- ARGUMENTS]")
 @upstream_options
 @click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
-@click.option("--model", metavar="NAME", help="The model for Codex. Default: the first one of the upstream.")
-def run(command: tuple[str, ...], *, family: str | None, model: str | None, **upstream: Unpack[UpstreamOptions]) -> None:
-    """Run a client of the Responses API with a gateway of its own.
+@click.option("--model", metavar="NAME", help="The model for Codex and Claude Code. Default: the first one of the upstream.")
+def run(command: tuple[str, ...], *, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
+    """Run a client with a gateway of its own.
 
-    COMMAND is the client, such as codex. Codex is configured by arguments, and any other command by OPENAI_BASE_URL and
-    OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
+    COMMAND is the client, such as codex or claude. Codex is configured by arguments, Claude Code by its environment, and any
+    other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
     """
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.http.app import create_app
     from interlock.serving.http.server import ServerThread
 
-    upstreams = upstreams_of(upstream, family=family)
+    upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
     if not upstreams:
         fail("name a server: --upstream URL, or --config FILE")
     program = shutil.which(command[0])
@@ -55,34 +57,28 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
-        arguments = [*command[1:]]
-        if PurePath(program).stem == "codex":
-            arguments = [*codex_arguments(f"{url}/v1", model or _first_model(url, key)), *arguments]
-        environment = {**os.environ, **_without_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key}
-        status = _wait([program, *arguments], environment)
+        configure = CLIENTS.get(PurePath(program).stem)
+        settings = Settings() if configure is None else configure(_served(url, key, model))
+        environment = {**os.environ, **_drop_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key, **settings.variables}
+        status = _wait([program, *settings.arguments, *command[1:]], environment)
     sys.exit(status)
 
 
-def codex_arguments(base_url: str, model: str) -> list[str]:
-    """Return the arguments that configure Codex for a server; Codex calls `/compact` only for a provider of this name."""
-    provider = {"name": "OpenAI", "base_url": base_url, "wire_api": "responses", "env_key": KEY_NAME}
-    settings = {"model": model, "model_provider": "interlock"}
-    settings |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
-    return [argument for name, value in settings.items() for argument in ("-c", f"{name}={json.dumps(value)}")]
-
-
-def _first_model(url: str, key: str) -> str:
+def _served(url: str, key: str, name: str | None) -> ServedModel:
+    """Return the gateway with the model of a name, or with the first one that the upstream lists."""
     from urllib.request import ProxyHandler, Request, build_opener
 
     request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
     with build_opener(ProxyHandler({})).open(request) as answer:
-        models = json.load(answer)["data"]
-    if not models:
+        models = {str(model["id"]): model.get("max_model_len") for model in map(members, elements(json.load(answer)["data"]))}
+    chosen = name or next(iter(models), None)
+    if chosen is None:
         fail("the upstream lists no models: name one with --model NAME")
-    return str(models[0]["id"])
+    window = models.get(chosen)
+    return ServedModel(url, key, chosen, window if isinstance(window, int) else None)
 
 
-def _without_proxy(url: str) -> dict[str, str]:
+def _drop_proxy(url: str) -> dict[str, str]:
     """Return the variables that keep requests to the gateway, which contain its key, from a proxy in the environment."""
     host = str(urlsplit(url).hostname)
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or host

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.options import (
     FILE,
     KEY_VARIABLE,
-    Number,
+    NumberType,
     UpstreamOptions,
     dialect_option,
     environment_option,
@@ -24,17 +26,58 @@ from interlock.serving.cli.options import (
     upstream_options,
     upstreams_of,
 )
-from interlock.serving.cli.sources import fail, is_url, listen, read_recording
+from interlock.serving.cli.sources import bind, fail, is_url, read_recording
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from interlock.serving.engines.engine import Engine
     from interlock.serving.engines.upstream.gateway import Gateway
+    from interlock.serving.store import ResponseStore
+    from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import ToolRunner
 
 
+@frozen(kw_only=True)
+class ServeSettings(UpstreamOptions):
+    """The settings of a server, which the command line, a file (`--config`) and the environment fill.
+
+    Each is described where its option is declared, below.
+    """
+
+    host: str
+    port: int
+    engine: str
+    api_key: tuple[str, ...]
+    share_between_keys: bool
+    cors_origin: tuple[str, ...]
+    dialect: DialectName
+    model: tuple[str, ...]
+    rate: float
+    script: Path | None
+    family: str | None
+    pass_key: bool
+    store: str | None
+    max_stored: int
+    max_streams: int | None
+    workers: int
+    drain: float
+    log_level: str
+    tool_server: tuple[str, ...]
+    tool_timeout: float
+    view: bool
+    redact: bool
+    allow_mcp_host: tuple[str, ...]
+
+    def __attrs_post_init__(self) -> None:
+        """End the command if two settings exclude each other."""
+        if self.view and self.workers > 1:
+            fail(f"--workers {self.workers}: --view shows the streams of one process; leave out --view or --workers")
+
+
 @contextmanager
-def _without_collector() -> Generator[None]:
+def _pause_collector() -> Generator[None]:
     """Disable the garbage collector until the server is ready: imports make many objects and little garbage."""
     gc.disable()
     try:
@@ -82,7 +125,7 @@ def _without_collector() -> Generator[None]:
     help="The name of the model; repeat it for clients that accept only certain names: --model tiny --model gpt-4o. "
     "For a gateway also ALIAS=NAME.",
 )
-@click.option("--rate", type=Number(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
+@click.option("--rate", type=NumberType(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
 @click.option("--script", type=FILE, metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
 @click.option(
     "--family",
@@ -108,7 +151,21 @@ def _without_collector() -> Generator[None]:
     "--max-streams",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The most responses to generate at once; further requests receive 429.",
+    help="The most responses to generate at once, in all processes together; further requests receive 429.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="The number of processes that serve, usually one for each core; more than one need a store that they share.",
+)
+@click.option(
+    "--drain",
+    type=NumberType(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="The longest time for which responses in progress may go on after SIGINT or SIGTERM; new requests receive 503.",
 )
 @click.option(
     "--log-level",
@@ -124,7 +181,7 @@ def _without_collector() -> Generator[None]:
 )
 @click.option(
     "--tool-timeout",
-    type=Number(min=0.1),
+    type=NumberType(min=0.1),
     default=CALL_SECONDS,
     metavar="SECONDS",
     help="The longest time for a call of a hosted tool.",
@@ -137,102 +194,109 @@ def _without_collector() -> Generator[None]:
     metavar="HOST",
     help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
 )
-@_without_collector()
-def serve(  # noqa: PLR0913 - a command has an argument for each of its options
-    *,
-    host: str,
-    port: int,
-    engine: str,
-    api_key: tuple[str, ...],
-    share_between_keys: bool,
-    cors_origin: tuple[str, ...],
-    dialect: DialectName,
-    model: tuple[str, ...],
-    rate: float,
-    script: Path | None,
-    family: str | None,
-    pass_key: bool,
-    store: str | None,
-    max_stored: int,
-    max_streams: int | None,
-    log_level: str,
-    tool_server: tuple[str, ...],
-    tool_timeout: float,
-    view: bool,
-    redact: bool,
-    allow_mcp_host: tuple[str, ...],
-    **upstream: Unpack[UpstreamOptions],
-) -> None:
+@_pause_collector()
+def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the types of the settings
     """Serve the Responses API, with an engine or as a gateway."""
-    if engine == "vllm":
+    settings = ServeSettings(**options)
+    if settings.engine == "vllm":
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
-    from interlock.serving.http.app import create_app
-    from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
-    from interlock.serving.store import MemoryStore, open_store
-    from interlock.serving.tools.address import AddressPolicy
-    from interlock.serving.tools.hosting import ToolServers
+    from interlock.serving.http.workers import Supervisor, reserve
+    from interlock.serving.responses.slots import Slots
 
-    api_keys = api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
-    with option_errors():  # the error names the variable
-        sealing_keys = SealingKeys.from_environment()
-    with option_errors("--allow-mcp-host"):
-        policy = AddressPolicy.of(allow_mcp_host)
-    servers = ToolServers(_tool_servers(tool_server), policy, tool_timeout)
-    upstreams = upstreams_of(upstream, models=model, family=family, pass_key=pass_key)
-    if upstreams and script is not None:
-        fail("--script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config")
-    running: Engine | Gateway
-    tools: ToolRunner
-    if upstreams:
-        from interlock.serving.engines.upstream.gateway import Gateway
-
-        running, tools = Gateway(upstreams, frozenset(servers.hosted)), servers
-    else:
-        running, tools = _engine(script, model, rate, servers, family)
-    with option_errors("--store"):
-        responses = open_store(store) if store else MemoryStore(max_bytes=max_stored * 2**20)
+    running, create = _application(settings)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
-        application = create_app(
-            running,
-            api_key=api_keys,
-            share_between_keys=share_between_keys,
-            cors_origins=cors_origin,
-            dialect=DIALECTS[dialect],
-            store=responses,
-            tools=tools,
-            max_streams=max_streams,
-            sealing_keys=sealing_keys,
-        )
-    if view:
+        application = create(max_streams=settings.max_streams)
+    if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-        application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=redact))
-    listening = listen(host, port)
-    names = ", ".join(getattr(running, "models", ())) or "upstream models"
-    ready = f"Serving {names} at {server.url_of(listening)}/v1"
-    if view:
-        ready += f", its streams at {server.url_of(listening)}/interlock/"
-    if sealing_keys is None:
-        ready += f"\n{RANDOM_KEY}"
+        application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
+    listening = bind(server.listen if settings.workers == 1 else reserve, settings.host, settings.port)
+    ready = _banner(settings, running, server.url_of(listening))
 
     def on_ready() -> None:
         gc.enable()
         click.echo(ready, err=True)
 
-    server.serve(application, listening, on_ready=on_ready, log_level=log_level)
+    if settings.workers == 1:
+        server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
+    else:
+        slots = Slots.shared(settings.max_streams, settings.workers)
+        supervisor = Supervisor(
+            lambda each: create(max_streams=each), listening, slots, on_ready, settings.log_level, settings.drain
+        )
+        supervisor.run()
 
 
-def _engine(
-    script: Path | None, models: Sequence[str], rate: float, servers: ToolRunner, family: str | None
-) -> tuple[Engine, ToolRunner]:
+def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..., Starlette]]:
+    """Return the engine, and a function of the limit of streams that creates the application."""
+    from interlock.serving.http.app import create_app
+    from interlock.serving.responses.sealing import SealingKeys
+    from interlock.serving.tools.address import AddressPolicy
+    from interlock.serving.tools.hosting import ToolServers
+
+    with option_errors():  # the error names the variable
+        sealing_keys = SealingKeys.from_environment()
+    with option_errors("--allow-mcp-host"):
+        policy = AddressPolicy.of(settings.allow_mcp_host)
+    servers = ToolServers(_tool_servers(settings.tool_server), policy, settings.tool_timeout)
+    running, tools = _engine(settings, servers)
+    create = partial(
+        create_app,
+        running,
+        api_key=settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ()),
+        share_between_keys=settings.share_between_keys,
+        cors_origins=settings.cors_origin,
+        dialect=DIALECTS[settings.dialect],
+        store=_open_store(settings),
+        tools=tools,
+        sealing_keys=sealing_keys or SealingKeys.random(),
+    )
+    return running, create
+
+
+def _banner(settings: ServeSettings, engine: Engine | Gateway, url: str) -> str:
+    """Return what the command says when the server is ready."""
+    from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
+
+    names = ", ".join(getattr(engine, "models", ())) or "upstream models"
+    streams = f", its streams at {url}/interlock/" if settings.view else ""
+    warning = "" if KEYS_VARIABLE in os.environ else f"\n{RANDOM_KEY}"
+    return f"Serving {names} at {url}/v1{streams}{warning}"
+
+
+def _open_store(settings: ServeSettings) -> ResponseStore:
+    """Return the store at a URL, or one in memory, which several workers cannot share."""
+    from interlock.serving.store import MemoryStore, open_store
+
+    with option_errors("--store"):
+        store = open_store(settings.store) if settings.store else MemoryStore(max_bytes=settings.max_stored * 2**20)
+    if settings.workers > 1 and isinstance(store, MemoryStore):
+        shared = "--store sqlite:PATH, redis://HOST or postgresql://HOST"
+        fail(f"--workers {settings.workers}: each process would have a store of its own in memory; add {shared}")
+    return store
+
+
+def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | Gateway, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
+    upstreams = upstreams_of(settings, models=settings.model, family=settings.family, pass_key=settings.pass_key)
+    if not upstreams:
+        return _local_engine(settings, servers)
+    if settings.script is not None:
+        fail("--script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config")
+    from interlock.serving.engines.upstream.gateway import Gateway
+
+    return Gateway(upstreams, frozenset(servers.hosted)), servers
+
+
+def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
     from interlock.parsers import Tagged
     from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
     from interlock.serving.tools.tool_runner import RecordedTools
 
+    script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
     if family is not None and family not in DEFAULT_REASONING:
         fail(f"--family {family}: unknown family; choose one of {', '.join(DEFAULT_REASONING)}")
     if script is None:

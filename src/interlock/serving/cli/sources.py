@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 from attrs import frozen
 
-from interlock.events.json import clean, loads
+from interlock.events.json import clean, is_object, loads
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
@@ -88,9 +88,9 @@ class UrlRequest:
             raise SourceError(f"{self.body}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
             raise SourceError(f"{self.body}: not JSON: {error}") from error
-        if not isinstance(request, dict):
+        if not is_object(request):
             raise SourceError(f"{self.body}: not a JSON object")
-        return json.dumps({**cast("dict[str, object]", request), "stream": True}).encode()
+        return json.dumps({**request, "stream": True}).encode()
 
 
 def fail(message: str) -> NoReturn:
@@ -99,12 +99,10 @@ def fail(message: str) -> NoReturn:
     sys.exit(UNUSABLE)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Listen on a port, or end the command with a message."""
-    from interlock.serving.http import server
-
+def bind(binder: Callable[[str, int], socket.socket], host: str, port: int) -> socket.socket:
+    """Bind a port with `listen` of `interlock.serving.http.server` or another function, or end the command with a message."""
     try:
-        return server.listen(host, port)
+        return binder(host, port)
     except OSError as error:
         reason = f"{error.strerror}".partition(" (while attempting")[0]
         advice = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""

@@ -79,7 +79,7 @@ def copy(source: str, target: str) -> None:
     from interlock.serving.store.copying import Copied, copy_store
 
     async def copy_to(store: ResponseStore) -> Copied:
-        return await _with(target, lambda new: copy_store(store, new), create=True)
+        return await _run_with(target, lambda new: copy_store(store, new), create=True)
 
     copied = _run(source, copy_to)
     rest = f"; {copied.skipped} were there already" if copied.skipped else ""
@@ -141,12 +141,12 @@ def _run(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
     from interlock.serving.store import StoreError
 
     try:
-        return asyncio.run(_with(url, work))
+        return asyncio.run(_run_with(url, work))
     except StoreError as error:
         fail(str(error))
 
 
-async def _with(url: str, work: Callable[[ResponseStore], Awaitable[R]], *, create: bool = False) -> R:
+async def _run_with(url: str, work: Callable[[ResponseStore], Awaitable[R]], *, create: bool = False) -> R:
     from interlock.serving.store import open_store
 
     store = open_store(url, create=create)

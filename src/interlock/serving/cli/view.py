@@ -19,12 +19,12 @@ from interlock.serving.cli.sources import (
     SourceError,
     UrlOptions,
     UrlRequest,
+    bind,
     display_name,
     fail,
     is_recording,
     is_url,
     line_name,
-    listen,
     open_source,
 )
 
@@ -141,11 +141,11 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
 
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
     """Yield the lines of the page for one stream, or for two side by side."""
-    from interlock.serving.view.comparison import Side, pairs
-    from interlock.serving.view.event_lines import Steps, Trace
+    from interlock.serving.view.comparison import ComparedSide, pairs
+    from interlock.serving.view.event_lines import ReplaySteps, Trace
     from interlock.serving.view.page import head
 
-    steps, sides = Steps(), [Side() for _ in streams]
+    steps, sides = ReplaySteps(), [ComparedSide() for _ in streams]
     yield [head("stream" if len(streams) == 1 else "compare", [each.about(redact=redact) for each in streams], redact=redact)]
     for number, (stream, side) in enumerate(zip(streams, sides, strict=True)):
         for batch in stream.batches(Trace(number, steps, dialect, redact), dialect):
@@ -175,7 +175,7 @@ def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser
 
     path, app = site(title, batches)
     app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
-    listening = listen("127.0.0.1", port)
+    listening = bind(server.listen, "127.0.0.1", port)
     address = f"{server.url_of(listening)}{path}"
 
     def ready() -> None:

@@ -42,7 +42,7 @@ from interlock.serving.engines.prompt import (
     tool_name,
     tool_names,
 )
-from interlock.serving.requests.input_items import Item, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder
 
 MODEL: Final = "interlock-embedded"
@@ -88,7 +88,7 @@ HOSTED: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
 
 
 @frozen
-class Message:
+class PlainMessage:
     """One message of the model, in harmony's terms; the recipient is the called tool."""
 
     channel: Literal["analysis", "commentary", "final"]
@@ -98,7 +98,7 @@ class Message:
 
 
 @frozen
-class Tool:
+class CallableTool:
     """A tool that the model can call: its kind, its own name, its recipient in harmony, and its declaration."""
 
     kind: str
@@ -128,7 +128,7 @@ class EmbeddedEngine:
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         prompt = await count_prompt(turn)
         messages = turn_messages(turn)
-        tokens = await (_harmony(messages) if self.family is None else _tagged(messages, self.family))
+        tokens = await (_harmony(messages) if self.family is None else _write_tags(messages, self.family))
         is_whole = turn.budget is None or len(tokens) <= turn.budget
         tokens = tokens[: turn.budget]
         seed = zlib.crc32(f"{turn.index} {prompt} {user_text(turn)}".encode())
@@ -147,7 +147,7 @@ class EmbeddedEngine:
             yield EngineOutput(chunk, reason, prompt)
 
 
-async def _harmony(messages: Sequence[Message]) -> list[int]:
+async def _harmony(messages: Sequence[PlainMessage]) -> list[int]:
     """Return the tokens of messages; the prompt already ends with the first one's `<|start|>assistant`."""
     tokens: list[int] = []
     yielder = Yielder()
@@ -162,13 +162,13 @@ async def _harmony(messages: Sequence[Message]) -> list[int]:
     return tokens
 
 
-async def _tagged(messages: Sequence[Message], tagged: Tagged) -> list[int]:
+async def _write_tags(messages: Sequence[PlainMessage], tagged: Tagged) -> list[int]:
     thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
     items = [_in_family(message) for message in messages]
     return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
 
 
-def _in_family(message: Message) -> WrittenItem:
+def _in_family(message: PlainMessage) -> WrittenItem:
     """Convert a message to an item of a family; the free text of a call becomes one argument."""
     if message.recipient is None:
         return WrittenItem("reasoning" if message.channel == "analysis" else "message", message.text)
@@ -193,14 +193,14 @@ def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str,
     return {**token_entry(token, round(likely, 4)), "top_logprobs": top}
 
 
-def turn_messages(turn: Turn) -> list[Message]:
+def turn_messages(turn: Turn) -> list[PlainMessage]:
     """Return the messages of a turn: any thoughts, then an answer or a preamble and calls."""
     calls = turn_calls(turn)
     names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
     thoughts = _thoughts(turn, f"I should call {names}." if calls else "I should answer.")
     if not calls:
-        return [*thoughts, Message("final", _answer(turn))]
-    return [*thoughts, Message("commentary", f"I'll call {names}."), *calls]
+        return [*thoughts, PlainMessage("final", _answer(turn))]
+    return [*thoughts, PlainMessage("commentary", f"I'll call {names}."), *calls]
 
 
 def user_text(turn: Turn) -> str:
@@ -209,16 +209,16 @@ def user_text(turn: Turn) -> str:
     return text_of(last.get("content"))[:READ] if last else ""
 
 
-def _thoughts(turn: Turn, plan: str) -> list[Message]:
+def _thoughts(turn: Turn, plan: str) -> list[PlainMessage]:
     match turn.request.reasoning_effort:
         case "none":
             return []
         case "minimal":
-            return [Message("analysis", plan)]
+            return [PlainMessage("analysis", plan)]
         case _:
             tools = [f"Tools on offer: {len(turn.request.tools)}."] if turn.request.tools else []
             results = [f"{name} answered, so I should use that." for name, _ in _outputs(turn)]
-            return [Message("analysis", " ".join([f"The user says: {_quoted(user_text(turn))}.", *tools, *results, plan]))]
+            return [PlainMessage("analysis", " ".join([f"The user says: {_quote(user_text(turn))}.", *tools, *results, plan]))]
 
 
 def _answer(turn: Turn) -> str:
@@ -233,22 +233,22 @@ def _answer(turn: Turn) -> str:
 
 
 def _prose(turn: Turn) -> str:
-    results = [_cited(name, output) for name, output in _outputs(turn)]
+    results = [_cite(name, output) for name, output in _outputs(turn)]
     if results:
         return "\n".join(results)
     text = user_text(turn)
     if not text:
         return "I have read everything, but there is no message of yours that I could answer."
     return (
-        f"You said: {_quoted(text)}.\n\nI am the stand-in model that is built into Interlock: what I write is a real "
+        f"You said: {_quote(text)}.\n\nI am the stand-in model that is built into Interlock: what I write is a real "
         "stream of harmony tokens, and what I know is your request."
     )
 
 
-def _cited(name: str, output: str) -> str:
+def _cite(name: str, output: str) -> str:
     """Return a tool's output for the answer; of a browser's pages, only the titles and the first lines, with citation marks."""
     pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_SEARCHED])]
-    return "\n".join(pages) or f"{name} says: {_shortened(output, READ)}"
+    return "\n".join(pages) or f"{name} says: {_shorten(output, READ)}"
 
 
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
@@ -259,11 +259,11 @@ def _outputs(turn: Turn) -> list[tuple[str, str]]:
     return [(tool_name(item, names), output_text(item)) for item in items[-MOST_OUTPUTS:]]
 
 
-def _has_output(item: Item) -> bool:
+def _has_output(item: JsonItem) -> bool:
     return is_client_output(item) or (item.get("type") in SERVER_CALLS and bool(output_text(item)))
 
 
-def turn_calls(turn: Turn) -> Sequence[Message]:
+def turn_calls(turn: Turn) -> Sequence[PlainMessage]:
     """Return the calls of a turn: the hosted tools that the user requests, and the other tools that the user names.
 
     If the user names none of the others, one whose name shares a word with the message is called; a required call is else one of
@@ -285,42 +285,42 @@ def turn_calls(turn: Turn) -> Sequence[Message]:
     return [_call(tool, text) for tool in (chosen if turn.request.parallel_tool_calls else chosen[:1])]
 
 
-def _last_item(items: Sequence[Item]) -> Item:
+def _last_item(items: Sequence[JsonItem]) -> JsonItem:
     for item in reversed(items):
         if item.get("role") not in ("system", "developer") and item.get("type") != "mcp_list_tools":
             return item
     return {}
 
 
-def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Tool]:
+def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[CallableTool]:
     for tool in map(members, declarations):
         kind, name = str(tool.get("type")), str(tool.get("name", ""))
         if kind in ("function", "custom"):
-            yield Tool(kind, name, f"functions.{prefix}{name}", tool)
+            yield CallableTool(kind, name, f"functions.{prefix}{name}", tool)
         elif kind == "namespace":
             yield from _tools(elements(tool.get("tools")), f"{name}__")
         elif kind in HOSTED:
-            yield Tool(kind, kind, HOSTED[kind][0], tool)
+            yield CallableTool(kind, kind, HOSTED[kind][0], tool)
 
 
-def _listed_tools(turn: Turn) -> Iterator[Tool]:
+def _listed_tools(turn: Turn) -> Iterator[CallableTool]:
     for item in turn.items:
         if item.get("type") == "mcp_list_tools":
             label = item.get("server_label")
             for tool in map(members, elements(item.get("tools"))):
                 name = str(tool.get("name"))
                 declaration = {**tool, "server_label": label, "parameters": tool.get("input_schema")}
-                yield Tool("mcp", name, f"{label}.{name}", declaration)
+                yield CallableTool("mcp", name, f"{label}.{name}", declaration)
 
 
-def _is_allowed(tool: Tool, rules: Mapping[str, object]) -> bool:
+def _is_allowed(tool: CallableTool, rules: Mapping[str, object]) -> bool:
     """Return whether a `tool_choice` allows a tool by its type and, if given, its name and server."""
     labels = {"type": tool.kind, "name": tool.name, "server_label": tool.declaration.get("server_label")}
     allowed = elements(rules["tools"]) if rules.get("type") == "allowed_tools" else [rules]
     return not rules or any(all(members(one).get(key, label) == label for key, label in labels.items()) for one in allowed)
 
 
-def _find_named(tools: Sequence[Tool], text: str) -> list[Tool]:
+def _find_named(tools: Sequence[CallableTool], text: str) -> list[CallableTool]:
     """Return the first two tools that the text names, or else the one whose name shares the most words with it, if any does."""
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
     if places:
@@ -343,20 +343,20 @@ def _words(text: str) -> set[str]:
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}
 
 
-def _call(tool: Tool, text: str) -> Message:
+def _call(tool: CallableTool, text: str) -> PlainMessage:
     """Return a call with arguments from the user's text; a custom tool's grammar is ignored."""
     words = _words_after_colon(text)
     match tool.kind:
         case "custom":
-            return Message("commentary", words or text, tool.recipient)
+            return PlainMessage("commentary", words or text, tool.recipient)
         case "code_interpreter":
-            return Message("commentary", _code(text), tool.recipient)
+            return PlainMessage("commentary", _code(text), tool.recipient)
         case "web_search" | "web_search_preview":
             match = QUERY.search(text)
             arguments: Mapping[str, object] = {"query": match[1].strip() if match else words or text}
         case _:
             arguments = arguments_for(tool.declaration, words)
-    return Message("commentary", json.dumps(arguments, ensure_ascii=False), tool.recipient, is_json=True)
+    return PlainMessage("commentary", json.dumps(arguments, ensure_ascii=False), tool.recipient, is_json=True)
 
 
 def _code(text: str) -> str:
@@ -371,9 +371,9 @@ def _words_after_colon(text: str) -> str | None:
     return (text.rpartition(": ")[2].strip() or None) if ": " in text else None
 
 
-def _quoted(text: str) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{_shortened(text, QUOTE)}\N{RIGHT DOUBLE QUOTATION MARK}"
+def _quote(text: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{_shorten(text, QUOTE)}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"

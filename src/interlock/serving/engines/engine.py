@@ -1,6 +1,6 @@
 """The engine protocol: a source of model output, one turn at a time, independent of HTTP and events.
 
-An engine that validates requests itself, such as vLLM, is a `HostEngine` (`interlock.serving.engines.generation`).
+An engine that validates requests itself, such as vLLM, is a `ResponseEngine` (`interlock.serving.engines.generation`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
 
 if TYPE_CHECKING:  # the command line reads recordings without importing request validation
-    from interlock.serving.requests.create import CreateResponse
+    from interlock.serving.requests.create import ResponseRequest
 
 
 @define
@@ -43,7 +43,7 @@ class Turn:
     the turn's token limit, at least 1, or None for no limit.
     """
 
-    request: CreateResponse
+    request: ResponseRequest
     items: Sequence[Mapping[str, object]] = field(converter=tuple[Mapping[str, object], ...])
     budget: int | None = None
     index: int = field(default=0, kw_only=True)

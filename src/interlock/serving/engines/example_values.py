@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -221,6 +221,6 @@ def _limits(schema: Schema, lower: str, upper: str, least: float) -> tuple[float
 
 def _keyword(schema: Schema, keyword: str, default: float) -> float:
     value = schema.get(keyword, default)
-    if keyword in schema and (isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST):
+    if isinstance(value, bool) or not isinstance(value, int | float) or (keyword in schema and not abs(value) <= LARGEST):
         raise _unfillable(f"this `{keyword}`")
-    return float(cast("float", value))
+    return float(value)

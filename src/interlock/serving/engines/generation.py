@@ -1,24 +1,24 @@
 """What an engine does for one response: refuse it, resolve its settings, generate, parse output and add fields.
 
-A `HostEngine` creates a `Generation` for each response; for a plain `Engine`, each response gets a `PlainGeneration`.
+A `ResponseEngine` creates a `Generation` for each response. A plain `Engine` becomes one with `response_engine`.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
-from interlock.serving.requests.api_errors import ApiError, PromptError
-from interlock.serving.requests.context_window import truncated
-from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.tool_offer import declare
+from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
+from interlock.serving.requests.context_window import truncate
+from interlock.serving.requests.create import ResponseRequest, read_request
+from interlock.serving.requests.input_items import JsonItem
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -30,6 +30,8 @@ TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model 
 class Generation(Protocol):
     """What an engine does for one response. The defaults refuse, resolve, add and log nothing."""
 
+    admits: ClassVar[bool] = True
+    """Whether `admit` may refuse the first turn or wait."""
     no_usage: ClassVar[Usage | None] = Usage()
     """The usage of a turn whose tokens nobody counted: None if the engine does not count them itself."""
 
@@ -88,48 +90,55 @@ class Generation(Protocol):
         return
 
 
-@runtime_checkable
-class HostEngine(Protocol):
-    """An engine that validates requests itself and may have several models: vLLM, or a gateway."""
+class ResponseEngine(ABC):
+    """An engine as the service uses it: it validates requests and generates whole responses, perhaps for several models."""
+
+    is_remote: ClassVar[bool] = False
+    """Whether the models are on other servers, which may let a request wait."""
 
     @property
-    def format(self) -> Format: ...
-
-    async def names(self) -> Sequence[str]:
-        """Return the model names that requests may use, with an empty one if the model is optional."""
-        ...
-
-    def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate a request body; raise `ApiError` if it is invalid."""
-        ...
-
-    def begin(self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None) -> Generation:
-        """Begin the response to a request that `read` returned."""
-        ...
-
-
-@runtime_checkable
-class RemoteEngine(HostEngine, Protocol):
-    """A host engine whose models are on other servers."""
+    @abstractmethod
+    def format(self) -> Format:
+        """The format of the output."""
 
     @property
     def passes_keys(self) -> bool:
-        """Whether a server receives the clients' own keys."""
-        ...
+        """Whether another server receives the clients' own keys."""
+        return False
+
+    @abstractmethod
+    async def names(self) -> Sequence[str]:
+        """Return the model names that requests may use, with an empty one if the model is optional."""
+
+    def window(self, name: str) -> int | None:
+        """Return the most tokens of a model's prompt and output together, if the engine knows them."""
+        del name
+        return None
+
+    @abstractmethod
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
+        """Validate a request body; raise `ApiError` if it is invalid."""
+
+    @abstractmethod
+    def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> Generation:
+        """Begin the response to a request that `read` returned."""
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if no server answers."""
-        ...
+        return
 
     async def close(self) -> None:
-        """Close the connections to the servers."""
-        ...
+        """Close the connections to other servers."""
+        return
 
 
 @define(eq=False)
 class PlainGeneration(Generation):
     """The generation of a plain engine."""
 
+    admits = False
     # A field satisfies the property of the protocol, but pyright wants a property in a subclass.
     engine: Engine | Generation
     parser: Parser  # pyright: ignore[reportIncompatibleMethodOverride] - see above
@@ -149,17 +158,36 @@ class Rendering(PlainGeneration):
         yield EngineOutput(Chunk(), "stop", await self.count(turn))
 
 
-def begin_generation(
-    engine: Engine | HostEngine,
-    request: CreateResponse,
-    items: Sequence[Item],
-    tenant: str = "",
-    connection: HTTPConnection | None = None,
-) -> Generation:
-    """Begin one response on an engine; see `HostEngine.begin`."""
-    if isinstance(engine, HostEngine):
-        return engine.begin(request, items, tenant, connection)
-    return PlainGeneration(engine, parser_for(engine.format, {**request.raw, "tools": [*declare(request.tools, items)]}))
+@frozen(eq=False)
+class PlainEngine(ResponseEngine):
+    """A plain engine, which has one model and leaves the validation of requests to the server."""
+
+    engine: Engine
+
+    @property
+    def format(self) -> Format:
+        return self.engine.format
+
+    async def names(self) -> Sequence[str]:
+        return self.engine.models
+
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
+        """Validate a request body; raise a 404 for an unknown model."""
+        request = read_request(raw)
+        if request.model not in self.engine.models:
+            raise no_such_model(request.model)
+        return request
+
+    def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> Generation:
+        del tenant, connection
+        return PlainGeneration(self.engine, parser_for(self.format, request.declare_tools(items)))
+
+
+def response_engine(engine: Engine | ResponseEngine) -> ResponseEngine:
+    """Return an engine as the service uses it."""
+    return engine if isinstance(engine, ResponseEngine) else PlainEngine(engine)
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
@@ -167,10 +195,10 @@ async def fitting(generation: Generation, turn: Turn) -> Turn:
 
     If nothing fits, or the prompt cannot be counted for another reason, return the turn unchanged; the engine then refuses it.
     """
-    if turn.request.raw.get("truncation") != "auto":
+    if turn.request.truncation != "auto":
         return turn
 
-    async def fits(items: Sequence[Item]) -> bool:
+    async def fits(items: Sequence[JsonItem]) -> bool:
         try:
             await generation.count(evolve(turn, items=items))
         except PromptError:
@@ -179,7 +207,7 @@ async def fitting(generation: Generation, turn: Turn) -> Turn:
             return not _is_too_long(error)
         return True
 
-    return evolve(turn, items=await truncated(turn.items, fits))
+    return evolve(turn, items=await truncate(turn.items, fits))
 
 
 def _is_too_long(error: ApiError) -> bool:

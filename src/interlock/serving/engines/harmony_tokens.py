@@ -11,11 +11,13 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from interlock.events.items import ITEMS
 from interlock.events.json import clean, members
 from interlock.parsers.harmony_vocabulary import Entry, vocabulary
 from interlock.parsers.routing import SEPARATOR
-from interlock.serving.requests.input_items import Item, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder
+from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
@@ -25,8 +27,8 @@ SLICE: Final = 1_024
 SLICES: Final = re.compile(rf".{{1,{SLICE}}}(?=(?<=\S)\ \S)|.{{1,{SLICE}}}", re.DOTALL)
 """Matches the next slice of a text; it ends before a space between words if possible, where tokens never continue."""
 
-SERVER_CALLS: Final = frozenset({"code_interpreter_call", "web_search_call", "mcp_call"})
-"""The calls that the server runs for gpt-oss; their items contain the tool's output."""
+SERVER_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None and item.shown_call)
+"""The calls that a server runs; their items contain the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
 
@@ -49,7 +51,7 @@ def encode_framing(text: str) -> tuple[int, ...]:
     return tuple(encoding().encode(text, allowed_special="all"))
 
 
-def required_call(choice: object) -> Sequence[int]:
+def write_required_call(choice: object) -> Sequence[int]:
     """Return the tokens that begin a function call if `tool_choice` requires one, or else none."""
     if choice == "required":
         return encode_framing("<|channel|>commentary to=functions.")
@@ -68,7 +70,7 @@ def turn_messages(tokens: Sequence[int]) -> Sequence[Any]:
     return messages
 
 
-def tool_messages(tokens: Sequence[int], items: Sequence[Item]) -> Sequence[object]:
+def tool_messages(tokens: Sequence[int], items: Sequence[JsonItem]) -> Sequence[object]:
     """Return a message with the output of each tool that a turn called, given the turn's tokens and items.
 
     Each message has the name and channel of its call, or the usual ones if tokens and items have different numbers of calls.
@@ -100,14 +102,11 @@ async def encode_replies(messages: Iterable[Any]) -> list[int]:
     return [*tokens, *encode_framing("<|start|>assistant")]
 
 
-def _usual_address(call: Item) -> tuple[str, str]:
-    match call["type"]:
-        case "code_interpreter_call":
-            return "python", "analysis"
-        case "web_search_call":
-            return "browser.search", "analysis"
-        case _:
-            return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
+def _usual_address(call: JsonItem) -> tuple[str, str]:
+    hosted = HOSTED_CALLS.get(call["type"])
+    if hosted is not None:
+        return hosted.recipient, "analysis"
+    return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
 
 
 def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[Entry]:

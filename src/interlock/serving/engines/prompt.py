@@ -17,13 +17,15 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     SystemContent,
 )
 
-from interlock.events.json import dumps, elements, members
+from interlock.events.items import ITEMS, ClientCall
+from interlock.events.json import dumps
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
-from interlock.serving.requests.input_items import Item, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder
+from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 CONTEXT: Final = 131_072
 
@@ -37,8 +39,9 @@ EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
     **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
 }
 
-HOSTED_NAMES: Final[Mapping[str, str]] = {"code_interpreter_call": "python", "web_search_call": "browser"}
-"""The model's names for the tools whose calls have no name."""
+NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, ClientCall))
+CLIENT_OUTPUTS: Final = frozenset(ITEMS[kind].answer for kind in NAMED_CALLS)
+"""The outputs of `NAMED_CALLS`, the calls of the tools that a client names."""
 
 
 async def count_prompt(turn: Turn) -> int:
@@ -94,7 +97,7 @@ def _message(header: str, *texts: str, end: str = "<|end|>") -> Iterator[tuple[s
     yield end, True
 
 
-def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
+def _item(item: JsonItem, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
     """Yield an item as a harmony message; a tool's name is not framing, because a client may put control tokens into it."""
     match item.get("type"):
         case "message":
@@ -102,7 +105,7 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
             yield from _message("assistant<|channel|>final" if role == "assistant" else role, text_of(item.get("content")))
         case "reasoning":
             yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
-        case "function_call" | "custom_tool_call":
+        case kind if kind in NAMED_CALLS:
             recipient = f"to=functions.{item.get('name')}"
             yield from _message("assistant<|channel|>commentary", recipient, call_text(item), end="<|call|>")
         case _ if is_client_output(item):
@@ -111,35 +114,36 @@ def _item(item: Item, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]
             yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
 
 
-def call_text(item: Item) -> str:
+def call_text(item: JsonItem) -> str:
     """Return the arguments of a call, or the input of a custom tool."""
     return text_of(item.get("arguments", item.get("input")))
 
 
-def is_client_output(item: Item) -> bool:
+def is_client_output(item: JsonItem) -> bool:
     """Return whether an item is the output of a call that the client ran."""
-    return item.get("type") in ("function_call_output", "custom_tool_call_output")
+    return item.get("type") in CLIENT_OUTPUTS
 
 
-def is_from_user(item: Item) -> bool:
+def is_from_user(item: JsonItem) -> bool:
     """Return whether an item is a message of the user, and not a summary of the conversation."""
     return item.get("type") == "message" and item.get("role") == "user" and not is_summary(text_of(item.get("content")))
 
 
-def tool_names(items: Sequence[Item]) -> dict[object, str]:
+def tool_names(items: Sequence[JsonItem]) -> dict[object, str]:
     """Return the names of the tools called in a conversation, by call id."""
     return {item["call_id"]: str(item["name"]) for item in reversed(items) if "name" in item and "call_id" in item}
 
 
-def tool_name(item: Item, names: Mapping[object, str]) -> str:
+def tool_name(item: JsonItem, names: Mapping[object, str]) -> str:
     """Return the name of the tool that an item belongs to; `names` are from `tool_names`."""
-    if item.get("type") in HOSTED_NAMES:
-        return HOSTED_NAMES[str(item["type"])]
+    hosted = HOSTED_CALLS.get(item.get("type"))
+    if hosted is not None:
+        return hosted.recipient.partition(".")[0]
     return str(item.get("name") or names.get(item.get("call_id"), "unknown"))
 
 
-def output_text(item: Item) -> str:
+def output_text(item: JsonItem) -> str:
     """Return the output of a server's or client's tool; empty if there is none."""
-    if item.get("type") == "code_interpreter_call" and "output" not in item:
-        return "\n".join(str(members(output).get("logs", "")) for output in elements(item.get("outputs")))
-    return text_of(item.get("output"))
+    if item.get("type") in CLIENT_OUTPUTS:
+        return text_of(item.get("output"))
+    return ITEMS[str(item["type"])].result_text(item) or ""

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 from attrs import asdict, evolve, field, frozen
@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
-from interlock.events.json import is_array, is_object, loads
+from interlock.events.json import as_text, elements, is_array, is_object, loads, members
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
@@ -323,17 +323,17 @@ def _divide(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
 
 def _divide_delta(chunk: Chunk, size: int) -> list[Chunk]:
     """Divide a delta with one string, whose tokens stay with the first part; several strings share tokens and stay together."""
-    delta = cast("Mapping[str, Any]", chunk.delta)
+    delta = members(chunk.delta)
     texts = [name for name in ("reasoning", "content") if delta.get(name)]
-    calls = cast("Sequence[Mapping[str, Any]]", delta.get("tool_calls") or ())
+    calls = [members(call) for call in elements(delta.get("tool_calls"))]
     if len(texts) + len(calls) != 1:
         return [chunk]
     if texts:
-        parts: list[object] = [{texts[0]: text} for text in _slices(delta[texts[0]], size)]
+        parts: list[object] = [{texts[0]: text} for text in _slices(as_text(delta[texts[0]]), size)]
     else:
         call = calls[0]
-        function = cast("Mapping[str, Any]", call.get("function") or {})
-        first, *rest = _slices(function.get("arguments") or "", size) or [""]
+        function = members(call.get("function"))
+        first, *rest = _slices(as_text(function.get("arguments")), size) or [""]
         parts = [{"tool_calls": [{**call, "function": {**function, "arguments": first}}]}]
         parts += ({"tool_calls": [{"index": call.get("index", 0), "function": {"arguments": text}}]} for text in rest)
     return [Chunk(() if place else chunk.token_ids, delta=part) for place, part in enumerate(parts)]

@@ -14,7 +14,7 @@ from interlock.parsers import Chunk, Format
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import count_prompt, is_client_output, is_from_user
 from interlock.serving.requests.api_errors import EngineError
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 
 SCRIPTED: Final = "interlock-script"
 
@@ -45,7 +45,7 @@ class ScriptedEngine:
             yield output
 
 
-def rounds(items: Sequence[Item]) -> int:
+def rounds(items: Sequence[JsonItem]) -> int:
     """Count how many times the client sent tool outputs after the user's last message; outputs in a row count once."""
     outputs = [False]
     for item in items:
@@ -58,14 +58,14 @@ def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[
     for output in outputs:
         if budget is not None:
             if len(output.chunk.token_ids) > budget:
-                return [*turn, evolve(output, chunk=_truncated(output.chunk, budget), finish_reason="length")]
+                return [*turn, evolve(output, chunk=_truncate(output.chunk, budget), finish_reason="length")]
             budget -= len(output.chunk.token_ids)
         turn.append(output)
     last = turn.pop() if turn else EngineOutput(Chunk())
     return [*turn, evolve(last, finish_reason=last.finish_reason or "stop")]
 
 
-def _truncated(chunk: Chunk, count: int) -> Chunk:
+def _truncate(chunk: Chunk, count: int) -> Chunk:
     """Return the first tokens of a chunk with their text, which is estimated without log probabilities; a delta stays whole."""
     entries = chunk.logprobs
     texts = [str(entry.get("token", "")) for entry in entries or ()]

@@ -4,9 +4,11 @@ app               the routes, the middleware, and the application
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
 stored_routes     the routes of stored responses and conversations
+dialect_routes    the routes of Messages and Chat Completions
 websocket         WebSocket mode: the lanes, limits and frames of a connection
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits
 server            the server process, in the foreground or in a thread
+workers           several server processes behind one port, and their supervisor
 plugin            the vLLM plugin, which puts the routes in front of vLLM's
 """

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -22,13 +22,19 @@ from interlock.events.dialects import Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
+from interlock.fsm.transducers.messages import error_message
 from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Tail, store_error
-from interlock.serving.responses.run import Run
+from interlock.serving.responses.run import ResponseRun
 
 T = TypeVar("T")
+
+ANTHROPIC_VERSION: Final = "anthropic-version"
+"""The header that a client of Messages sends with every request."""
+
+OPENAI_PATHS: Final = ("/v1/responses", "/v1/conversations", "/v1/chat/")
 
 STREAM_HEADERS: Final = (
     (b"content-type", CONTENT_TYPE.encode()),
@@ -54,24 +60,33 @@ class JsonResponse(Response):
         return dumps(content)
 
 
-def error_response(error: ApiError, headers: dict[str, str] | None = None) -> Response:
-    """Return the HTTP response for an API error."""
-    return JsonResponse(error.body(), error.status, headers)
+def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in_messages: bool = False) -> Response:
+    """Return the HTTP response for an API error, for a client of Messages `in_messages`."""
+    if not in_messages:
+        return JsonResponse(error.body(), error.status, headers)
+    place = f"{error.param}: " if error.param and f"'{error.param}'" not in error.message else ""
+    return JsonResponse(error_message(error.status, place + error.message), error.status, headers)
+
+
+def speaks_messages(connection: HTTPConnection) -> bool:
+    """Return whether a client speaks Messages: it asks for a route of that API, or for one of no other API with its header."""
+    path = connection.url.path
+    return path.startswith("/v1/messages") or (ANTHROPIC_VERSION in connection.headers and not path.startswith(OPENAI_PATHS))
 
 
 def answer_error(request: Request, error: Exception) -> Response:
     """Return the HTTP response for an exception: an OpenAI error body without internals, or no body if the client has left."""
     match store_error(error):
         case ApiError() as api_error:
-            return error_response(api_error, _headers_of(api_error))
+            return error_response(api_error, _headers_of(api_error), in_messages=speaks_messages(request))
         case HTTPException(status_code=status, headers=headers):
             target = f"{request.method} {request.url.path}"
             message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"
-            return error_response(ApiError(status, message), dict(headers or {}))
+            return error_response(ApiError(status, message), dict(headers or {}), in_messages=speaks_messages(request))
         case ClientDisconnect():
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
         case _:
-            return error_response(INTERNAL_ERROR)
+            return error_response(INTERNAL_ERROR, in_messages=speaks_messages(request))
 
 
 def _headers_of(error: ApiError) -> dict[str, str] | None:
@@ -83,7 +98,7 @@ def _headers_of(error: ApiError) -> dict[str, str] | None:
 
 
 @asynccontextmanager
-async def cancelled_on_disconnect(run: Run[Any], receive: Receive) -> AsyncGenerator[None]:
+async def cancelled_on_disconnect(run: ResponseRun[Any], receive: Receive) -> AsyncGenerator[None]:
     """Cancel a run if the client disconnects within the context (R4)."""
 
     async def watch() -> None:
@@ -95,7 +110,7 @@ async def cancelled_on_disconnect(run: Run[Any], receive: Receive) -> AsyncGener
 
 
 @asynccontextmanager
-async def open_events(run: Run[T], receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
+async def open_events(run: ResponseRun[T], receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
     """Open the events of a run; if the client disconnects, cancel the run."""
     async with cancelled_on_disconnect(run, receive), aclosing(run.events()) as events:
         yield events
@@ -105,7 +120,7 @@ async def open_events(run: Run[T], receive: Receive) -> AsyncGenerator[AsyncGene
 class StreamedAnswer:
     """Streams the events of a run, with one write for each of its steps and no partial events (R5)."""
 
-    run: Run[bytes]
+    run: ResponseRun[bytes]
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers once the request is accepted, then the frames of each step; the last have `data: [DONE]` (R3).
@@ -113,7 +128,7 @@ class StreamedAnswer:
         The end is sent even if this task is cancelled (R4), or if the client has disconnected and cannot read it.
 
         Raises:
-            Exception: The request is refused, and nothing is sent; see `Run.events`.
+            Exception: The request is refused, and nothing is sent; see `ResponseRun.events`.
         """
         unsent: Sequence[bytes] = ()
         try:
@@ -143,7 +158,7 @@ class StreamedAnswer:
 class WholeAnswer:
     """Sends the response object of the terminal event (R19), with the HTTP status 200 even if the response failed."""
 
-    run: Run[None]
+    run: ResponseRun[None]
     dialect: Dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

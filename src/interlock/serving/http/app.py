@@ -22,12 +22,13 @@ from starlette.websockets import WebSocket
 from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import elements, is_array, members
+from interlock.events.response_object import InputTokens
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.generation import HostEngine, RemoteEngine
+from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.http.answers import (
     BackgroundStream,
     JsonResponse,
@@ -37,23 +38,26 @@ from interlock.serving.http.answers import (
     cancel_on_disconnect,
     cancelled_on_disconnect,
     error_response,
+    speaks_messages,
 )
+from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
-from interlock.serving.http.websocket import Connection, Limits
+from interlock.serving.http.websocket import Limits, SocketConnection
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
-from interlock.serving.requests.api_keys import TENANT, Keys, tenant_of
+from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
-from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, summarize
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
+from interlock.serving.responses.slots import Slots
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
@@ -63,7 +67,7 @@ COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETER
 
 
 def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
-    engine: Engine | HostEngine,
+    engine: Engine | ResponseEngine,
     *,
     api_key: str | Sequence[str] | None = None,
     share_between_keys: bool = False,
@@ -73,7 +77,7 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
     socket_limits: Limits | None = None,
-    max_streams: int | None = None,
+    max_streams: int | Slots | None = None,
     sealing_keys: SealingKeys | None = None,
 ) -> Starlette:
     """Create the server as an ASGI application.
@@ -91,18 +95,20 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
         tools: Runs hosted tools; without it, hosted calls fail.
         socket_limits: The limits of one WebSocket connection.
         max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
+            `Slots` limit the responses of several processes.
         sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
 
     Raises:
         ValueError: A key is empty or cannot be sent in a header.
     """
     envelope = Envelope(sealing_keys or SealingKeys.random())
-    service = ResponseService(engine, Archive(store or open_store()), tools, envelope, ActiveRuns(max_streams))
+    active_runs = ActiveRuns(max_streams if isinstance(max_streams, Slots) else Slots(max_streams))
+    service = ResponseService(response_engine(engine), Archive(store or open_store()), tools, envelope, active_runs)
     api = Api(service, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
     middleware = [Middleware(FaultBarrier)]
     if cors_origins:
         middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
-    passed = isinstance(engine, RemoteEngine) and engine.passes_keys
+    passed = service.engine.passes_keys
     keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys, passed=passed)
     if keys.tenants or keys.passed:
         middleware.append(Middleware(KeyGate, keys=keys))
@@ -140,13 +146,16 @@ class KeyGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.app
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
-            authorization = Headers(scope=scope).get("authorization", "")
+            headers = Headers(scope=scope)
+            authorization = authorization_of(headers)
             tenant = self.keys.tenant(authorization)
             if tenant is None:
                 message = "You didn't provide an API key (Authorization: Bearer KEY)."
                 if authorization:
                     message = "Incorrect API key provided."
-                app = error_response(ApiError(401, message, code="invalid_api_key"), {"www-authenticate": "Bearer"})
+                error = ApiError(401, message, code="invalid_api_key")
+                in_messages = speaks_messages(HTTPConnection(scope))
+                app = error_response(error, {"www-authenticate": "Bearer"}, in_messages=in_messages)
             else:
                 scope[TENANT] = tenant
         await app(scope, receive, send)
@@ -178,6 +187,8 @@ class Api:
     def routes(self) -> list[BaseRoute]:
         return [
             *self.response_routes(),
+            *self.dialect_routes.messages_routes(),
+            *self.dialect_routes.chat_routes(),
             WebSocketRoute("/{path:path}", _refuse_socket),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
@@ -196,6 +207,11 @@ class Api:
             *ConversationRoutes(self.service, self.max_body_bytes).routes(),
         ]
 
+    @property
+    def dialect_routes(self) -> DialectRoutes:
+        """The routes of Messages and Chat Completions."""
+        return DialectRoutes(self.service, self.max_body_bytes, self.decode)
+
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
         """Maintain the store while the server runs; at its end, end the open responses and close a remote engine."""
@@ -206,8 +222,7 @@ class Api:
             finally:
                 self.service.active_runs.end()
                 await self.background_registry.wait(GRACE)
-                if isinstance(self.service.engine, RemoteEngine):
-                    await self.service.engine.close()
+                await self.service.engine.close()
 
     async def create(self, request: Request) -> ASGIApp:
         parameters = await self._parameters(request)
@@ -225,17 +240,17 @@ class Api:
 
     async def _parameters(
         self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
-    ) -> CreateResponse:
+    ) -> ResponseRequest:
         """Read the body of a request, convert it with `convert`, and validate it."""
         yielder = Yielder()
         body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
         await yielder.checkpoint()  # because decoding may have taken long
-        return self.service.read(convert(body))
+        return self.service.engine.read(convert(body))
 
     async def count_input(self, request: Request) -> Response:
         parameters = await self._parameters(request)
-        count = await self.service.count(parameters, tenant_of(request), request)
-        return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
+        count = await cancel_on_disconnect(request.receive, self.service.count(parameters, tenant_of(request), request))
+        return JsonResponse(InputTokens(input_tokens=count))
 
     async def compact(self, request: Request) -> Response:
         """Compact a conversation to the user's messages and an encrypted summary of the whole."""
@@ -264,36 +279,40 @@ class Api:
             return
         await socket.accept()
         memory = self.socket_memory.for_connection(tenant_of(socket), self.socket_limits.memory_bytes)
-        connection = Connection(socket, self.service, self._dialect(socket), memory, self.socket_limits)
+        connection = SocketConnection(socket, self.service, self._dialect(socket), memory, self.socket_limits)
         with self.open_sockets.track(connection.interrupt):
             await connection.serve()
 
     def _dialect(self, connection: HTTPConnection) -> Dialect:
         return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
 
-    async def list_models(self, _request: Request) -> Response:
-        return JsonResponse({"object": "list", "data": [self._model(name) for name in await self.service.models()]})
+    async def list_models(self, request: Request) -> Response:
+        if speaks_messages(request):
+            return JsonResponse(list_messages_models(await self.service.engine.names(), self.started_at))
+        return JsonResponse({"object": "list", "data": [self._model(name) for name in await self.service.engine.names()]})
 
     async def retrieve_model(self, request: Request) -> Response:
         name = request.path_params["id"]
-        if name not in await self.service.models():
+        if name not in await self.service.engine.names():
             raise no_such_model(name)
-        return JsonResponse(self._model(name))
+        return JsonResponse(messages_model(name, self.started_at) if speaks_messages(request) else self._model(name))
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})
 
     async def ready(self, _request: Request) -> Response:
-        """Return 200 if the engine is ready, and 503 if none of its servers answers."""
-        if isinstance(self.service.engine, RemoteEngine):
-            try:
-                await self.service.engine.require_ready()
-            except ApiError as error:
-                raise evolve(error, status=503) from error
+        """Return 200 if the engine is ready, and 503 if none of its servers answers or the server drains."""
+        self.service.active_runs.require_open()
+        try:
+            await self.service.engine.require_ready()
+        except ApiError as error:
+            raise evolve(error, status=503) from error
         return JsonResponse({"status": "ready"})
 
     def _model(self, name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
+        model: dict[str, object] = {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
+        window = self.service.engine.window(name)
+        return model if window is None else {**model, "max_model_len": window}
 
 
 def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
@@ -322,7 +341,7 @@ def _compact_request(body: Mapping[str, object]) -> dict[str, object]:
     return {**request, "store": False}
 
 
-def _user_messages(items: Sequence[Item]) -> Iterator[dict[str, object]]:
+def _user_messages(items: Sequence[JsonItem]) -> Iterator[dict[str, object]]:
     """Yield the user's messages as items of a response."""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":

@@ -32,8 +32,8 @@ from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
 from interlock.serving.engines.vllm import compat
-from interlock.serving.engines.vllm.compat import Client, Serving
-from interlock.serving.engines.vllm.readers import configured
+from interlock.serving.engines.vllm.compat import EngineClient, Serving
+from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
 from interlock.serving.http.answers import answer_error
 from interlock.serving.http.app import Api
@@ -63,6 +63,7 @@ TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
 ALLOW_MCP_HOSTS: Final = "INTERLOCK_ALLOW_MCP_HOSTS"
 CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
 DIALECT: Final = "INTERLOCK_DIALECT"
+SERVED: Final = "INTERLOCK_DIALECTS"
 VIEW: Final = "INTERLOCK_VIEW"
 VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
@@ -104,7 +105,7 @@ class InterlockPlugin:
         else:
             self._leave(obstacle)
 
-    async def init_state(self, engine_client: Client | None, state: State, args: object) -> None:
+    async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
         """Put the service's routes in front of vLLM's if the model supports responses; `args` is vLLM's parsed command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None or serving is None:
@@ -120,9 +121,8 @@ class InterlockPlugin:
             family = None if serving.use_harmony else _family(args, serving)
             has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
-            hide_end = compat.reads_end_as_text()
             compat.accept_function_tools(getattr(args, "tool_call_parser", None))
-            engine = VllmEngine(serving, frozenset(tools.hosted), family, hide_end, salt, admissions)
+            engine = VllmEngine(serving, frozenset(tools.hosted), family, salt, admissions)
             service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
             origins = frozenset(getattr(args, "allowed_origins", None) or ())
             api = Api(service, MAX_BODY_BYTES, _choice(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
@@ -130,7 +130,7 @@ class InterlockPlugin:
             if engine_client is not None:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
-            self._app.router.routes[:0] = [mounted(route, keys, compat.router()) for route in api.response_routes()]
+            self._app.router.routes[:0] = [mounted(route, keys, compat.router()) for route in _served_routes(api)]
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
             return
@@ -164,6 +164,19 @@ def _log_as_vllm() -> None:
     ours.propagate = vllm.propagate
     for handler in vllm.handlers:
         ours.addHandler(handler)
+
+
+def _served_routes(api: Api) -> list[BaseRoute]:
+    """Return the routes of the APIs that the environment names, separated by commas; by default, only Responses."""
+    routes = {
+        "responses": api.response_routes,
+        "messages": api.dialect_routes.messages_routes,
+        "chat": api.dialect_routes.chat_routes,
+    }
+    names = [name.strip() for name in os.environ.get(SERVED, "responses").split(",")]
+    if unknown := [name for name in names if name not in routes]:
+        logger.warning("%s must have only %s, not %s", SERVED, ", ".join(routes), ", ".join(map(repr, unknown)))
+    return [route for name, served in routes.items() if name in names for route in served()]
 
 
 def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
@@ -255,7 +268,7 @@ def _refusal(error: VllmRefusedError) -> Response:
     return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)
 
 
-def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
+def _end_runs_at_shutdown(engine_client: EngineClient, api: Api) -> None:
     """Make the engine's `shutdown` end the open responses and sockets first, because afterwards the server sends nothing to them.
 
     In a thread other than the event loop's, it waits until they have ended, for `GRACE` seconds at most; in the loop's, it
@@ -283,7 +296,7 @@ def _end_runs_at_shutdown(engine_client: Client, api: Api) -> None:
 def _family(args: object, serving: Serving) -> Family | None:
     """Return the family that the command line names, if any; log why if it is a template that cannot be compiled."""
     try:
-        return configured(args, compat.response_template(serving))
+        return configure(args, compat.response_template(serving))
     except ValueError as reason:
         logger.warning("Interlock cannot compile the checkpoint's response_template, so vLLM's parser reads it: %s.", reason)
         return None

@@ -143,7 +143,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
         message = f"Unsupported content type: '{content_type[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
     body, budget = bytearray(), JsonBudget()
-    async with aclosing(_decompressed(request, max_bytes, yielder)) as chunks:
+    async with aclosing(_decompress(request, max_bytes, yielder)) as chunks:
         async for chunk in chunks:
             if not budget.too_many:
                 budget.count(chunk)
@@ -152,7 +152,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
     return bytes(body)
 
 
-async def _decompressed(request: Request, max_bytes: int, yielder: Yielder) -> AsyncGenerator[bytes, None]:
+async def _decompress(request: Request, max_bytes: int, yielder: Yielder) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body of a request in slices; other tasks run in between.
 
     A body that is refused while it is read is still read to its end, up to a limit, so that the client can read the error.

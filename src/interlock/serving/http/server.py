@@ -1,7 +1,8 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-At shutdown, the server ends each open response with a terminal event, stops listening, waits a few seconds for clients to read
-the events, and closes all connections.
+The table `SERVER` in `interlock.fsm.processes` defines the states. When the server is asked to stop, it refuses new requests and
+waits for the responses in progress, but not longer than the time to drain. Then it ends each of them with a terminal event, stops
+listening, waits a few seconds for clients to read the events, and closes all connections.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
+from time import monotonic
 from types import FrameType
-from typing import Final
+from typing import Final, assert_never
 
 import uvicorn
 from starlette.applications import Starlette
 
+from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
+from interlock.fsm.table import Machine
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.responses.run import GRACE, ActiveRuns
@@ -35,9 +40,12 @@ STARTUP_FAILURE: Final = 3  # uvicorn's exit status
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, extended to end the open responses of its application at shutdown, before it waits for them."""
+    """uvicorn's server, extended to drain, and to end the open responses of its application before it waits for them.
 
-    def __init__(self, app: Starlette, on_ready: Callable[[], None], log_level: str) -> None:
+    `drain` is the number of seconds for which responses in progress may go on.
+    """
+
+    def __init__(self, app: Starlette, on_ready: Callable[[], None], log_level: str, *, drain: float = 0.0) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,  # the process sets up logging
@@ -52,19 +60,62 @@ class Server(uvicorn.Server):
         self._active_runs: ActiveRuns = app.state.active_runs
         self._open_sockets: ActiveRuns = app.state.open_sockets
         self._on_ready = on_ready
+        self._drain = drain
+        self._deadline = inf
+        self._signal: int | None = None
+        self._machine = Machine.at_start(SERVER)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if not self.started:
-            raise SystemExit(STARTUP_FAILURE)  # uvicorn 0.46 only returns
-        self._on_ready()
+        with suppress(SystemExit):  # uvicorn 0.46 only returns
+            await super().startup(sockets)
+        self._fire(ServerTrigger.READY if self.started else ServerTrigger.FAIL)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the shutdown; a second signal ends the process at once."""
-        if self.should_exit:
-            signal.signal(sig, signal.SIG_DFL)
-            signal.raise_signal(sig)
-        super().handle_exit(sig, frame)
+        """Begin to stop; a second signal ends the process at once."""
+        del frame
+        self._signal = sig
+        if ServerTrigger.STOP in self._machine.state.rows:
+            self._fire(ServerTrigger.STOP)
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Begin to stop, if the server has not; without `drain`, end the responses in progress soon. Thread-safe."""
+        if not drain:
+            self._drain, self._deadline = 0.0, 0.0
+        if ServerEffect.DRAIN in self._machine.state.rows.get(ServerTrigger.STOP, (None, ()))[1]:
+            self._fire(ServerTrigger.STOP)
+
+    async def on_tick(self, counter: int) -> bool:
+        """End the drain if it is over; uvicorn calls this ten times a second."""
+        if ServerTrigger.IDLE in self._machine.state.rows:
+            if self._is_idle:
+                self._fire(ServerTrigger.IDLE)
+            elif monotonic() >= self._deadline:
+                self._fire(ServerTrigger.EXPIRE)
+        return await super().on_tick(counter)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no response is in progress and no request is being answered; WebSockets wait for requests."""
+        return not len(self._active_runs) and len(self.server_state.tasks) <= len(self._open_sockets)
+
+    def _fire(self, trigger: ServerTrigger) -> None:
+        for effect in self._machine.fire(trigger):
+            match effect:
+                case ServerEffect.ANNOUNCE:
+                    self._on_ready()
+                case ServerEffect.DRAIN:
+                    self._active_runs.refuse()
+                    self._deadline = monotonic() + self._drain
+                case ServerEffect.END if self._signal is not None:
+                    super().handle_exit(self._signal, None)
+                case ServerEffect.END:
+                    self.should_exit = True
+                case ServerEffect.GIVE_UP:
+                    raise SystemExit(STARTUP_FAILURE)
+                case ServerEffect.KILL:
+                    die_of(self._signal or signal.SIGTERM)
+                case _:
+                    assert_never(effect)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the open responses and WebSockets, then shut the server down."""
@@ -72,16 +123,25 @@ class Server(uvicorn.Server):
         self._open_sockets.end()
         await self._open_sockets.wait(GRACE)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
+        self._fire(ServerTrigger.CLOSE)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def die_of(number: int) -> None:
+    """End the process as a signal does by default."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """Bind a port of this machine, or any free one for port 0; connections wait until a server accepts them.
+
+    With `reuse_port`, other sockets of this user can listen on the port too, if they have the option.
 
     Raises:
         OSError: The port is taken, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=2048)
+    listener = socket.create_server((host, port), family=family, backlog=2048, reuse_port=reuse_port)
     # Connections inherit the option. Without it, the system may hold an event until the client acknowledges the last one.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with suppress(AttributeError):  # not every system has this option
@@ -95,26 +155,36 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], log_level: str = "warning") -> None:
+def serve(
+    app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], log_level: str = "warning", drain: float = 0.0
+) -> None:
     """Serve an application on a socket from `listen` until a signal ends it; call `on_ready` once connections are accepted."""
 
     def ready() -> None:
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
-    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    server = Server(app, ready, log_level)
+    log_to_stderr(log_level)
+    server = Server(app, ready, log_level, drain=drain)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server.run([listener])
 
 
-class ServerThread:
-    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end."""
+def log_to_stderr(level: str) -> None:
+    """Log messages of this level and above to standard error."""
+    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
 
-    def __init__(self, app: Starlette) -> None:
+
+class ServerThread:
+    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end.
+
+    `drain` is the number of seconds for which responses in progress may go on.
+    """
+
+    def __init__(self, app: Starlette, *, drain: float = 0.0) -> None:
         self._listener = listen("127.0.0.1", 0)
         self._ready = threading.Event()
-        self._server = Server(app, self._ready.set, "warning")
+        self._server = Server(app, self._ready.set, "warning", drain=drain)
         self._thread = threading.Thread(target=self._run, name="interlock-server")
 
     def __enter__(self) -> str:
@@ -131,7 +201,7 @@ class ServerThread:
 
     def stop(self) -> None:
         """Shut the server down, and wait for it; a second call does nothing."""
-        self._server.should_exit = True
+        self._server.stop()
         self._thread.join()
 
     def _run(self) -> None:

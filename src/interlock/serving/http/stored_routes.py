@@ -16,19 +16,20 @@ from starlette.types import ASGIApp
 
 from interlock.embedding import now, random_id
 from interlock.events.dialects import Dialect
+from interlock.events.items import ITEMS
 from interlock.serving.http.answers import BackgroundStream, JsonResponse
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
-from interlock.serving.requests.input_items import Item, join, with_ids
+from interlock.serving.requests.input_items import JsonItem, add_ids, join
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.conversation_lease import locked, no_such_conversation
+from interlock.serving.responses.conversation_lease import lock_error, no_such_conversation
 from interlock.serving.responses.sealing import require_openable
 from interlock.serving.responses.service import ResponseService
-from interlock.serving.store import Conflict, Conversation, StoredResponse
+from interlock.serving.store import Conflict, StoredConversation, StoredResponse
 
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
@@ -41,7 +42,7 @@ def _route(path: str, **endpoints: Callable[[Request], Awaitable[ASGIApp]]) -> R
         try:
             return await endpoints["GET" if request.method == "HEAD" else request.method](request)
         except Conflict:  # only conversations have several writers
-            raise locked(request.path_params["id"]) from None
+            raise lock_error(request.path_params["id"]) from None
 
     return Route(path, endpoint, methods=[*endpoints])
 
@@ -62,7 +63,7 @@ class ResponseRoutes:
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Return a response, or stream the events of a background response."""
-        stored = await self._stored(request)
+        stored = await self._find_stored(request)
         if request.query_params.get("stream") != "true":
             return self._response(request, stored)
         after, start = request.query_params.get("starting_after"), 0
@@ -74,23 +75,23 @@ class ResponseRoutes:
 
     async def cancel(self, request: Request) -> ASGIApp:
         """Cancel a background response; an ended one stays as it is."""
-        stored = await self._stored(request)
+        stored = await self._find_stored(request)
         if stored.response["background"] is not True:
             raise invalid(None, "Only a background response can be cancelled.")
         await self.archive.cancel(tenant_of(request), stored.id)
-        return self._response(request, await self._stored(request))
+        return self._response(request, await self._find_stored(request))
 
     async def delete(self, request: Request) -> ASGIApp:
         """Delete a response, after cancelling it if it has not ended."""
-        stored = await self._stored(request)
+        stored = await self._find_stored(request)
         await self.archive.delete(tenant_of(request), stored)
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> ASGIApp:
-        stored = await self._stored(request)
+        stored = await self._find_stored(request)
         return _page(stored.items, request.query_params)
 
-    async def _stored(self, request: Request) -> StoredResponse:
+    async def _find_stored(self, request: Request) -> StoredResponse:
         response_id = request.path_params["id"]
         stored = await self.archive.get(tenant_of(request), response_id)
         if stored is None:
@@ -98,7 +99,7 @@ class ResponseRoutes:
         return stored
 
     def _response(self, request: Request, stored: StoredResponse) -> Response:
-        response = {**stored.response, "output": [_shown(item) for item in stored.output]}
+        response = {**stored.response, "output": [_show(item) for item in stored.output]}
         return JsonResponse(self.dialect_of(request).convert(response))
 
 
@@ -120,8 +121,8 @@ class ConversationRoutes:
 
     async def create(self, request: Request) -> ASGIApp:
         first_items, metadata = read_conversation(await self._body(request))
-        items = await self._resolved(request, (), first_items)
-        conversation = Conversation(random_id("conv"), now(), metadata)
+        items = await self._resolve(request, (), first_items)
+        conversation = StoredConversation(random_id("conv"), now(), metadata)
         await self.service.archive.store.create_conversation(tenant_of(request), conversation, items)
         return _conversation(conversation, conversation.id)
 
@@ -148,7 +149,7 @@ class ConversationRoutes:
     async def add_items(self, request: Request) -> ASGIApp:
         """Append items to a conversation, and return the new items as a list."""
         items, conversation_id = read_conversation_items(await self._body(request)), request.path_params["id"]
-        added = await self._resolved(request, await self._items(request), items)
+        added = await self._resolve(request, await self._items(request), items)
         if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
             raise no_such_conversation(conversation_id)
         return _page(added, {"order": "asc", "limit": str(MAX_LIMIT)})
@@ -157,7 +158,7 @@ class ConversationRoutes:
         item_id = request.path_params["item_id"]
         for item in await self._items(request):
             if item["id"] == item_id:
-                return JsonResponse(_listed(item))
+                return JsonResponse(_list_page(item))
         raise _no_such_item(item_id)
 
     async def delete_item(self, request: Request) -> ASGIApp:
@@ -169,27 +170,27 @@ class ConversationRoutes:
             raise _no_such_item(item_id)
         return _conversation(conversation, conversation_id)
 
-    async def _items(self, request: Request) -> Sequence[Item]:
+    async def _items(self, request: Request) -> Sequence[JsonItem]:
         conversation_id = request.path_params["id"]
         items = await self.service.archive.store.conversation_items(tenant_of(request), conversation_id)
         if items is None:
             raise no_such_conversation(conversation_id)
         return items
 
-    async def _resolved(self, request: Request, history: Sequence[Item], items: Sequence[Item]) -> tuple[Item, ...]:
+    async def _resolve(self, request: Request, history: Sequence[JsonItem], items: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
         """Return new items for a conversation, each with an id, and references replaced with the items that they name."""
         tenant = tenant_of(request)
-        await require_openable(items, self.service.envelope, await self.service.models(), tenant)
+        await require_openable(items, self.service.envelope, await self.service.engine.names(), tenant)
         references = [str(item["id"]) for item in items if item["type"] == "item_reference"]
         joined = join(history, items, await self.service.archive.store.find(tenant, references))
-        return with_ids(joined[len(history) :])
+        return add_ids(joined[len(history) :])
 
     async def _body(self, request: Request) -> Mapping[str, object]:
         yielder = Yielder()
         return await read_object(await read_body(request, self.max_body_bytes, yielder), yielder)
 
 
-def _conversation(conversation: Conversation | None, conversation_id: str) -> Response:
+def _conversation(conversation: StoredConversation | None, conversation_id: str) -> Response:
     if conversation is None:
         raise no_such_conversation(conversation_id)
     return JsonResponse(
@@ -206,7 +207,7 @@ def _no_such_item(item_id: str) -> ApiError:
     return ApiError(404, f"Item with id '{item_id[:100]}' not found in the conversation.", param="item_id")
 
 
-def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
+def _page(items: Sequence[JsonItem], query: Mapping[str, str]) -> Response:
     """Return the page of `items` that `limit`, `order` and `after` select; `items` are the oldest first, each with an id."""
     order = query.get("order", "desc")
     if order not in {"asc", "desc"}:
@@ -214,7 +215,7 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
     limit = query.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdigit() and len(limit) <= len(str(MAX_LIMIT)) and 1 <= int(limit) <= MAX_LIMIT):
         raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MAX_LIMIT}.")
-    ordered = [_listed(item) for item in (items if order == "asc" else reversed(items))]
+    ordered = [_list_page(item) for item in (items if order == "asc" else reversed(items))]
     ids, after = [item["id"] for item in ordered], query.get("after")
     if after is not None and after not in ids:
         raise invalid("after", "Invalid 'after': no item of this list has this id.")
@@ -231,20 +232,21 @@ def _page(items: Sequence[Item], query: Mapping[str, str]) -> Response:
     )
 
 
-def _shown(item: Item) -> Item:
+def _show(item: JsonItem) -> JsonItem:
     """Return an item without the output of code that is stored for the model."""
-    is_code = item["type"] == "code_interpreter_call"
-    return {name: value for name, value in item.items() if name != "output"} if is_code else item
+    result = getattr(ITEMS.get(str(item["type"])), "tool_result", None)
+    keep = result is None or "output" in result
+    return item if keep else {name: value for name, value in item.items() if name != "output"}
 
 
-def _listed(item: Item) -> Item:
+def _list_page(item: JsonItem) -> JsonItem:
     """Return an item as the API lists it: a message gets a status, and a part in place of a string."""
     if item["type"] != "message":
-        return _shown(item)
+        return _show(item)
     content = item.get("content")
     if not isinstance(content, str):
         return {"status": "completed", **item}
-    part: Item = {"type": "input_text", "text": content}
+    part: JsonItem = {"type": "input_text", "text": content}
     if item["role"] == "assistant":
         part = {"type": "output_text", "text": content, "annotations": ()}
     return {"status": "completed", **item, "content": (part,)}

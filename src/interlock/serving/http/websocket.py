@@ -33,7 +33,7 @@ from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.run import Interrupt, NotBegunError, Run
+from interlock.serving.responses.run import Interrupt, NotBegunError, ResponseRun
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 
@@ -148,7 +148,7 @@ class Lane:
 
 
 @define(eq=False)
-class Connection:
+class SocketConnection:
     """One connection, from the accepted socket to its end."""
 
     _socket: WebSocket
@@ -254,12 +254,12 @@ class Connection:
         except BaseException as error:
             if not is_fault(error):
                 raise
-            begun = Outcome[Run[bytes]](error=error)
+            begun = Outcome[ResponseRun[bytes]](error=error)
         self._spawn(self._answer(lane, request, begun))
 
-    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> Run[bytes]:
+    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> ResponseRun[bytes]:
         run = self._service.begin(
-            self._service.read(request.body),
+            self._service.engine.read(request.body),
             tenant_of(self._socket),
             SseWriter(self._dialect),
             latest=latest,
@@ -269,7 +269,7 @@ class Connection:
         lane.begin(run.interrupt)
         return run
 
-    async def _answer(self, lane: Lane, request: CreateFrame, begun: Outcome[Run[bytes]]) -> None:
+    async def _answer(self, lane: Lane, request: CreateFrame, begun: Outcome[ResponseRun[bytes]]) -> None:
         """Answer a request with events or an error, then start the next request of its lane."""
         try:
             await self._stream(begun.result(), lane)
@@ -299,7 +299,7 @@ class Connection:
             return evolve(api_error, message=f"{api_error.message} {EVICTED}")
         return api_error
 
-    async def _stream(self, run: Run[bytes], lane: Lane) -> None:
+    async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""
         try:
             async with aclosing(run.events()) as steps:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from attrs import field, frozen
 from starlette.requests import HTTPConnection
+
+API_KEY: Final = "x-api-key"
+"""The header in which clients of Messages send their key."""
 
 TENANT: Final = "interlock.tenant"
 """The key of the tenant in the ASGI scope of a request."""
@@ -89,6 +92,12 @@ class Keys:
 def _tenant_name(key: bytes) -> str:
     """Return the name of a key's tenant, which is the same in every process."""
     return hashlib.sha256(b"interlock tenant\0" + key).hexdigest()[:16]
+
+
+def authorization_of(headers: Mapping[str, str]) -> str:
+    """Return the `Authorization` header of a request, or what it would be with the key of `x-api-key`; empty without a key."""
+    key = headers.get(API_KEY)
+    return headers.get("authorization") or (f"Bearer {key}" if key else "")
 
 
 def tenant_of(connection: HTTPConnection) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.limits import ENGINE_PARAMETERS
 
 SUMMARIZE: Final = """\
 The conversation so far will be replaced by a summary that you write now. Whoever continues, including you, will see only the
@@ -37,24 +38,24 @@ KEPT_ROLES: Final = frozenset({"user", "developer", "system"})
 
 SUMMARY_PARAMETERS: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
-    *("safety_identifier", "chat_template_kwargs", "cache_salt", "priority", "vllm_xargs"),
+    *("safety_identifier", *ENGINE_PARAMETERS),
 )
 """The parameters that a summary request copies from the original request: none for tools, limits or formats."""
 
 
-def window(items: Sequence[Item]) -> tuple[Item, ...]:
+def window(items: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
     """Return the items that the model reads: the last compaction, the earlier items that it keeps, and all later items."""
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
-    return (*compacted(relevant[:last], relevant[last:]), *relevant[last:])
+    return (*compact(relevant[:last], relevant[last:]), *relevant[last:])
 
 
-def _is_empty(item: Item) -> bool:
+def _is_empty(item: JsonItem) -> bool:
     kind = item.get("type")
     return kind == "compaction_trigger" or (kind == "compaction" and not item.get("encrypted_content"))
 
 
-def compacted(before: Iterable[Item], after: Iterable[Item] = ()) -> list[Item]:
+def compact(before: Iterable[JsonItem], after: Iterable[JsonItem] = ()) -> list[JsonItem]:
     """Return the items that a compaction keeps: messages that the model did not write, and calls with an output `after` it."""
     answered = {item.get("call_id") for item in after if str(item.get("type")).endswith("_output")}
     return [item for item in before if item.get("role") in KEPT_ROLES or item.get("call_id", "") in answered]
@@ -81,7 +82,7 @@ def summary_text(text: str) -> str:
     return text.removeprefix(INTRODUCTION)
 
 
-async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awaitable[bool]]) -> Sequence[Item]:
+async def truncate(items: Sequence[JsonItem], fits: Callable[[Sequence[JsonItem]], Awaitable[bool]]) -> Sequence[JsonItem]:
     """Return the instructions and as many of the last turns as fit, or all items if not even the last turn fits."""
     if await fits(items):
         return items
@@ -96,7 +97,7 @@ async def truncated(items: Sequence[Item], fits: Callable[[Sequence[Item]], Awai
     return tails[low] if low < len(tails) else items
 
 
-def _turn_starts(items: Sequence[Item]) -> list[int]:
+def _turn_starts(items: Sequence[JsonItem]) -> list[int]:
     """Return the indices, except 0, of user messages that do not separate a call from its output."""
     calls: dict[tuple[str, object], int] = {}
     changes = [0] * (len(items) + 1)  # at each index, the change in the number of calls without an output
@@ -113,13 +114,13 @@ def _turn_starts(items: Sequence[Item]) -> list[int]:
     return [index for index, item in enumerate(items) if index and not pending[index] and item.get("role") == "user"]
 
 
-def _call_key(kind: str, item: Item) -> tuple[str, object]:
+def _call_key(kind: str, item: JsonItem) -> tuple[str, object]:
     """Return the key of the call or approval request that an item answers."""
     if kind.endswith("_output"):
         return "call_id", item.get("call_id")
     return ("approval", item.get("approval_request_id")) if kind == "mcp_approval_response" else ("nothing", None)
 
 
-def _tail(items: Sequence[Item], start: int) -> list[Item]:
+def _tail(items: Sequence[JsonItem], start: int) -> list[JsonItem]:
     """Return the items from `start` on, after the instructions that precede it."""
     return [*(item for item in items[:start] if item.get("role") in ("system", "developer")), *items[start:]]

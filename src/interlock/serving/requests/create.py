@@ -7,15 +7,19 @@ status 400 and the invalid parameter. Bodies must not change after they are read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
+from msgspec import Struct
+
+from interlock.events import response_object as wire
 from interlock.events.json import elements, is_object, members
-from interlock.events.resource import without_secrets
-from interlock.events.response_object import ContextManagements, Metadata, Parameters
+from interlock.events.resource import drop_secrets, response_settings
+from interlock.events.response_object import ContextManagements, Conversation, Metadata, Parameters
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.input_items import Item, read_input, read_items, require_input, require_type
+from interlock.serving.requests.context_window import summary_request
+from interlock.serving.requests.input_items import JsonItem, read_input, read_items, require_input, require_type
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
@@ -28,7 +32,18 @@ from interlock.serving.requests.limits import (
     Named,
     Shapes,
 )
-from interlock.serving.requests.refusals import require, require_json_schema, require_list, too_long, unsupported, wrong_type
+from interlock.serving.requests.refusals import (
+    require,
+    require_json_schema,
+    require_list,
+    too_long,
+    unsupported_value,
+    wrong_type,
+)
+from interlock.serving.requests.tool_offer import declare
+
+PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
+"""The parameters of the API."""
 
 MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
@@ -39,16 +54,24 @@ CALLED: Final[Shapes] = {kind: TOOLS[kind] for kind in ("function", "custom")}
 MODES: Final = ("none", "auto", "required")
 
 
-class CreateResponse(Parameters, kw_only=True, frozen=True):
+class HostParameters(Struct, kw_only=True):
+    """The parameters that this server serves and a host engine does not see."""
+
+    context_management: ContextManagements | None = None
+    conversation: str | Conversation | None = None
+    prompt_cache_key: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+
+
+class ResponseRequest(Parameters, kw_only=True, frozen=True):
     """A valid request for a response.
 
-    `raw` is the body, which `interlock.events.resource.response_settings` echoes. Only `raw` has the secrets of MCP servers
-    (`authorization`, `headers`), so no engine renders tools from it. Items in `input` have a type, and a string input is a user's
-    message. `tool_choice` is `none`, `auto`, `required`, or an object with a `type`; `read_hosted` leaves others to the engine.
+    Items in `input` have a type, and a string input is a user's message. `tool_choice` is `none`, `auto`, `required`, or an
+    object with a `type`; `read_hosted` leaves others to the engine. Only this module reads `raw`, the client's own body.
     """
 
     raw: Mapping[str, object]
-    input: tuple[Item, ...] = ()
+    input: tuple[JsonItem, ...] = ()
     tools: tuple[Mapping[str, object], ...] = ()
     tool_choice: str | Mapping[str, object] = "auto"
     background: bool = False
@@ -60,13 +83,12 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
 
     def __repr__(self) -> str:
         """Return the model and counts, and nothing private."""
-        return f"CreateResponse(model={self.model!r}, input={len(self.input)} items, tools={len(self.tools)})"
+        return f"ResponseRequest(model={self.model!r}, input={len(self.input)} items, tools={len(self.tools)})"
 
     @property
     def conversation_id(self) -> str | None:
         """The conversation that the response continues and extends; a request with one names no previous response."""
-        conversation = self.raw.get("conversation")
-        return None if conversation is None else str(members(conversation).get("id", conversation))
+        return self.conversation.id if isinstance(self.conversation, Conversation) else self.conversation
 
     @property
     def text_format(self) -> Mapping[str, object]:
@@ -80,11 +102,15 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
         return effort if isinstance(effort, str) else None
 
     @property
+    def verbosity(self) -> object:
+        """How much the model writes: `low`, `medium`, `high`, or None."""
+        return members(self.raw.get("text")).get("verbosity")
+
+    @property
     def compact_threshold(self) -> int | None:
         """The prompt tokens above which the conversation is compacted before the model answers; None for never."""
-        management = elements(self.raw.get("context_management"))
-        thresholds = [members(each).get("compact_threshold") for each in management]
-        return min((each for each in thresholds if isinstance(each, int)), default=None)
+        thresholds = [each.compact_threshold for each in self.context_management or ()]
+        return min((each for each in thresholds if each is not None), default=None)
 
     @property
     def compacts_only(self) -> bool:
@@ -96,8 +122,35 @@ class CreateResponse(Parameters, kw_only=True, frozen=True):
         """Whether the request asks for the log probabilities of message text."""
         return "message.output_text.logprobs" in self.include
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings that the response echoes."""
+        return response_settings(self.raw)
 
-def read_request(raw: Mapping[str, object]) -> CreateResponse:
+    @property
+    def extensions(self) -> Mapping[str, object]:
+        """The parameters outside of the API, which an engine may know."""
+        return {name: value for name, value in self.raw.items() if name not in PARAMETERS}
+
+    @property
+    def declared_servers(self) -> Iterator[Mapping[str, object]]:
+        """The declarations of MCP servers with their secrets (`authorization`, `headers`), which `tools` lacks."""
+        return (tool for tool in map(members, elements(self.raw.get("tools"))) if tool.get("type") == "mcp")
+
+    def forward(self, without: Container[str]) -> dict[str, object]:
+        """Return the parameters as the client sent them, for another server, except those in `without`."""
+        return {name: value for name, value in self.raw.items() if name not in without}
+
+    def declare_tools(self, items: Iterable[JsonItem]) -> dict[str, object]:
+        """Return the body for a parser, with all tools that calls may name, including those that the conversation adds."""
+        return {**self.raw, "tools": [*declare(self.tools, items)]}
+
+    def summary(self) -> dict[str, object]:
+        """Return the body of the request for a summary of the conversation."""
+        return summary_request(self.raw)
+
+
+def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     """Validate the body of `POST /v1/responses`."""
     body = {name: value for name, value in raw.items() if value is not None}
     if "model" not in body:
@@ -109,7 +162,7 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     text_format = members(members(body.get("text")).get("format"))
     if text_format.get("type") == "json_schema":
         require(text_format, SCHEMA_FORMAT, "text", "format")
-    request = CreateResponse(
+    request = ResponseRequest(
         raw=raw,
         input=read_input(body.get("input")),
         tools=_tools(body.get("tools", []), TOOLS),
@@ -128,10 +181,11 @@ def read_request(raw: Mapping[str, object]) -> CreateResponse:
     return request
 
 
-def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
-    """Validate a body for a `HostEngine` such as vLLM, which validates messages, reasoning, functions and parameters itself."""
+def read_hosted(raw: Mapping[str, object]) -> ResponseRequest:
+    """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself."""
     require_shallow(raw)
-    require(raw.get("context_management"), ContextManagements | None, "context_management")
+    _require_conversation(raw)
+    parameters: HostParameters = require(raw, HostParameters)
     items = read_input(raw.get("input"), HOSTED_ITEMS)
     _require_last_trigger(items)
     choice = raw.get("tool_choice")
@@ -139,10 +193,13 @@ def read_hosted(raw: Mapping[str, object]) -> CreateResponse:
     if choice is not None and not isinstance(choice, str):
         require(choice, Named, "tool_choice")
     tool_choice = choice if isinstance(choice, str) else members(choice) or "auto"
-    return CreateResponse(raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=tool_choice)
+    served = {name: getattr(parameters, name) for name in HostParameters.__struct_fields__}
+    return ResponseRequest(
+        raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=tool_choice, **served
+    )
 
 
-def _require_last_trigger(items: Sequence[Item]) -> None:
+def _require_last_trigger(items: Sequence[JsonItem]) -> None:
     for index, item in enumerate(items[:-1]):
         if item["type"] == "compaction_trigger":
             raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
@@ -156,7 +213,7 @@ def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
         raise too_long("tools", MAX_TOOLS, count)
     for index, tool in enumerate(tools):
         _require_tool(tool, f"tools[{index}]", shapes)
-    return tuple(without_secrets(members(tool)) for tool in tools)
+    return tuple(drop_secrets(members(tool)) for tool in tools)
 
 
 def _require_tool(tool: object, param: str, shapes: Shapes) -> None:
@@ -173,7 +230,7 @@ def _require_tool(tool: object, param: str, shapes: Shapes) -> None:
 def _choice(value: object) -> str | Mapping[str, object]:
     if isinstance(value, str):
         if value not in MODES:
-            raise unsupported("tool_choice", value, MODES)
+            raise unsupported_value("tool_choice", value, MODES)
         return value
     if not is_object(value):
         raise wrong_type("tool_choice", "an object", value)
@@ -185,7 +242,7 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
     """Refuse two functions or custom tools with the same name at the top level or in namespaces of the same name."""
     seen: set[tuple[object, object]] = set()
     namespace: object = None
-    for param, tool in _declared_tools(tools):
+    for param, tool in _declare_tools(tools):
         if param.count("[") == 1:
             namespace = tool.get("name") if tool["type"] == "namespace" else None
         if tool["type"] in CALLED:
@@ -195,20 +252,20 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
             seen.add(name)
 
 
-def _require_schemas(request: CreateResponse) -> None:
+def _require_schemas(request: ResponseRequest) -> None:
     """Refuse an invalid JSON schema in the output format or a strict function; other schemas are not checked."""
     if request.text_format.get("type") == "json_schema":
         require_json_schema("text.format.schema", request.text_format["schema"])
-    for param, tool in _declared_tools(request.tools):
+    for param, tool in _declare_tools(request.tools):
         if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
             require_json_schema(f"{param}.parameters", tool["parameters"])
 
 
-def _require_chosen_tool(request: CreateResponse) -> None:
+def _require_chosen_tool(request: ResponseRequest) -> None:
     choice = request.tool_choice
     if choice == "required" and not request.tools:
         raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
-    declared = [tool for _, tool in _declared_tools(request.tools)]
+    declared = [tool for _, tool in _declare_tools(request.tools)]
     named = {(tool["type"], tool["name"]) for tool in declared if tool["type"] in CALLED}
     labels = {tool["server_label"] for tool in request.tools if tool["type"] == "mcp"}
     kinds = {tool["type"] for tool in declared}
@@ -229,7 +286,7 @@ def _chosen_tools(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[s
     return [(f"tool_choice.tools[{index}]", members(tool)) for index, tool in enumerate(elements(choice["tools"]))]
 
 
-def _declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _declare_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield every tool with its path; the tools of a namespace follow it."""
     for index, tool in enumerate(map(members, tools)):
         yield f"tools[{index}]", tool
@@ -238,16 +295,14 @@ def _declared_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str,
             yield from ((f"tools[{index}].tools[{at}]", each) for at, each in enumerate(inner))
 
 
-def requested_conversation(raw: Mapping[str, object]) -> str | None:
-    """Return the id of the conversation in a body that is not validated yet, or None if it has none."""
+def _require_conversation(raw: Mapping[str, object]) -> None:
+    """Refuse an invalid conversation in a body that is not validated yet."""
     value, previous, store = (raw.get(parameter) for parameter in ("conversation", "previous_response_id", "store"))
-    if value is None:
-        return None
-    conversation = require(value, CONVERSATION, "conversation")
-    previous_response_id = None if previous is None else require(previous, SOME_TEXT, "previous_response_id")
-    conversation_id: str = conversation if isinstance(conversation, str) else conversation.id
-    _require_compatible(conversation_id, previous_response_id, stored=require(store, bool | None, "store") is not False)
-    return conversation_id
+    if value is not None:
+        conversation = require(value, CONVERSATION, "conversation")
+        previous_response_id = None if previous is None else require(previous, SOME_TEXT, "previous_response_id")
+        conversation_id: str = conversation if isinstance(conversation, str) else conversation.id
+        _require_compatible(conversation_id, previous_response_id, stored=require(store, bool | None, "store") is not False)
 
 
 def _require_compatible(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
@@ -261,7 +316,7 @@ def _require_compatible(conversation_id: str | None, previous_response_id: str |
         raise invalid("conversation", "A response in a conversation needs 'store' to be true.")
 
 
-def read_conversation(raw: Mapping[str, object]) -> tuple[tuple[Item, ...], Mapping[str, str]]:
+def read_conversation(raw: Mapping[str, object]) -> tuple[tuple[JsonItem, ...], Mapping[str, str]]:
     """Validate a body that creates a conversation, and return the first items and the metadata."""
     items = () if raw.get("items") is None else read_conversation_items(raw)
     return items, read_metadata({"metadata": None, **raw})
@@ -275,7 +330,7 @@ def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
     return {} if metadata is None else require(metadata, Metadata, "metadata")
 
 
-def read_conversation_items(raw: Mapping[str, object]) -> tuple[Item, ...]:
+def read_conversation_items(raw: Mapping[str, object]) -> tuple[JsonItem, ...]:
     """Validate a body that adds items to a conversation, and return the items."""
     if "items" not in raw:
         raise missing("items")

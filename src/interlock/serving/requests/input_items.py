@@ -13,9 +13,9 @@ from interlock.embedding import random_id
 from interlock.events.json import as_text, is_array, is_object, members
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
-from interlock.serving.requests.refusals import require, require_list, too_long, unsupported, wrong_type
+from interlock.serving.requests.refusals import require, require_list, too_long, unsupported_value, wrong_type
 
-Item: TypeAlias = Mapping[str, object]
+JsonItem: TypeAlias = Mapping[str, object]
 
 MAX_ITEMS: Final = 20_000
 """The most items in a conversation, over all its requests; no context window holds as many."""
@@ -32,19 +32,19 @@ ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of new item ids, by the type of the item; all other types have `fc`."""
 
 
-def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
+def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
     """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty."""
     if isinstance(value, str):
         return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
     return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", shapes)
 
 
-def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[Item, ...]:
+def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
     """Validate an array of at most `most` items and return them, each with its type."""
     return tuple(_item(item, f"{param}[{index}]", shapes) for index, item in enumerate(require_list(value, most, param)))
 
 
-def _item(item: object, param: str, shapes: Shapes) -> Item:
+def _item(item: object, param: str, shapes: Shapes) -> JsonItem:
     if not is_object(item):
         raise wrong_type(param, "an object", item)
     kind = item.get("type")
@@ -52,7 +52,7 @@ def _item(item: object, param: str, shapes: Shapes) -> Item:
         kind = "message" if "role" in item else "item_reference" if "id" in item else None
     shape = shapes.get(require_type(kind, f"{param}.type"))
     if shape is None:
-        raise unsupported(f"{param}.type", str(kind), shapes)
+        raise unsupported_value(f"{param}.type", str(kind), shapes)
     typed = {**item, "type": kind}
     require(typed, shape, param)
     for name in LINKS:
@@ -70,21 +70,21 @@ def require_type(kind: object, param: str) -> str:
     return kind
 
 
-def with_ids(items: Iterable[Item]) -> tuple[Item, ...]:
+def add_ids(items: Iterable[JsonItem]) -> tuple[JsonItem, ...]:
     """Return the items, with a new id for those without one."""
     return tuple(
         item if item.get("id") else {**item, "id": random_id(ID_PREFIXES.get(str(item["type"]), "fc"))} for item in items
     )
 
 
-def require_input(items: Sequence[Item], *, continues: bool) -> None:
+def require_input(items: Sequence[JsonItem], *, continues: bool) -> None:
     """Refuse an empty input, unless the request continues a response or conversation."""
     if not items and not continues:
         message = "The request needs a non-empty 'input', a 'previous_response_id' or a 'conversation'."
         raise invalid("input", message, "missing_required_parameter")
 
 
-def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Item]) -> tuple[Item, ...]:
+def join(previous: Sequence[JsonItem], new: Sequence[JsonItem], stored: Mapping[str, JsonItem]) -> tuple[JsonItem, ...]:
     """Return a conversation with new items appended.
 
     A reference is replaced by its item in `stored`, or dropped if the conversation has that item.
@@ -117,7 +117,7 @@ def join(previous: Sequence[Item], new: Sequence[Item], stored: Mapping[str, Ite
     return tuple(items)
 
 
-def _resolve_reference(item: Item, ids: AbstractSet[object], stored: Mapping[str, Item]) -> Item | None:
+def _resolve_reference(item: JsonItem, ids: AbstractSet[object], stored: Mapping[str, JsonItem]) -> JsonItem | None:
     """Return the item that a reference names (None if the conversation has it), or any other item unchanged."""
     if item.get("type") != "item_reference":
         return item

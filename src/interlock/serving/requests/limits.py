@@ -1,7 +1,7 @@
 """The fields that the server reads in items, parts, tools and JSON schemas, and their limits.
 
-Other fields pass unchecked, because clients can be newer than the server. A null field counts as absent. A host engine
-(`HostEngine`), such as vLLM, validates some items and tools itself.
+Other fields pass unchecked, because clients can be newer than the server. A null field counts as absent. A host engine,
+such as vLLM, validates some items and tools itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from interlock.events import items, parts, tools
 from interlock.events.parts import ContentPart, Json, Number
 from interlock.events.response_object import Conversation, Identifier
 
-Fields: TypeAlias = Mapping[str, Any]
+FieldLimits: TypeAlias = Mapping[str, Any]
 """The limit of each field, or a type that replaces its type in `interlock.events`."""
 
 MAX_INPUT_ITEMS: Final = 5_000
 """The most items in one input, more than any context window holds."""
 MAX_TOOLS: Final = 1_024
 """The most tools in one request, including tools in namespaces; OpenAI's API accepts 128 in one array."""
+
+ENGINE_PARAMETERS: Final = ("cache_salt", "chat_template_kwargs", "priority", "vllm_xargs")
+"""The parameters outside of every API that vLLM reads."""
 
 ANY: Final = Meta()
 TEXT: Final = Meta(max_length=10_485_760)
@@ -39,6 +42,8 @@ CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
 """The name in a call. A model may have invented it; `<|` begins a control token, which no prompt can quote."""
 SOME_CALLED: Final = Meta(min_length=1, max_length=4_096, pattern=CALLED.pattern)
 NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
+FUNCTION: Final = Meta(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_-]+\Z")
+"""The name of a function; agents with MCP servers have long ones."""
 """The name of a function, a custom tool or a schema."""
 PARTS: Final = list[ContentPart] | None
 SOME_TEXT: Final = Annotated[str, SOME]
@@ -78,7 +83,7 @@ class HostReasoning(Struct, kw_only=True):
     encrypted_content: Annotated[str, TEXT] | None = None
 
 
-READ: Final[Mapping[type[Struct], Fields]] = {
+READ: Final[Mapping[type[Struct], FieldLimits]] = {
     parts.InputText: {"text": TEXT},
     parts.PlainText: {"text": TEXT},
     parts.SummaryText: {"text": TEXT},
@@ -102,7 +107,7 @@ READ: Final[Mapping[type[Struct], Fields]] = {
     items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
     items.McpApprovalResponse: {"approval_request_id": SOME, "approve": ANY},
     items.Compaction: {"encrypted_content": TEXT},
-    tools.FunctionTool: {"name": NAME, "parameters": ANY, "description": TEXT, "strict": ANY},
+    tools.FunctionTool: {"name": FUNCTION, "parameters": ANY, "description": TEXT, "strict": ANY},
     tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
     tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # `create` validates each tool
     tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
@@ -117,7 +122,7 @@ READ: Final[Mapping[type[Struct], Fields]] = {
 }
 """The fields that the server reads in each type. An item without an entry has `OPAQUE_FIELDS`."""
 
-OPAQUE_FIELDS: Final[Fields] = {
+OPAQUE_FIELDS: Final[FieldLimits] = {
     "id": ID,
     "status": ID,
     "call_id": ID,
@@ -167,7 +172,7 @@ def _object(kind: type[Struct]) -> type[Struct]:
     return defstruct(kind.__name__, fields, tag_field=config.tag_field, tag=config.tag, kw_only=True)
 
 
-def _by_type(union: object, is_included: Callable[[type[Struct]], bool] = READ.__contains__) -> dict[str, type[Struct]]:
+def _map_types(union: object, is_included: Callable[[type[Struct]], bool] = READ.__contains__) -> dict[str, type[Struct]]:
     kinds = cast("tuple[type[Struct], ...]", get_args(union))
     return {str(kind.__struct_config__.tag): _object(kind) for kind in kinds if is_included(kind)}
 
@@ -175,10 +180,10 @@ def _by_type(union: object, is_included: Callable[[type[Struct]], bool] = READ._
 Shapes: TypeAlias = Mapping[str, type[Struct]]
 """The type that validates an object, by the object's `type`."""
 
-ITEMS: Final[Shapes] = _by_type(items.InputItem, lambda _kind: True)
-TOOLS: Final[Shapes] = _by_type(tools.AnyTool)
+ITEMS: Final[Shapes] = _map_types(items.InputItem, lambda _kind: True)
+TOOLS: Final[Shapes] = _map_types(tools.AnyTool)
 """The tools that are validated; other tools pass unchecked."""
-CHOICES: Final[Shapes] = _by_type(tools.AnyChoice)
+CHOICES: Final[Shapes] = _map_types(tools.AnyChoice)
 """The objects that `tool_choice` may be; any other is validated as `Named`."""
 
 HOSTED_ITEMS: Final[Shapes] = {

@@ -65,7 +65,7 @@ def _refusal(mismatch: Mismatch, path: Path) -> ApiError:
         name, limit = mismatch.limit
         return _beyond(param, name, limit, mismatch.value)
     if isinstance(mismatch.value, str) and mismatch.choices:
-        return unsupported(param, mismatch.value, mismatch.choices)
+        return unsupported_value(param, mismatch.value, mismatch.choices)
     return wrong_type(param, "a string" if mismatch.expected.startswith(("one of", "'")) else mismatch.expected, mismatch.value)
 
 
@@ -91,7 +91,7 @@ PYDANTIC: Final[Mapping[str, str]] = {
 """The expected JSON type, by the type of pydantic's error."""
 
 
-def unsupported(param: str, value: str, choices: Iterable[str]) -> ApiError:
+def unsupported_value(param: str, value: str, choices: Iterable[str]) -> ApiError:
     """Return the error for a string that is not among the choices."""
     *others, last = (f"'{choice}'" for choice in choices)
     supported = f"{', '.join(others)}, and {last}" if others else last
@@ -104,6 +104,9 @@ def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiErro
         return wrong_type(param, "a number", value)
     if isinstance(value, int | float):
         return _out_of_bounds(param, name, limit, value)
+    if is_array(value) and name == "min_length":
+        message = f"empty array. Expected an array with minimum length {limit}, but got an empty array instead."
+        return invalid(param, f"Invalid '{param}': {message}", "empty_array")
     if is_array(value):
         return too_long(param, limit, len(value))
     if is_object(value):
@@ -115,11 +118,11 @@ def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiErro
 def _out_of_bounds(param: str, name: str, limit: object, value: float) -> ApiError:
     kind = "decimal" if param in DECIMALS else "integer"
     which, sign, code = ("below minimum", ">=", "below_min") if name == "ge" else ("above maximum", "<=", "above_max")
-    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {limit}, but got {_quoted(value)} instead."
+    message = f"Invalid '{param}': {kind} {which} value. Expected a value {sign} {limit}, but got {_quote(value)} instead."
     return invalid(param, message, f"{kind}_{code}_value")
 
 
-def _quoted(value: float) -> str:
+def _quote(value: float) -> str:
     text = str(value) if abs(value) < 10**QUOTED else f"{value:.3e}" if isinstance(value, float) else "a longer number"
     return text[:QUOTED]
 

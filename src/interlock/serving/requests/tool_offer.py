@@ -17,27 +17,21 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
 
+from interlock.events.items import NOTHING
 from interlock.events.json import elements, is_object, members
 from interlock.events.tools import AnyTool
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR, Route, Routing, declared_route, flat_name
-from interlock.serving.requests.input_items import Item
+from interlock.parsers.routing import SEPARATOR, Route, Routing, flat_name, route_declared, server_route
+from interlock.serving.requests.input_items import JsonItem
 
-Tool: TypeAlias = Mapping[str, object]
+JsonTool: TypeAlias = Mapping[str, object]
 
 HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
 """A tool that requests declare and an MCP server of the operator runs."""
 
-HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = ("code_interpreter", "web_search", "container")
+HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
 
-LABELS: Final[Mapping[object, HostedTool]] = {
-    "code_interpreter": "code_interpreter",
-    "web_search_preview": "web_search",
-    "container": "container",
-}
-"""The hosted tools that replace MCP servers with these labels, if the operator configured them, as in vLLM."""
-
-CONTAINER: Final = "container"
+CONTAINER: Final[HostedTool] = "container"
 """The namespace of gpt-oss's container tools, whose calls are MCP items."""
 
 CALL_SECONDS: Final = 120.0  # the default time limit of a hosted call
@@ -50,16 +44,67 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
     return {"type": "function", "name": name, "description": description, "parameters": parameters}
 
 
-PYTHON: Final = _function("python", "code", "Runs Python code and returns what it prints.")
-SEARCH: Final = _function("web_search", "query", "Searches the web and returns the pages that were found.")
+@frozen
+class HostedCall:
+    """The calls of a hosted tool.
 
-CODE_ROUTE: Final = Route("code_interpreter_call", payload="code")
-SEARCH_ROUTE: Final = Route("web_search_call", payload="browser", function="search")
-ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
-    "code_interpreter": {"python": CODE_ROUTE, "code_interpreter": CODE_ROUTE},
-    "web_search": {"web_search": SEARCH_ROUTE, "web_search_preview": SEARCH_ROUTE},
+    Args:
+        tool: The hosted tool.
+        types: Its types in requests.
+        label: The label of the MCP servers that it replaces, if the operator configured it, as in vLLM.
+        recipient: The name by which gpt-oss calls it.
+        function: The function with which other models call it.
+        route: What its calls become.
+        mcp_tools: The names of the MCP server's tools, by the type of the call's action if it has one; the first is the default.
+        renamed: The names of arguments that models use, but not the prompt, with the right ones.
+        include: The value of the parameter `include` that adds the result to the item; if empty, the item always has it.
+        cites: Whether its results are pages that the model cites.
+    """
+
+    tool: HostedTool
+    types: tuple[str, ...]
+    label: str
+    recipient: str
+    function: JsonTool
+    route: Route
+    mcp_tools: Mapping[object, str]
+    renamed: Mapping[str, str] = NOTHING
+    include: str = ""
+    cites: bool = False
+
+    def mcp_tool(self, fields: Mapping[str, object]) -> str:
+        """Return the name of the MCP server's tool for a call with these fields."""
+        return self.mcp_tools.get(members(fields.get("action")).get("type"), next(iter(self.mcp_tools.values())))
+
+
+HOSTED_CALLS: Final[Mapping[object, HostedCall]] = {
+    "code_interpreter_call": HostedCall(
+        "code_interpreter",
+        types=("code_interpreter",),
+        label="code_interpreter",
+        recipient="python",
+        function=_function("python", "code", "Runs Python code and returns what it prints."),
+        route=Route("code_interpreter_call", payload="code"),
+        mcp_tools={None: "python"},
+        include="code_interpreter_call.outputs",
+    ),
+    "web_search_call": HostedCall(
+        "web_search",
+        types=SEARCHES,
+        label="web_search_preview",
+        recipient="browser.search",
+        function=_function("web_search", "query", "Searches the web and returns the pages that were found."),
+        route=Route("web_search_call", payload="browser", function="search"),
+        mcp_tools={"search": "search", "open_page": "open", "find_in_page": "find"},
+        renamed={"url": "id"},
+        include="web_search_call.action.sources",
+        cites=True,
+    ),
 }
-"""The functions with which models other than gpt-oss call each hosted tool."""
+"""The calls of hosted tools, by the kinds of their items."""
+
+LABELS: Final[Mapping[object, HostedTool]] = {**{call.label: call.tool for call in HOSTED_CALLS.values()}, CONTAINER: CONTAINER}
+"""The hosted tools that replace MCP servers with these labels, if the operator configured them, as in vLLM."""
 
 NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
@@ -95,7 +140,7 @@ class OfferedTool:
     Calls of a tool that a client or an MCP server runs have a `route`.
     """
 
-    tool: Tool
+    tool: JsonTool
     kind: str
     names: frozenset[object] = frozenset()
     route: Route | None = None
@@ -110,7 +155,7 @@ class OfferedTool:
 class ToolOffer:
     """The tools and the `tool_choice` for an engine, and the types of the tools that cannot be offered."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[JsonTool, ...]
     choice: object
     left_out: tuple[str, ...]
 
@@ -119,7 +164,7 @@ class ToolOffer:
 class HostedTools:
     """The tools that a server runs, by type, and the labels of the MCP servers that the engine renders itself."""
 
-    tools: Mapping[str, Tool] = field(factory=dict[str, Tool])
+    tools: Mapping[str, JsonTool] = field(factory=dict[str, JsonTool])
     labels: AbstractSet[object] = frozenset()
 
 
@@ -135,9 +180,9 @@ def first_of_each_name(tools: Sequence[OfferedTool]) -> Sequence[OfferedTool]:
 
 
 def offer(
-    tools: Iterable[Tool],
+    tools: Iterable[JsonTool],
     choice: object,
-    items: Iterable[Item],
+    items: Iterable[JsonItem],
     hosted: HostedTools,
     assign_names: NameAssignment = first_of_each_name,
 ) -> ToolOffer:
@@ -161,13 +206,13 @@ def offer(
     return ToolOffer(tuple(each.tool for each in allowed), new_choice, tuple(left_out))
 
 
-def declare(tools: Iterable[Tool], items: Iterable[Item]) -> tuple[Tool, ...]:
+def declare(tools: Iterable[JsonTool], items: Iterable[JsonItem]) -> tuple[JsonTool, ...]:
     """Return the tools of a request and those that its conversation adds; tools of unknown types become functions."""
     added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
-    return tuple(_as_known_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
+    return tuple(_know_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
 
 
-def _as_known_type(tool: Tool) -> Tool:
+def _know_type(tool: JsonTool) -> JsonTool:
     """Turn a tool of an unknown type with a name and parameters into a function; return any other tool unchanged."""
     if tool.get("type") in KNOWN_TYPES or not isinstance(tool.get("name"), str):
         return tool
@@ -175,16 +220,16 @@ def _as_known_type(tool: Tool) -> Tool:
     return {**tool, "type": "function", "parameters": parameters} if is_object(parameters) else tool
 
 
-def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
+def _offered(tool: JsonTool, hosted: HostedTools) -> Iterator[OfferedTool]:
     """Yield the translations of a tool: none, one, or one for each tool of a namespace."""
     kind = str(tool.get("type"))
     match kind:
         case "function":
             fields = {name: tool[name] for name in FUNCTION_FIELDS if tool.get(name) is not None}
             function = {"type": kind, "parameters": NO_PARAMETERS, **fields}
-            yield OfferedTool(function, kind, frozenset({tool.get("name")}), declared_route(tool))
+            yield OfferedTool(function, kind, frozenset({tool.get("name")}), route_declared(tool))
         case "custom":
-            yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}), declared_route(tool))
+            yield OfferedTool(_custom_function(tool), kind, frozenset({tool.get("name")}), route_declared(tool))
         case "namespace":
             yield from _namespace_functions(tool)
         case "tool_search" if tool.get("execution") != "client":
@@ -194,7 +239,7 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
             description = tool.get("description") or client_tool.description
             parameters = members(tool.get("parameters")) or client_tool.parameters
             function = {"type": "function", "name": kind, "description": description, "parameters": parameters}
-            yield OfferedTool(function, kind, frozenset({kind}), declared_route(tool))
+            yield OfferedTool(function, kind, frozenset({kind}), route_declared(tool))
         case "mcp":
             label = tool.get("server_label")
             if label in hosted.labels or (label in LABELS and label in hosted.tools):
@@ -205,27 +250,27 @@ def _offered(tool: Tool, hosted: HostedTools) -> Iterator[OfferedTool]:
             return
 
 
-def _mcp_functions(tool: Tool, lists: Mapping[object, Iterable[object]]) -> Iterator[OfferedTool]:
+def _mcp_functions(tool: JsonTool, lists: Mapping[object, Iterable[object]]) -> Iterator[OfferedTool]:
     """Yield the tools of an MCP server as functions, from its last `mcp_list_tools` item in the conversation."""
     label = tool.get("server_label")
     for each in map(members, lists.get(label, ()) if tool.get("type") == "mcp" else ()):
         name = str(each.get("name"))
         description = {"description": each["description"]} if each.get("description") else {}
         parameters = members(each.get("input_schema")) or NO_PARAMETERS
-        function: Tool = {"type": "function", "name": flat_name(label, name), "parameters": parameters, **description}
-        yield OfferedTool(function, "mcp", frozenset({label, name}), Route("mcp_call", {"name": name, "server_label": label}))
+        function: JsonTool = {"type": "function", "name": flat_name(label, name), "parameters": parameters, **description}
+        yield OfferedTool(function, "mcp", frozenset({label, name}), server_route(label, name))
 
 
-def _namespace_functions(namespace: Tool) -> Iterator[OfferedTool]:
+def _namespace_functions(namespace: JsonTool) -> Iterator[OfferedTool]:
     space = str(namespace.get("name"))
     for tool in map(members, elements(namespace.get("tools"))):
         for each in _offered(tool, HostedTools()):
             name = flat_name(space, each.name)
             names = frozenset({*each.names, name, f"{space}.{each.name}"})
-            yield OfferedTool({**each.tool, "name": name}, each.kind, names, declared_route(tool, {"namespace": space}))
+            yield OfferedTool({**each.tool, "name": name}, each.kind, names, route_declared(tool, {"namespace": space}))
 
 
-def _custom_function(tool: Tool) -> Tool:
+def _custom_function(tool: JsonTool) -> JsonTool:
     """Return a function with one string. A `REGEX` match goes into its schema, any other grammar into its description."""
     text_format = members(tool.get("format"))
     grammar = members(text_format.get("grammar")) or text_format  # nested in Chat Completions, flat in the Responses API
@@ -261,7 +306,7 @@ def _choose(offered: list[OfferedTool], choice: object) -> tuple[list[OfferedToo
     return offered, {name: match[name] for name in ("type", "name", "server_label") if name in match}
 
 
-def _is_named(offered: OfferedTool, choice: Tool) -> bool:
+def _is_named(offered: OfferedTool, choice: JsonTool) -> bool:
     """Return whether a choice names a tool; a namespace or a type alone names all of its tools."""
     if choice.get("type") == "namespace":
         return any(str(name).startswith(f"{choice.get('name')}{SEPARATOR}") for name in offered.names)
@@ -275,19 +320,20 @@ def _is_named(offered: OfferedTool, choice: Tool) -> bool:
     return name is None or name in offered.names
 
 
-def hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
+def list_hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
     """Return the functions that stand for hosted tools, by the types of the tools in requests."""
-    functions = {"code_interpreter": PYTHON, **dict.fromkeys(SEARCHES, SEARCH)}
-    return {kind: tool for kind, tool in functions.items() if kind.startswith((*hosted,))}
+    tools = {*hosted}
+    return {kind: call.function for call in HOSTED_CALLS.values() if call.tool in tools for kind in call.types}
 
 
-def hosted_kinds(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
+def find_hosted(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
     """Return which of the hosted tools a request declares."""
     names = [str(tool.get("server_label" if tool.get("type") == "mcp" else "type")) for tool in tools]
     return {kind for kind in hosted if any(each.startswith(kind) for each in names)}
 
 
-def with_hosted(routing: Routing, hosted: Container[str]) -> Routing:
+def route_hosted(routing: Routing, hosted: Container[str]) -> Routing:
     """Return a routing that also maps the functions for these hosted tools to calls of the tools."""
-    routes = {name: route for kind, functions in ROUTES.items() if kind in hosted for name, route in functions.items()}
+    calls = [call for call in HOSTED_CALLS.values() if call.tool in hosted]
+    routes = {name: call.route for call in calls for name in (str(call.function["name"]), call.label)}
     return evolve(routing, declared={**routing.declared, **routes}) if routes else routing

@@ -23,15 +23,15 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.store import (
     SHARED,
     Addition,
-    Key,
     Lease,
     LeaseLost,
     Log,
+    ResponseKey,
     ResponseStore,
     StoreDown,
     StoredResponse,
@@ -94,7 +94,7 @@ class Archive:
     store: ResponseStore
     name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
     _outage: StoreDown | None = field(default=None, init=False)
-    _blocked: set[Key] = field(factory=set[Key], init=False)
+    _blocked: set[ResponseKey] = field(factory=set[ResponseKey], init=False)
     """The responses with a lost owner that the last round could not end, so that the log has each once."""
 
     def require_store(self) -> None:
@@ -129,7 +129,7 @@ class Archive:
         if stored is None or _is_ended(stored):
             return stored
         frames, log = await _read_log(self.store, tenant, response_id)
-        if log is None or log.state == "ended":
+        if log is None or log.ended:
             return await self.store.get(tenant, response_id)
         if not frames:
             return stored
@@ -163,11 +163,13 @@ class Archive:
                 pass
 
     async def delete(self, tenant: str, stored: StoredResponse) -> None:
-        """Delete a response. A response in progress is cancelled first, and its readers receive its last events."""
+        """Delete a response. A response in progress is cancelled first. Readers receive the last events."""
         if not _is_ended(stored):
             await self.cancel(tenant, stored.id)
-            await asyncio.sleep(POLL_SECONDS)  # time for every reader to read the end
-        await self.store.delete(tenant, stored.id)
+        if stored.response["background"] is True:
+            await self.store.hide(tenant, stored.id)
+        else:
+            await self.store.delete(tenant, stored.id)
 
     @asynccontextmanager
     async def maintained(self) -> AsyncGenerator[None]:
@@ -207,7 +209,7 @@ class Archive:
 
     async def _end_lost(self) -> None:
         """End all responses whose owner is lost; one that cannot be ended keeps no other from its end."""
-        blocked: set[Key] = set()
+        blocked: set[ResponseKey] = set()
         is_down = False
         while keys := [key for key in await self.store.lost(ADOPTED_AT_ONCE + len(blocked)) if key not in blocked]:
             results = await asyncio.gather(*(adopt(self.store, *key, self.name) for key in keys), return_exceptions=True)
@@ -229,7 +231,7 @@ class Archive:
         """Store and delete a large response, and first delete what an earlier probe may have left."""
         response_id = f"resp_{self.name}"
         await self.store.delete(SHARED, response_id)
-        probe: Item = {"id": f"msg_{self.name}", "type": "message", "content": PROBE}
+        probe: JsonItem = {"id": f"msg_{self.name}", "type": "message", "content": PROBE}
         await self.store.put(SHARED, StoredResponse({"id": response_id, "output": []}, (probe,)))
         await self.store.delete(SHARED, response_id)
 
@@ -267,7 +269,7 @@ class Tail:
                     last = frames[-1:]
                     dialect = _dialect_of(frames) if dialect is OPENAI else dialect
                     yield frames
-                elif log.state == "ended":
+                elif log.ended:
                     return
                 elif log.state != "lost" or not await self._take_over():
                     await subscription.wait(POLL_SECONDS)
@@ -290,7 +292,7 @@ def _continues(log: Log, following: int, last: Sequence[bytes]) -> bool:
     """Return whether a log, read from the event `last` before the number `following`, has that and all that follow."""
     if last and (following > log.oldest or following < log.following):
         return log.frames[:1] == last
-    return log.oldest <= following and (following <= log.following or log.state != "ended")
+    return log.oldest <= following and (following <= log.following or not log.ended)
 
 
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
@@ -342,7 +344,7 @@ def _resume_driver(stored: StoredResponse, frames: Sequence[bytes], following: i
         created_at=cast("int | None", response.get("created_at")),
     )
     with _RESUMING:
-        driver.salvage(frames, following - len(frames))
+        driver.resume(frames, following - len(frames))
     return driver
 
 

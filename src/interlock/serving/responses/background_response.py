@@ -21,7 +21,7 @@ from interlock.fsm.table import Machine
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_log
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.run import Run
+from interlock.serving.responses.run import ResponseRun
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 class BackgroundResponse:
     """One background response in the process that generates it, from the first commit to the last."""
 
-    _run: Run[bytes]
+    _run: ResponseRun[bytes]
     _tenant: str
     _archive: Archive
     _spawn: Callable[[Coroutine[None, None, None]], object]
@@ -225,7 +225,7 @@ class BackgroundRegistry:
     archive: Archive
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    async def begin(self, tenant: str, run: Run[bytes]) -> StoredResponse:
+    async def begin(self, tenant: str, run: ResponseRun[bytes]) -> StoredResponse:
         """Begin a response in a new task, and return it as stored before its first event, without waiting for the engine.
 
         If the run or the store refuses it, raise the error and leave nothing stored.

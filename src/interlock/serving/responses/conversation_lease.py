@@ -13,7 +13,7 @@ from attrs import field, frozen
 from interlock.embedding import random_id
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, StoreDown, StoredResponse
 
@@ -31,7 +31,7 @@ class ConversationLease:
     conversation_id: str
     response_id: str
     """The owner of the conversation, and the id of the response unless its engine sets another."""
-    items: tuple[Item, ...] = field(repr=False)
+    items: tuple[JsonItem, ...] = field(repr=False)
 
     @classmethod
     async def acquire(cls, store: ResponseStore, tenant: str, conversation_id: str) -> Self:
@@ -40,7 +40,7 @@ class ConversationLease:
         try:
             exists = await store.hold(tenant, conversation_id, response_id)
         except Conflict:
-            raise locked(conversation_id) from None
+            raise lock_error(conversation_id) from None
         items = await store.conversation_items(tenant, conversation_id) if exists else None
         if items is None:
             raise no_such_conversation(conversation_id)
@@ -92,7 +92,7 @@ async def commit_end(
         await write(None)
 
 
-def locked(conversation_id: str) -> ApiError:
+def lock_error(conversation_id: str) -> ApiError:
     """Return the error for a conversation that another response holds."""
     message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
     return ApiError(409, message, param="conversation", code="conversation_locked")

@@ -3,7 +3,7 @@
 The table `TURNS` in `interlock.fsm.processes` defines the steps, and how an interrupted run ends. One task drives a run from its
 first step, and an error of the first steps refuses the request. Later, if a step raises, the response fails, and its stream still
 ends with a terminal event. The same run makes a stream or a JSON response, so both have the same content. `ActiveRuns` tracks
-the runs of a server and limits their number.
+the runs of a server; `interlock.serving.responses.slots` limits their number.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, asser
 from attrs import Factory, define, evolve, field, frozen
 
 from interlock.embedding import now, random_id
+from interlock.events.items import ITEMS
 from interlock.events.json import elements, members
-from interlock.events.resource import response_settings
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Start, Usage
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Reject, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
-from interlock.serving.engines.generation import Generation, HostEngine, PlainGeneration, begin_generation, fitting
+from interlock.serving.engines.generation import Generation, ResponseEngine, fitting, response_engine
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
-from interlock.serving.requests.context_window import compacted, summary_message, summary_request
-from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.input_items import Item, with_ids
+from interlock.serving.requests.context_window import compact, summary_message
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem, add_ids
 from interlock.serving.requests.runtime import ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
+from interlock.serving.responses.slots import Slots
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 
@@ -61,9 +61,7 @@ SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
 GRACE: Final = 5
 """Seconds at shutdown for responses to end, and for clients to read the last events."""
 
-CLIENT_CALLS: Final = frozenset(
-    {"function_call", "custom_tool_call", "mcp_approval_request", *(tool.kind for tool in CLIENT_TOOLS.values())}
-)
+CLIENT_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.answer)
 """The items that the client answers with another request."""
 
 SLICE: Final = 512
@@ -78,7 +76,7 @@ class CompactionError(EngineError):
 
 @frozen
 class NotBegunError(ApiError):
-    """A run was interrupted before its response began; `ending` is the argument of `Run.interrupt`."""
+    """A run was interrupted before its response began; `ending` is the argument of `ResponseRun.interrupt`."""
 
     ending: Fault | Cancel = field(default=ABANDONED, kw_only=True)
 
@@ -106,11 +104,11 @@ class NullWriter:
 class RequestContext:
     """A request, and the conversation that it continues, with references replaced by items."""
 
-    request: CreateResponse
-    items: Sequence[Item]
+    request: ResponseRequest
+    items: Sequence[JsonItem]
     """The conversation with the request's input, as clients and stores see it."""
     tenant: str = SHARED
-    model_items: Sequence[Item] = field(default=Factory(lambda self: self.items, takes_self=True))
+    model_items: Sequence[JsonItem] = field(default=Factory(lambda self: self.items, takes_self=True))
     """The same conversation as the model reads it; see `Seals.unseal`."""
     lease: ConversationLease | None = None
     """The lease on the conversation that the response is added to."""
@@ -120,7 +118,7 @@ class RequestContext:
     """The client's connection, for a host engine."""
 
 
-Steps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
+RunSteps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
 """The work of a run in one state of the loop.
 
 It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire, unless its
@@ -129,12 +127,12 @@ deltas have ended the response.
 
 
 @define(eq=False)
-class Run(Generic[T]):
+class ResponseRun(Generic[T]):
     """Makes one response; `driver` turns its deltas into events. See `begin_response`."""
 
-    request: CreateResponse
-    engine: Engine | HostEngine
-    _resolve: Callable[[Run[T]], Awaitable[None]]
+    request: ResponseRequest
+    engine: ResponseEngine
+    _resolve: Callable[[ResponseRun[T]], Awaitable[None]]
     """Resolves the request, prepares its generation and calls `use`; raises an error to refuse the request."""
     _active_runs: ActiveRuns
     _tool_runner: ToolRunner = field(factory=NullTools)
@@ -147,7 +145,7 @@ class Run(Generic[T]):
     resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """What the run closes at its end before the tools: the engine's generation and the conversation lease."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
-    _steps: Steps | None = field(default=None, init=False)
+    _steps: RunSteps | None = field(default=None, init=False)
     _ending: Fault | Cancel = field(default=ABANDONED, init=False)
     """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
     _error: BaseException | None = field(default=None, init=False)
@@ -157,7 +155,7 @@ class Run(Generic[T]):
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The same task, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
-    _stored_items: tuple[Item, ...] = field(init=False)
+    _stored_items: tuple[JsonItem, ...] = field(init=False)
     """The conversation as a store needs it: each item has an id."""
     _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
     _tools: Tools = field(factory=NullTools, init=False)
@@ -167,20 +165,20 @@ class Run(Generic[T]):
     _turn_usage: Usage = field(factory=Usage, init=False)
     _calls: Sequence[ReadyCall] = field(default=(), init=False)
     """The calls whose tools run next: those of the last turn, or before the first turn those that the client has approved."""
-    _rejected: Sequence[Item] = field(default=(), init=False)
+    _rejected: Sequence[JsonItem] = field(default=(), init=False)
     """The calls of the last turn with invalid arguments."""
 
     def use(self, context: RequestContext, generation: Generation, driver: ResponseDriver[T]) -> None:
         """Set what the request was resolved to."""
         self.context, self.generation, self.driver = context, generation, driver
-        self._stored_items = with_ids(context.items)
+        self._stored_items = add_ids(context.items)
         self._remaining_tokens = self.request.max_output_tokens
 
     @property
     def stored(self) -> StoredResponse:
         """The response as it is now, for a store. Code without `outputs` for the client has an `output` for the model."""
         response = self.driver.response
-        items = cast("Sequence[Item]", response["output"])
+        items = cast("Sequence[JsonItem]", response["output"])
         results = zip(items, self._tools.with_outputs(items), strict=True)
         kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
         return StoredResponse({**response, "output": kept}, self._stored_items)
@@ -232,11 +230,11 @@ class Run(Generic[T]):
             for effect in self._turns.fire(TurnTrigger.INTERRUPT):
                 self._apply(effect)
 
-    async def _admit(self) -> Steps:
+    async def _admit(self) -> RunSteps:
         """Resolve the request, and wait until a host engine has accepted the first turn, unless the response begins before."""
         await self._resolve(self)
         lists_tools = any(tool.get("type") == "mcp" for tool in self.request.tools)
-        if not self._waits or lists_tools or isinstance(self.generation, PlainGeneration):
+        if not self._waits or lists_tools or not self.generation.admits:
             yield TurnTrigger.OPEN
         elif await self._needs_compaction():
             yield TurnTrigger.COMPACT
@@ -244,7 +242,7 @@ class Run(Generic[T]):
             await self.generation.admit(self._turn())
             yield TurnTrigger.PREPARE
 
-    async def _open(self) -> Steps:
+    async def _open(self) -> RunSteps:
         yield [Enqueue(), Start()] if self.request.background else [Start()]
         yield TurnTrigger.COMPACT if await self._needs_compaction() else TurnTrigger.PREPARE
 
@@ -257,7 +255,7 @@ class Run(Generic[T]):
         turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._remaining_tokens))
         return await self.generation.count(turn) > threshold
 
-    async def _compact(self) -> Steps:
+    async def _compact(self) -> RunSteps:
         """Replace the conversation with a summary."""
         seals = cast("Seals", self.context.seals)  # `_needs_compaction` requires them
         yield [Start()]
@@ -266,18 +264,18 @@ class Run(Generic[T]):
         yield [deltas.Run(item.id)]
         context = self.context
         try:
-            summary = await summarize(begin_summary(self.request, self.engine, lambda: _returned(context)))
+            summary = await summarize(begin_summary(self.request, self.engine, lambda: _return(context)))
         except ApiError as error:
             raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
         yield [EndTurn("stop", summary.usage)]
         if summary.fault is not None:
             raise summary.fault
-        model_items = (*compacted(self.context.model_items), summary_message(summary.text))
+        model_items = (*compact(self.context.model_items), summary_message(summary.text))
         self.context = evolve(context, model_items=model_items)
         yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
         yield TurnTrigger.ANSWER if self.request.compacts_only else TurnTrigger.PREPARE
 
-    async def _prepare(self) -> Steps:
+    async def _prepare(self) -> RunSteps:
         """Begin the response, list the tools of MCP servers, and add the calls that the client has approved, which run next."""
         yield [Start()]
         self._tools = await self._tool_sessions.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
@@ -292,7 +290,7 @@ class Run(Generic[T]):
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
         return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
 
-    async def _generate(self) -> Steps:
+    async def _generate(self) -> RunSteps:
         """Generate one turn."""
         self._first_item, rejects, finish_reason = self.driver.item_count, False, None
         parser = self.generation.parser
@@ -302,15 +300,17 @@ class Run(Generic[T]):
                 changes = parser.feed(output.chunk)
                 for chunk in output.more:
                     changes += parser.feed(chunk)
-                rejects = rejects or _has_reject(changes)
+                rejects = rejects or Reject in map(type, changes)
                 rewritten = self._tools.rewrite(changes)
-                for start in range(0, len(rewritten), SLICE):
-                    if start:
-                        await asyncio.sleep(0)
-                    yield rewritten[start : start + SLICE]
+                while len(rewritten) > SLICE:
+                    yield rewritten[:SLICE]
+                    rewritten = rewritten[SLICE:]
+                    await asyncio.sleep(0)
+                if rewritten:
+                    yield rewritten
                 finish_reason = output.finish_reason
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
-                    self._turn_usage = _updated_usage(self._turn_usage, output)
+                    self._turn_usage = _update_usage(self._turn_usage, output)
         if finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
         end = self._end_turn(finish_reason)
@@ -319,12 +319,12 @@ class Run(Generic[T]):
             self._remaining_tokens -= sum(
                 delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage
             )
-        rejects = rejects or _has_reject(end)
+        rejects = rejects or Reject in map(type, end)
         yield self._tools.rewrite(end)
         self._calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
-        failed = [item for item in self.driver.items(self._first_item) if item.get("status") == "failed"]
-        self._rejected = failed if rejects else []
+        items = self.driver.items(self._first_item) if rejects else ()
+        self._rejected = [item for item in items if item.get("status") == "failed"]
         yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
 
     def _end_turn(self, reason: FinishReason) -> list[Delta]:
@@ -333,7 +333,7 @@ class Run(Generic[T]):
         no_usage = self.generation.no_usage
         return [evolve(each, usage=no_usage) if isinstance(each, EndTurn) and each.usage == Usage() else each for each in end]
 
-    async def _run_tools(self) -> Steps:
+    async def _run_tools(self) -> RunSteps:
         """Run the tools of the pending calls."""
         calls, rejected = self._calls, self._rejected
         async with aclosing(self._tools.run(calls, rejected)) as results:
@@ -435,10 +435,10 @@ class Run(Generic[T]):
                     if self._goes_on:
                         raise
                 finally:
-                    self._waiting = None
-                    if not self._goes_on and task is not None and task.uncancel():
+                    self._waiting, goes_on = None, self._goes_on
+                    if not goes_on and task is not None and task.uncancel():
                         raise asyncio.CancelledError  # the task was also cancelled from outside
-                if self._goes_on:
+                if goes_on:
                     if isinstance(step, TurnTrigger):
                         await steps.aclose()
                         return step
@@ -515,21 +515,17 @@ class Run(Generic[T]):
             self._record(error, "the engine or a tool could not be closed")
 
 
-async def _returned(value: T) -> T:
+async def _return(value: T) -> T:
     return value
 
 
-async def _end_with(delta: Delta) -> Steps:
+async def _end_with(delta: Delta) -> RunSteps:
     yield [delta]
-
-
-def _has_reject(changes: Sequence[Delta]) -> bool:
-    return any(isinstance(delta, deltas.Reject) for delta in changes)
 
 
 def begin_response(  # noqa: PLR0913 - all but three have a default
     context: RequestContext,
-    engine: Engine | HostEngine,
+    engine: Engine | ResponseEngine,
     writer: Writer[T],
     *,
     generation: Generation | None = None,
@@ -538,20 +534,23 @@ def begin_response(  # noqa: PLR0913 - all but three have a default
     archive: Archive | None = None,
     ids: Ids = random_id,
     clock: Clock = now,
-) -> Run[T]:
+) -> ResponseRun[T]:
     """Return the run of a request that is resolved already, outside the limits of a server; iterate its `events`.
 
     A host engine needs a prepared `generation` and its `settings`, which the response echoes. An `archive` stores a foreground
     response at its end.
     """
-    generation = generation or begin_generation(engine, context.request, context.items)
-    run: Run[T] = Run(context.request, engine, _keep, ActiveRuns(), tools or NullTools(), archive, not context.request.background)
+    used = response_engine(engine)
+    generation = generation or used.begin(context.request, context.items)
+    run: ResponseRun[T] = ResponseRun(
+        context.request, used, _keep, ActiveRuns(), tools or NullTools(), archive, not context.request.background
+    )
     run.resources.push_async_callback(generation.close)
     run.use(context, generation, new_driver(context, generation, settings or {}, writer, ids=ids, clock=clock))
     return run
 
 
-async def _keep(_run: Run[Any]) -> None:
+async def _keep(_run: ResponseRun[Any]) -> None:
     """Resolve nothing."""
 
 
@@ -567,7 +566,7 @@ def new_driver(
     """Return the driver of a response, which echoes the request and the `settings` that its engine has resolved."""
     request, seals = context.request, context.seals
     return ResponseDriver(
-        {**response_settings(request.raw), **settings},
+        {**request.settings, **settings},
         writer=writer,
         ids=ids,
         clock=clock,
@@ -578,35 +577,34 @@ def new_driver(
 
 
 def begin_summary(
-    request: CreateResponse,
-    engine: Engine | HostEngine,
+    request: ResponseRequest,
+    engine: ResponseEngine,
     find_context: Callable[[], Awaitable[RequestContext]],
     active_runs: ActiveRuns | None = None,
-) -> Run[None]:
+) -> ResponseRun[None]:
     """Return the run in which the model summarizes the conversation of a request; without `active_runs`, a part of another run.
 
     Raises:
         ApiError: The engine refuses the parameters.
     """
-    body = summary_request(request.raw)
-    summary = engine.read(body) if isinstance(engine, HostEngine) else read_request(body)
+    summary = engine.read(request.summary())
 
-    async def resolve(run: Run[None]) -> None:
+    async def resolve(run: ResponseRun[None]) -> None:
         context = await find_context()
         model_items = (*context.model_items, *summary.input)
-        generation = begin_generation(engine, summary, model_items, context.tenant, context.connection)
+        generation = engine.begin(summary, model_items, context.tenant, context.connection)
         run.resources.push_async_callback(generation.close)
         settings = await generation.prepare(Turn(summary, model_items))
         summarized = RequestContext(summary, context.items, model_items=model_items)
         run.use(summarized, generation, new_driver(summarized, generation, settings, NullWriter()))
 
     if active_runs is None:
-        return Run(summary, engine, resolve, ActiveRuns(), NullTools(), None, False)  # noqa: FBT003 - it does not wait
-    return Run(summary, engine, resolve, active_runs)
+        return ResponseRun(summary, engine, resolve, ActiveRuns(), NullTools(), None, False)  # noqa: FBT003 - it does not wait
+    return ResponseRun(summary, engine, resolve, active_runs)
 
 
 @frozen
-class Summary:
+class CompactionSummary:
     """The summary of a conversation, its usage, and why it failed if it did."""
 
     text: str
@@ -614,7 +612,7 @@ class Summary:
     fault: EngineError | None = None
 
 
-async def summarize(run: Run[None]) -> Summary:
+async def summarize(run: ResponseRun[None]) -> CompactionSummary:
     """Execute a run from `begin_summary`, and return the summary; a truncated, failed or empty summary has a fault.
 
     Raises:
@@ -624,13 +622,13 @@ async def summarize(run: Run[None]) -> Summary:
         async for _ in events:
             pass
     response, usage = run.driver.response, run.driver.usage
-    output = cast("Sequence[Item]", response["output"])
+    output = cast("Sequence[JsonItem]", response["output"])
     parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
     text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
     error = members(response["error"])
     match response["status"]:
         case "completed" if text:
-            return Summary(text, usage)
+            return CompactionSummary(text, usage)
         case "completed":
             fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
         case "failed" if error.get("code") == PromptError.code:
@@ -639,10 +637,10 @@ async def summarize(run: Run[None]) -> Summary:
             fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
         case status:
             fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
-    return Summary("", usage, fault)
+    return CompactionSummary("", usage, fault)
 
 
-def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
+def _update_usage(usage: Usage, output: EngineOutput) -> Usage:
     """Return the usage of a turn after an output, in which 0 means unchanged."""
     return Usage(
         input_tokens=output.input_tokens or usage.input_tokens,
@@ -654,24 +652,31 @@ def _updated_usage(usage: Usage, output: EngineOutput) -> Usage:
 
 
 Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
-"""Ends a run as soon as possible, such as `Run.interrupt`."""
+"""Ends a run as soon as possible, such as `ResponseRun.interrupt`."""
 
 
 @define(eq=False)
 class ActiveRuns:
-    """The active runs of one server, or its open WebSockets; `limit` is their maximum, or None."""
+    """The active runs of one process, or its open WebSockets."""
 
-    limit: int | None = None
+    slots: Slots = field(factory=Slots)
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
     """The function that ends each active run."""
+    _refusal: Fault | None = field(default=None, init=False)
+    """The reason for which no run begins."""
     _ending: Fault | None = field(default=None, init=False)
     _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @contextmanager
     def track(self, interrupt: Interrupt) -> Generator[None]:
-        """Track a run for the duration of the context; `interrupt` it at once if `end` was called. Raise a 429 at the limit."""
-        if self.limit is not None and len(self._runs) >= self.limit:
-            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
+        """Track a run for the duration of the context; `interrupt` it at once if `end` was called.
+
+        Raises:
+            ApiError: 503 if `refuse` was called, or 429 at the limit.
+        """
+        self.require_open()
+        if not self.slots.take():
+            message = f"The server is already generating {self.slots.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
         try:
             self._runs.add(interrupt)
@@ -681,8 +686,18 @@ class ActiveRuns:
             yield
         finally:
             self._runs.discard(interrupt)
+            self.slots.free()
             if not self._runs:
                 self._empty.set()
+
+    def refuse(self, reason: Fault = SHUTDOWN) -> None:
+        """Refuse every run that is tracked later; the active ones go on."""
+        self._refusal = reason
+
+    def require_open(self) -> None:
+        """Raise a 503 if `refuse` was called."""
+        if self._refusal is not None:
+            raise NotBegunError.of(self._refusal)
 
     def end(self, ending: Fault = SHUTDOWN) -> None:
         """Interrupt all runs, and every run tracked later."""

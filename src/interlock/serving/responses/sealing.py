@@ -24,7 +24,7 @@ from interlock.events.json import dumps
 from interlock.fsm.errors import InterlockError
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.context_window import summary_message, window
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import is_fault
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SealError(InterlockError):
 
 
 @frozen
-class Key:
+class SealingKey:
     """An AES-256 key: 32 bytes."""
 
     secret: bytes = field(repr=False)
@@ -81,8 +81,8 @@ class Key:
 class SealingKeys:
     """The keys of a server: `sealing` seals and opens, and the `others`, from before or after a rotation, only open."""
 
-    sealing: Key
-    others: tuple[Key, ...] = ()
+    sealing: SealingKey
+    others: tuple[SealingKey, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> SealingKeys:
@@ -105,21 +105,21 @@ class SealingKeys:
     @classmethod
     def random(cls) -> SealingKeys:
         """Return one new random key."""
-        return cls(Key(secrets.token_bytes(KEY_BYTES)))
+        return cls(SealingKey(secrets.token_bytes(KEY_BYTES)))
 
-    def by_id(self, key_id: bytes) -> Key | None:
+    def by_id(self, key_id: bytes) -> SealingKey | None:
         """Return the key with this id, or None if the server does not have it."""
         return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
 
 
-def _key(position: int, key: str) -> Key:
+def _key(position: int, key: str) -> SealingKey:
     try:
         secret = binascii.a2b_base64(key.encode("ascii"), strict_mode=True)
     except ValueError:  # also raised for a character that is not ASCII
         raise ValueError(f"key {position} is not base64") from None
     if len(secret) != KEY_BYTES:
         raise ValueError(f"key {position} has {len(secret)} bytes instead of {KEY_BYTES}")
-    return Key(secret)
+    return SealingKey(secret)
 
 
 class Binding(NamedTuple):
@@ -172,7 +172,7 @@ class Envelope:
 
 
 @cache
-def _cipher(key: Key) -> AESGCM:
+def _cipher(key: SealingKey) -> AESGCM:
     """Return the cipher of a key. The import is local, so that a server that seals nothing does not need the package."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ class Seals:
         """Seal the content of an item."""
         return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
 
-    async def unseal(self, items: Sequence[Item], request_input: Sequence[Item]) -> tuple[Item, ...]:
+    async def unseal(self, items: Sequence[JsonItem], request_input: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
         """Return a conversation as the model reads it: compacted, with summaries and the reasoning of `request_input` opened.
 
         Reasoning before that input is opened only if it has no text; if that fails, it stays without text.
@@ -250,7 +250,7 @@ class Seals:
             elif not item.get("content"):
                 with suppress(ApiError):  # without it, the model only misses some earlier reasoning
                     contents[sealed] = await self.open(kind, text, "previous_response_id")
-        return tuple(_unsealed(item, contents.get(_sealed_content(item))) for item in remaining)
+        return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in remaining)
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
         """Open the content of an item; raise an `ApiError` that names the parameter if that fails."""
@@ -262,7 +262,7 @@ class Seals:
         return cast("Mapping[str, object]", orjson.loads(content))
 
 
-async def require_openable(items: Sequence[Item], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
+async def require_openable(items: Sequence[JsonItem], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
     """Raise a 400 if the items contain a compaction that was sealed for none of the models."""
     every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
@@ -278,12 +278,12 @@ async def _open_with_any(every: Sequence[Seals], text: str, param: str) -> None:
     await every[-1].open("compaction", text, param)
 
 
-def _sealed_content(item: Item) -> SealedContent | None:
+def _sealed_content(item: JsonItem) -> SealedContent | None:
     kind, text = item.get("type"), item.get("encrypted_content")
     return (kind, text) if isinstance(kind, str) and kind in SEALED_TYPES and isinstance(text, str) and text else None
 
 
-def _unsealed(item: Item, content: Mapping[str, object] | None) -> Item:
+def _unseal(item: JsonItem, content: Mapping[str, object] | None) -> JsonItem:
     """Return an item for the model, with the opened content instead of the encrypted content."""
     if not item.get("encrypted_content"):
         return item

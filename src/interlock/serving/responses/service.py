@@ -5,23 +5,24 @@ HTTP routes and WebSockets share it. docs/request.md describes the stations of a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, field, frozen
 
 from interlock.events.sse import Writer
-from interlock.serving.engines.engine import Engine, Turn
-from interlock.serving.engines.generation import HostEngine, RemoteEngine, Rendering, begin_generation, fitting
-from interlock.serving.requests.api_errors import PromptError, invalid, no_such_model
-from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.input_items import Item, join
+from interlock.fsm.deltas import Start
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.generation import Generation, Rendering, ResponseEngine, fitting
+from interlock.serving.requests.api_errors import PromptError, invalid
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem, join
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.run import ActiveRuns, RequestContext, Run, begin_summary, new_driver
+from interlock.serving.responses.run import ActiveRuns, NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner
@@ -36,35 +37,22 @@ T = TypeVar("T")
 class ResponseService:
     """Begins the responses of one server. Without `tools`, the model cannot call hosted tools."""
 
-    engine: Engine | HostEngine
+    engine: ResponseEngine
     archive: Archive
     tools: ToolRunner | None
     envelope: Envelope
     active_runs: ActiveRuns = field(factory=ActiveRuns)
 
-    async def models(self) -> Sequence[str]:
-        """Return the names of the models."""
-        return await self.engine.names() if isinstance(self.engine, HostEngine) else self.engine.models
-
-    def read(self, raw: Mapping[str, object]) -> CreateResponse:
-        """Validate the body of a request; raise a 400 for an invalid parameter, or a 404 for an unknown model."""
-        if isinstance(self.engine, HostEngine):
-            return self.engine.read(raw)
-        request = read_request(raw)
-        if request.model not in self.engine.models:
-            raise no_such_model(request.model)
-        return request
-
     def begin(
         self,
-        request: CreateResponse,
+        request: ResponseRequest,
         tenant: str,
         writer: Writer[T],
         *,
         latest: StoredResponse | None = None,
         generate: bool = True,
         connection: HTTPConnection | None = None,
-    ) -> Run[T]:
+    ) -> ResponseRun[T]:
         """Return the run of a request, which does nothing until its `events` are iterated.
 
         `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt. The
@@ -75,15 +63,15 @@ class ResponseService:
         - `StoreDown`, if the store is not available, and the request needs it.
         """
 
-        async def resolve(run: Run[T]) -> None:
+        async def resolve(run: ResponseRun[T]) -> None:
             yielder = Yielder()
             async with self._leased(run, tenant) as lease:
                 context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
                 await yielder.checkpoint()
-                generation = begin_generation(self.engine, request, context.items, tenant, connection)
+                generation = self.engine.begin(request, context.items, tenant, connection)
                 run.resources.push_async_callback(generation.close)
                 turn = Turn(request, context.model_items, request.max_output_tokens)
-                if not (request.background and isinstance(self.engine, RemoteEngine)):  # which would wait for its server
+                if not (request.background and self.engine.is_remote):  # which would wait for its server
                     turn = await fitting(generation, turn)
                 settings = await generation.prepare(turn)
                 context = evolve(context, model_items=turn.items, seals=context.seals if generate else None)
@@ -91,10 +79,10 @@ class ResponseService:
                 run.use(context, used, new_driver(context, used, settings, writer))
 
         tools, archive = self.tools if generate else None, self.archive if request.store else None
-        return Run(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
+        return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
 
     @asynccontextmanager
-    async def _leased(self, run: Run[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
+    async def _leased(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
         """Acquire the lease on the conversation of a request, if it names one.
 
         A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.
@@ -115,25 +103,36 @@ class ResponseService:
             undo.pop_all()
 
     def begin_summary(
-        self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None
-    ) -> tuple[Run[None], Seals]:
+        self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None
+    ) -> tuple[ResponseRun[None], Seals]:
         """Return a run that summarizes the conversation of a request, and the seals for the summary."""
         resolve = partial(self._resolve, request, tenant, connection=connection)
         return begin_summary(request, self.engine, resolve, self.active_runs), self._seals(request, tenant)
 
-    async def count(self, request: CreateResponse, tenant: str, connection: HTTPConnection | None = None) -> int:
-        """Return the number of tokens in the prompt of a request; see `begin` for the errors."""
+    async def count(self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None) -> int:
+        """Return the number of tokens in the prompt of a request, and of the tools of its MCP servers; see `begin` for errors."""
         context = await self._resolve(request, tenant)
-        generation = begin_generation(self.engine, request, context.items, tenant, connection)
+        generation = self.engine.begin(request, context.items, tenant, connection)
         try:
-            turn = await fitting(generation, Turn(request, context.model_items, request.max_output_tokens))
+            lists = await self._tool_lists(context, generation)
+            turn = await fitting(generation, Turn(request, (*context.model_items, *lists), request.max_output_tokens))
             return await generation.count(turn)
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
 
+    async def _tool_lists(self, context: RequestContext, generation: Generation) -> list[JsonItem]:
+        """Return the lists of tools with which a response would begin."""
+        driver = new_driver(context, generation, {}, NullWriter())
+        driver.feed([Start()])
+        runner = self.tools or NullTools()
+        async with runner.begin(context.request, context.items) as tools, aclosing(tools.prepare(driver.items)) as preparation:
+            async for step in preparation:
+                driver.feed(step)
+        return [item for item in driver.items() if item["type"] == "mcp_list_tools"]
+
     async def _resolve(
         self,
-        request: CreateResponse,
+        request: ResponseRequest,
         tenant: str,
         *,
         lease: ConversationLease | None = None,
@@ -142,7 +141,7 @@ class ResponseService:
     ) -> RequestContext:
         """Resolve the history, references and encrypted content of a request."""
         store, previous_id, conversation_id = self.archive.store, request.previous_response_id, request.conversation_id
-        previous: Sequence[Item] = ()
+        previous: Sequence[JsonItem] = ()
         if lease is not None:
             previous = lease.items
         elif conversation_id is not None:
@@ -157,5 +156,5 @@ class ResponseService:
         seals = self._seals(request, tenant)
         return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals, connection)
 
-    def _seals(self, request: CreateResponse, tenant: str) -> Seals:
+    def _seals(self, request: ResponseRequest, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)

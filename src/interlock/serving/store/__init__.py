@@ -27,7 +27,7 @@ from interlock.fsm.errors import InterlockError
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.late import exporter
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 
 if TYPE_CHECKING:
     from interlock.serving.store.opening import open_store as open_store
@@ -38,7 +38,7 @@ __getattr__ = exporter(
     __name__, {"MemoryStore", "open_store"}, ["interlock.serving.store.opening", "interlock.serving.store.sql.sqlite"]
 )
 
-Key: TypeAlias = tuple[str, str]  # the tenant, and the id of a response or conversation
+ResponseKey: TypeAlias = tuple[str, str]  # the tenant, and the id of a response or conversation
 
 _T, _CT = StoredTrigger, ConversationTrigger
 
@@ -98,25 +98,25 @@ class StoredResponse:
     """A response and the items that precede it."""
 
     response: Mapping[str, object] = field(repr=False)  # the response object; after the end, as in the terminal event
-    items: tuple[Item, ...] = field(repr=False)  # the history and the input of the request; each has an id
+    items: tuple[JsonItem, ...] = field(repr=False)  # the history and the input of the request; each has an id
 
     @property
     def id(self) -> str:
         return str(self.response["id"])
 
     @property
-    def output(self) -> Sequence[Item]:
+    def output(self) -> Sequence[JsonItem]:
         """The items that the response has produced."""
-        return cast("Sequence[Item]", self.response["output"])
+        return cast("Sequence[JsonItem]", self.response["output"])
 
     @property
-    def conversation(self) -> tuple[Item, ...]:
+    def conversation(self) -> tuple[JsonItem, ...]:
         """The history for the next request: the items and the output."""
         return (*self.items, *self.output)
 
 
 @frozen
-class Conversation:
+class StoredConversation:
     """A conversation that a client has created, without its items. `version` counts the changes of the items."""
 
     id: str
@@ -131,7 +131,7 @@ class Addition:
 
     conversation_id: str
     owner: str
-    items: tuple[Item, ...] = field(repr=False)
+    items: tuple[JsonItem, ...] = field(repr=False)
 
 
 @frozen
@@ -156,9 +156,14 @@ class Log:
     cancelled: bool  # whether a client has asked to cancel the response
 
     @property
+    def ended(self) -> bool:
+        """Whether no event follows those that are stored."""
+        return StoredTrigger.APPEND not in STORED.states[self.state].rows
+
+    @property
     def complete(self) -> bool:
         """Whether these are the last events."""
-        return self.state == "ended" and self.first + len(self.frames) >= self.following
+        return self.ended and self.first + len(self.frames) >= self.following
 
 
 @frozen
@@ -205,9 +210,9 @@ class ConversationEdit:
 
     trigger: ConversationTrigger
     owner: str = ""
-    conversation: Conversation | None = None
+    conversation: StoredConversation | None = None
     metadata: Mapping[str, object] | None = None
-    items: Sequence[Item] = ()
+    items: Sequence[JsonItem] = ()
     item_id: str | None = None
 
 
@@ -246,14 +251,14 @@ class Subscription:
 class Notifications:
     """The subscriptions of one process to a store."""
 
-    _subscriptions: dict[Key, set[Subscription]] = field(factory=dict[Key, set[Subscription]], init=False)
+    _subscriptions: dict[ResponseKey, set[Subscription]] = field(factory=dict[ResponseKey, set[Subscription]], init=False)
 
-    def responses(self) -> list[Key]:
+    def responses(self) -> list[ResponseKey]:
         """Return the responses that have subscriptions. Thread-safe."""
         return [*self._subscriptions]
 
     @contextmanager
-    def subscribe(self, key: Key) -> Generator[Subscription]:
+    def subscribe(self, key: ResponseKey) -> Generator[Subscription]:
         subscription = Subscription()
         subscriptions = self._subscriptions.setdefault(key, set())
         subscriptions.add(subscription)
@@ -264,7 +269,7 @@ class Notifications:
             if not subscriptions:
                 self._subscriptions.pop(key, None)
 
-    def notify(self, keys: Iterable[Key]) -> None:
+    def notify(self, keys: Iterable[ResponseKey]) -> None:
         """Notify the subscriptions of these responses. Thread-safe."""
         for key in keys:
             for subscription in [*self._subscriptions.get(key, ())]:
@@ -305,12 +310,19 @@ class ResponseStore(ABC):
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """Return a response, or None. Until a background response ends, it is returned as it was enqueued."""
 
+    async def hide(self, tenant: str, response_id: str) -> bool:
+        """Delete a response, but let readers read its events for `LEASE` seconds; return whether it existed.
+
+        Its id cannot be used again until then. A response that has not ended is deleted with its events.
+        """
+        return await self._write(tenant, response_id, Edit(_T.HIDE)) is not None
+
     async def delete(self, tenant: str, response_id: str) -> bool:
-        """Delete a response with its lease and the items that nothing else refers to; return whether it existed."""
+        """Delete a response with its events and the items that nothing else refers to; return whether it existed, even hidden."""
         return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
 
     @abstractmethod
-    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
+    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
         """Return the stored items with these ids, by id. Unknown ids are left out."""
 
     async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
@@ -356,7 +368,7 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        """Return up to `limit` events from the number `first` on, or None for an unknown response.
+        """Return up to `limit` events of a response, hidden or not, from the number `first` on, or None for an unknown response.
 
         There are no events if the response was stored with `put`, or if `first` is before the oldest stored event.
         """
@@ -366,19 +378,21 @@ class ResponseStore(ABC):
         return self._notifications.subscribe((tenant, response_id))
 
     @abstractmethod
-    async def lost(self, limit: int) -> Sequence[Key]:
+    async def lost(self, limit: int) -> Sequence[ResponseKey]:
         """Return the tenant and id of up to `limit` responses whose lease has lapsed, the longest lapsed first."""
 
-    async def create_conversation(self, tenant: str, conversation: Conversation, items: Sequence[Item] = ()) -> None:
+    async def create_conversation(self, tenant: str, conversation: StoredConversation, items: Sequence[JsonItem] = ()) -> None:
         """Store a new conversation with its first items. It replaces a conversation with the same id."""
         edit = ConversationEdit(_CT.CREATE, conversation=conversation, items=items)
         await self._write_conversation(tenant, conversation.id, edit)
 
     @abstractmethod
-    async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
+    async def conversation(self, tenant: str, conversation_id: str) -> StoredConversation | None:
         """Return a conversation, or None if there is none."""
 
-    async def update_conversation(self, tenant: str, conversation_id: str, metadata: Mapping[str, object]) -> Conversation | None:
+    async def update_conversation(
+        self, tenant: str, conversation_id: str, metadata: Mapping[str, object]
+    ) -> StoredConversation | None:
         """Replace the metadata of a conversation; return the conversation, or None if there is none."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DESCRIBE, metadata=metadata))
 
@@ -387,14 +401,14 @@ class ResponseStore(ABC):
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DELETE)) is not None
 
     @abstractmethod
-    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
         """Return the items of a conversation in order, or None for an unknown conversation."""
 
-    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[Item]) -> Conversation | None:
+    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[JsonItem]) -> StoredConversation | None:
         """Append items to a conversation; return the conversation, or None if there is none."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, items=items))
 
-    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> Conversation | None:
+    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> StoredConversation | None:
         """Remove an item from a conversation; return the conversation, or None if either does not exist."""
         return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
 
@@ -427,11 +441,11 @@ class ResponseStore(ABC):
         """Delete expired responses, which readers already cannot see, and expired logs."""
 
     @abstractmethod
-    def responses(self) -> AsyncIterator[Key]:
-        """Yield the tenant and id of every response, the oldest first if the store knows the order."""
+    def responses(self) -> AsyncIterator[ResponseKey]:
+        """Yield the tenant and id of every response that is not hidden, the oldest first if the store knows the order."""
 
     @abstractmethod
-    def conversations(self) -> AsyncIterator[Key]:
+    def conversations(self) -> AsyncIterator[ResponseKey]:
         """Yield the tenant and id of every conversation."""
 
     @abstractmethod
@@ -451,7 +465,7 @@ class ResponseStore(ABC):
         """Carry out all effects of an edit in one commit; return None if the state has no edge for it (see `refuse`)."""
 
     @abstractmethod
-    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
         """Carry out all effects of an edit in one commit; return the conversation, or None if it or the item does not exist."""
 
     async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:

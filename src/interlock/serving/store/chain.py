@@ -16,7 +16,7 @@ import orjson
 from attrs import field, frozen
 
 from interlock.events.json import clean, dumps, loads
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store import StoredResponse
 
 DIGEST: Final = 16  # bytes: enough to make a collision infeasible
@@ -41,7 +41,7 @@ _TYPICAL: Final = (
 
 
 @frozen
-class Chunk:
+class StoredChunk:
     """A stored item: its link in the chain, the digest of its tenant and content, its id, and the item as JSON."""
 
     link: bytes
@@ -64,15 +64,15 @@ def unpack(packed: bytes) -> Any:  # noqa: ANN401 - any value of JSON
     return loads(packed) if packed.startswith(_BLANK) else orjson.loads(packed)
 
 
-def chunks_of(tenant: str, items: Iterable[Item]) -> tuple[Chunk, ...]:
+def chunks_of(tenant: str, items: Iterable[JsonItem]) -> tuple[StoredChunk, ...]:
     """Return the chunks of a conversation, whose items must have ids. Tenants share no chunks."""
-    chunks: list[Chunk] = []
+    chunks: list[StoredChunk] = []
     root = link = _digest(tenant.encode())
     for item in items:
         packed = pack(item)
         digest = _digest(root, packed)
         link = _digest(link, digest)
-        chunks.append(Chunk(link, digest, index_id(str(item["id"])), packed))
+        chunks.append(StoredChunk(link, digest, index_id(str(item["id"])), packed))
     return tuple(chunks)
 
 

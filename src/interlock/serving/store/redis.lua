@@ -9,7 +9,7 @@
 --           before, the number of references to the segment, and the digests and ids of its items
 --   i:ID  the items with an id: the digest of each, the number of references to it, its body
 -- The hash c:ID is a conversation, and the list m:ID its members, each the digest and the id of an item in one string.
--- The sorted sets `leases`, `written` and `logged` are indexes of the responses, the set `conversations` has the ids of all
+-- The sorted sets `leases`, `written`, `logged` and `hidden` are indexes of the responses, the set `conversations` has the ids of all
 -- conversations, `count` is the number of items, and w:ID is the channel for notifications of a response.
 local base = KEYS[1]
 local args = cmsgpack.unpack(ARGV[1])
@@ -42,7 +42,7 @@ end
 local function save(name, record) redis.call('SET', name, cmsgpack.pack(record)) end
 
 local LAYOUT, TENANTS, ITEMS = PREFIX .. ':layout', PREFIX .. ':tenants', base .. ':count'
-local INDEXES = {':leases', ':written', ':logged'}
+local INDEXES = {':leases', ':written', ':logged', ':hidden'}
 require_type(LAYOUT, 'string')
 require_type(TENANTS, 'set')
 require_type(ITEMS, 'string')
@@ -120,6 +120,14 @@ local function is_final(state) return next(STORED[state]) == nil end
 -- Writes a response into an index with a score, or removes it if there is no score.
 local function set_index(suffix, name, score)
     if score then redis.call('ZADD', base .. suffix, integer(score), name) else redis.call('ZREM', base .. suffix, name) end
+end
+
+-- Returns the members of an index of leases, up to `limit`, whose lease has ended, or dates from before the clock was set back far.
+local function lapsed(suffix, limit)
+    local names = redis.call('ZRANGEBYSCORE', base .. suffix, '-inf', integer(now), 'LIMIT', 0, limit)
+    local early = redis.call('ZRANGEBYSCORE', base .. suffix, '(' .. integer(now + 2 * args.lease), '+inf', 'LIMIT', 0, limit)
+    for _, name in ipairs(early) do names[#names + 1] = name end
+    return names
 end
 
 -- Writes an unfinished response into the index of leases, or removes one that has ended. One that was written in `lost` stays
@@ -215,10 +223,14 @@ end
 
 local function notify(name) redis.call('PUBLISH', key('w', name), '') end
 
--- Removes up to `limit` expired responses, and returns how many. One with a valid lease does not expire.
+-- Removes up to `limit` expired responses, and those that were hidden until now; returns how many. One with a valid lease does not
+-- expire.
 local function expire(limit)
-    if args.ttl < 0 then return 0 end
-    local names = redis.call('ZRANGEBYSCORE', base .. ':written', '-inf', integer(now - args.ttl), 'LIMIT', 0, limit)
+    local names = lapsed(':hidden', limit)
+    if args.ttl >= 0 then
+        local old = redis.call('ZRANGEBYSCORE', base .. ':written', '-inf', integer(now - args.ttl), 'LIMIT', 0, limit)
+        for _, name in ipairs(old) do names[#names + 1] = name end
+    end
     local removed = 0
     for _, name in ipairs(names) do
         local row = response(name)
@@ -352,14 +364,10 @@ function operations.tenants() return redis.call('SMEMBERS', TENANTS) end
 
 -- Returns {end of the lease, name} of the responses whose lease has ended, or dates from before the clock was set back far.
 function operations.lost()
-    local leases = base .. ':leases'
-    local names = redis.call('ZRANGEBYSCORE', leases, '-inf', integer(now), 'LIMIT', 0, args.limit)
-    local early = redis.call('ZRANGEBYSCORE', leases, '(' .. integer(now + 2 * args.lease), '+inf', 'LIMIT', 0, args.limit)
-    for _, name in ipairs(early) do names[#names + 1] = name end
     local lost = {}
-    for _, name in ipairs(names) do
+    for _, name in ipairs(lapsed(':leases', args.limit)) do
         local row = response(name)
-        if not row then redis.call('ZREM', leases, name) end
+        if not row then set_index(':leases', name) end
         if STORED[state_of(row)].adopt and #lost < args.limit then lost[#lost + 1] = {integer(row.till), name} end
     end
     return lost
@@ -457,11 +465,18 @@ function operations.write()
         row.oldest = row.following
     end
 
+    if effects.erase then
+        redis.call('DEL', key('b', name))
+        drop_chain(row.tip)
+        row.tip, row.outputs, row.till = '', 0, now + args.lease
+    end
+
     if effects.remove then
         remove(name, row)
     else
         save_response(name, row)
-        set_index(':written', name, row.written)
+        set_index(':hidden', name, effects.erase and row.till)
+        set_index(':written', name, not effects.erase and row.written)
         set_index(':logged', name, STORED[row.state].trim and row.oldest < row.following and row.written)
         index_lease(name, row)
     end

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from attrs import define, evolve, field
@@ -24,20 +24,20 @@ from attrs import define, evolve, field
 from interlock.events.json import clean
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredTrigger
-from interlock.fsm.table import Table
-from interlock.serving.requests.input_items import Item
+from interlock.fsm.table import AnyTable
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store import (
     LEASE,
     SHARED,
-    Conversation,
     ConversationEdit,
     Edit,
     EditResult,
-    Key,
     Lease,
     Log,
+    ResponseKey,
     ResponseStore,
     SequenceError,
+    StoredConversation,
     StoredResponse,
     StoreInfo,
     Subscription,
@@ -46,15 +46,15 @@ from interlock.serving.store import (
     conversation_conflict,
     refuse,
 )
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, index_id, pack, put_together, unpack
-from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, as_text, key_prefix
+from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, index_id, pack, put_together, unpack
+from interlock.serving.store.redis_client import PREFIX, Disconnected, Listener, RedisClient, Reply, as_text, key_prefix
 
 VERSION: Final = 2  # of the layout
 TAIL: Final = 8  # the last items of a conversation, which every write sends; the others are sent only if Redis lacks them
 PAGE: Final = 100  # the most responses in one call of the script, which blocks Redis meanwhile, and the most concurrent calls
 
 
-def _lua(name: str, table: Table[Any, Any]) -> str:
+def _lua(name: str, table: AnyTable) -> str:
     """Return a table as Lua source: for each state and trigger, the next state, the effects, and whether it is the owner's."""
     states: list[str] = []
     for state in table.states.values():
@@ -97,7 +97,7 @@ class RedisStore(ResponseStore):
         body, outputs, items = reply
         return put_together(body, reversed(items), int(outputs))
 
-    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
+    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
         ids = [clean(item_id) for item_id in item_ids]
         bodies: list[bytes] = await self._run("find", tenant, {"ids": [*map(index_id, ids)]}) if ids else []
         return {item_id: unpack(body) for item_id, body in zip(ids, bodies, strict=True) if body}
@@ -118,15 +118,15 @@ class RedisStore(ResponseStore):
             finally:
                 self._listener.update()
 
-    async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
+    async def conversation(self, tenant: str, conversation_id: str) -> StoredConversation | None:
         reply = await self._run("conversation", tenant, {"id": conversation_id, "trigger": ""})
         return _conversation(conversation_id, reply)
 
-    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
         bodies: list[bytes] | None = await self._run("conversation_items", tenant, {"id": conversation_id})
         return None if bodies is None else tuple(unpack(body) for body in bodies)
 
-    async def lost(self, limit: int) -> Sequence[Key]:
+    async def lost(self, limit: int) -> Sequence[ResponseKey]:
         lost: list[tuple[int, str, str]] = []
         for tenant in await self._tenants():
             replies = await self._run("lost", tenant, {"limit": limit})
@@ -145,14 +145,19 @@ class RedisStore(ResponseStore):
                     break
         return SweepResult(expired, trimmed)
 
-    async def responses(self) -> AsyncGenerator[Key, None]:
-        """Yield the tenant and id of every response, for each tenant in the order of their last writes."""
-        for tenant in await self._tenants():
-            names: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:written", 0, -1)
-            for name in names:
-                yield tenant, name.decode()
+    async def responses(self) -> AsyncGenerator[ResponseKey, None]:
+        """Yield the tenant and id of every response that is not hidden, for each tenant in the order of their last writes."""
+        async for key in self._index("written"):
+            yield key
 
-    async def conversations(self) -> AsyncGenerator[Key, None]:
+    async def _index(self, name: str) -> AsyncGenerator[ResponseKey, None]:
+        """Yield the tenant and id of the responses in an index of the script."""
+        for tenant in await self._tenants():
+            ids: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:{name}", 0, -1)
+            for response_id in ids:
+                yield tenant, response_id.decode()
+
+    async def conversations(self) -> AsyncGenerator[ResponseKey, None]:
         for tenant in await self._tenants():
             names: set[bytes] = await self._redis.execute("SMEMBERS", f"{key_prefix(tenant)}:conversations")
             for name in names:
@@ -163,13 +168,13 @@ class RedisStore(ResponseStore):
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
         events = 0
-        responses = [key async for key in self.responses()]
+        responses = [key async for key in self.responses()] + [key async for key in self._index("hidden")]
         async for (tenant, name), reply in self._run_each("read", responses, {"first": -1, "limit": 0}):
             if reply is not None:
                 _, oldest, following, state, _, owner, epoch = reply
                 counts[state.decode()] += 1
                 events += following - oldest
-                if StoredTrigger.LAPSE in STORED.states[state.decode()].rows:
+                if {StoredTrigger.LAPSE, StoredTrigger.RENEW} <= STORED.states[state.decode()].rows.keys():
                     leases.append(Lease(tenant, name, owner.decode(), int(epoch)))
         conversations = len([key async for key in self.conversations()])
         items = sum([int(await self._redis.execute("GET", f"{key_prefix(each)}:count") or 0) for each in await self._tenants()])
@@ -209,7 +214,7 @@ class RedisStore(ResponseStore):
         await self._listener.stop()
         await self._redis.close()
 
-    async def _run(self, operation: str, tenant: str, arguments: Mapping[str, object], *, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
+    async def _run(self, operation: str, tenant: str, arguments: Mapping[str, object], *, repeatable: bool = True) -> Reply:
         """Run an operation of the script on the keys of a tenant; for `repeatable`, see `RedisClient.execute`."""
         now = -1 if self.clock is None else _milliseconds(self.clock())
         times = {"now": now, "lease": _milliseconds(LEASE), "ttl": _milliseconds(self.ttl), "logs": _milliseconds(self.logs)}
@@ -218,8 +223,8 @@ class RedisStore(ResponseStore):
         return await self._redis.execute("EVALSHA", self._redis.digest, 1, key_prefix(tenant), packed, repeatable=repeatable)
 
     async def _run_each(
-        self, operation: str, keys: Sequence[Key], arguments: Mapping[str, object]
-    ) -> AsyncGenerator[tuple[Key, Any], None]:
+        self, operation: str, keys: Sequence[ResponseKey], arguments: Mapping[str, object]
+    ) -> AsyncGenerator[tuple[ResponseKey, Reply], None]:
         """Run an operation for each of these responses or conversations, and yield their keys and the results."""
         for start in range(0, len(keys), PAGE):
             page = keys[start : start + PAGE]
@@ -231,7 +236,7 @@ class RedisStore(ResponseStore):
         """Return all tenants that have stored something."""
         return sorted(tenant.decode() for tenant in await self._run("tenants", SHARED, {}))
 
-    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
         new = edit.conversation
         arguments: dict[str, object] = {
             "id": conversation_id,
@@ -275,7 +280,7 @@ class RedisStore(ResponseStore):
                 refuse(edit, reply[1].decode())
                 return None
 
-    async def _run_write(self, tenant: str, response_id: str, edit: Edit) -> list[Any]:
+    async def _run_write(self, tenant: str, response_id: str, edit: Edit) -> list[Reply]:
         stored, addition = edit.stored, edit.addition
         arguments: dict[str, object] = {
             "id": response_id,
@@ -294,17 +299,17 @@ class RedisStore(ResponseStore):
         linked = max(len(chunks) - TAIL, 0)  # of these items it sends only the links
         while True:
             items = [*([as_text(chunk.link)] for chunk in chunks[:linked]), *_members(chunks[linked:])]
-            reply: list[Any] = await self._run("write", tenant, {**arguments, "items": items}, repeatable=False)
+            reply: list[Reply] = await self._run("write", tenant, {**arguments, "items": items}, repeatable=False)
             if reply[0] != b"incomplete":
                 return reply
             linked = int(reply[1])  # the items that Redis has
 
 
-def _conversation(conversation_id: str, reply: Any) -> Conversation | None:  # noqa: ANN401 - any value of Redis
+def _conversation(conversation_id: str, reply: Reply) -> StoredConversation | None:
     if reply is None:
         return None
     created_at, metadata, version = reply
-    return Conversation(conversation_id, int(created_at), unpack(metadata), int(version))
+    return StoredConversation(conversation_id, int(created_at), unpack(metadata), int(version))
 
 
 def _target(edit: Edit) -> str:
@@ -312,7 +317,7 @@ def _target(edit: Edit) -> str:
     return "" if edit.addition is None else edit.addition.conversation_id
 
 
-def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
+def _was_made(edit: Edit, reply: Sequence[Reply]) -> bool:
     """Return whether the refusal of a repeated edit shows that the first attempt was committed."""
     match reply:
         case [b"sequence", expected]:
@@ -321,13 +326,15 @@ def _was_made(edit: Edit, reply: Sequence[Any]) -> bool:
             return edit.trigger is StoredTrigger.FINISH and int(epoch) == edit.epoch
         case [b"changed", b"ended"]:  # the response joined its conversation in the same commit
             return edit.trigger is StoredTrigger.PUT
+        case [b"refused", b"hidden", *_]:
+            return edit.trigger is StoredTrigger.HIDE
         case [b"refused", b"queued", _, owner]:
             return edit.trigger is StoredTrigger.ENQUEUE and owner.decode() == edit.owner
         case _:
             return False
 
 
-def _members(chunks: Iterable[Chunk]) -> list[list[object]]:
+def _members(chunks: Iterable[StoredChunk]) -> list[list[object]]:
     """Return the link, digest, id and JSON of each item for the script."""
     return [[as_text(chunk.link), as_text(chunk.digest), chunk.id, as_text(chunk.packed)] for chunk in chunks]
 

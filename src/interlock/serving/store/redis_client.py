@@ -21,11 +21,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from interlock.events.json import clean
-from interlock.serving.store import Key, Notifications, StoreDown, WrongLayout
+from interlock.serving.store import Notifications, ResponseKey, StoreDown, WrongLayout
 
 logger = logging.getLogger(__name__)
 
-Call: TypeAlias = tuple[tuple[Any, ...], "asyncio.Future[Any]"]  # a command and its future reply
+Reply: TypeAlias = Any
+"""Any value of Redis."""
+UntypedClient: TypeAlias = Any
+"""A client or a connection of the package `redis`, whose methods have no complete types."""
+PendingCommand: TypeAlias = tuple[tuple[object, ...], "asyncio.Future[Reply]"]  # a command and its future reply
 
 PREFIX: Final = "interlock"  # of all keys
 TIMEOUT: Final = 5.0  # seconds that the server has to answer
@@ -53,7 +57,7 @@ class RedisClient:
     digest: str = field(init=False)  # the name of the script in Redis, for EVALSHA
     _client: redis.Redis | None = field(default=None, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _calls: deque[Call] = field(factory=deque[Call], init=False)
+    _calls: deque[PendingCommand] = field(factory=deque[PendingCommand], init=False)
     _senders: set[asyncio.Task[None]] = field(factory=set["asyncio.Task[None]"], init=False)
     _has_checked_policy: bool = field(default=False, init=False)
 
@@ -67,19 +71,19 @@ class RedisClient:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
-    def client(self) -> Any:  # noqa: ANN401 - the methods of the class have no complete types
+    def client(self) -> UntypedClient:
         """The client for the running event loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            settings: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+            settings: dict[str, object] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
             settings |= {"max_connections": self.max_connections, "retry": Retry(NoBackoff(), 0)}
             if self.url.startswith("rediss:"):
                 settings["ssl_check_hostname"] = True  # the default from redis-py 6 on
-            self._client, self._loop = cast("Any", redis.Redis).from_url(self.url, **settings), loop
+            self._client, self._loop = cast("UntypedClient", redis.Redis).from_url(self.url, **settings), loop
             self._calls, self._senders = deque(), set()
         return self._client
 
-    async def execute(self, *command: object, repeatable: bool = True) -> Any:  # noqa: ANN401 - any value of Redis
+    async def execute(self, *command: object, repeatable: bool = True) -> Reply:
         """Send a command, and return its reply.
 
         A `repeatable` command has the same effect when it runs twice; it is sent again if the connection was lost.
@@ -100,15 +104,15 @@ class RedisClient:
             await asyncio.gather(*self._senders)
             await client.aclose()
 
-    async def _enqueue(self, command: tuple[object, ...]) -> Any:  # noqa: ANN401 - any value of Redis
+    async def _enqueue(self, command: tuple[object, ...]) -> Reply:
         client = self.client
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._calls.append((command, reply))
         if len(self._senders) < self.max_connections - 1:  # the listener needs one
             self._senders.add(asyncio.create_task(self._send_all(client, self._calls)))
         return await reply
 
-    async def _send_all(self, client: Any, calls: deque[Call]) -> None:  # noqa: ANN401 - of a class without types
+    async def _send_all(self, client: UntypedClient, calls: deque[PendingCommand]) -> None:
         """Send batch after batch of calls until none waits."""
         try:
             while calls:
@@ -116,9 +120,9 @@ class RedisClient:
         finally:  # no `await` since `calls` was empty, so that no call relies on this sender
             self._senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    async def _send_batch(self, client: Any, batch: Sequence[Call]) -> None:  # noqa: ANN401 - likewise
+    async def _send_batch(self, client: UntypedClient, batch: Sequence[PendingCommand]) -> None:
         """Send calls in one round trip, and set their results."""
-        replies: list[Any]
+        replies: list[Reply]
         try:
             replies = await self._send(client, [command for command, _ in batch])
         except Exception as error:  # noqa: BLE001 - any error is passed on to the callers
@@ -133,7 +137,7 @@ class RedisClient:
             else:
                 future.set_result(reply)
 
-    async def _send(self, client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - likewise
+    async def _send(self, client: UntypedClient, commands: Sequence[tuple[object, ...]]) -> list[Reply]:
         """Send commands, and return the reply to each, which may be an error."""
         if not self._has_checked_policy:
             await self._check_policy(client)
@@ -145,7 +149,7 @@ class RedisClient:
                 replies[index] = reply
         return replies
 
-    async def _check_policy(self, client: Any) -> None:  # noqa: ANN401 - likewise
+    async def _check_policy(self, client: UntypedClient) -> None:
         """Log a warning if the server may evict keys."""
         [memory] = await _execute(client, [("INFO", "memory")])
         self._has_checked_policy = True
@@ -206,9 +210,9 @@ class Listener:
                 logger.info("the connection for notifications was lost: %r", error)
                 await asyncio.sleep(RECONNECT if self._is_current else 0)
 
-    async def _receive(self, pubsub: Any) -> None:  # noqa: ANN401 - of a class without types
+    async def _receive(self, pubsub: UntypedClient) -> None:
         """Receive messages on one connection until it is lost, and adjust its channels to the subscriptions."""
-        channels: dict[bytes, Key] = {}
+        channels: dict[bytes, ResponseKey] = {}
         message = asyncio.create_task(pubsub.get_message(timeout=SILENCE))
         change = asyncio.create_task(self._changed.wait())
         self._changed.set()
@@ -229,7 +233,7 @@ class Listener:
             change.cancel()
             await asyncio.gather(message, change, return_exceptions=True)
 
-    async def _subscribe(self, pubsub: Any, channels: dict[bytes, Key]) -> None:  # noqa: ANN401 - likewise
+    async def _subscribe(self, pubsub: UntypedClient, channels: dict[bytes, ResponseKey]) -> None:
         """Make the channels of the connection match the subscriptions."""
         wanted = {f"{key_prefix(key[0])}:w:{clean(key[1])}".encode(): key for key in self.notifications.responses()}
         added, removed = wanted.keys() - channels.keys(), channels.keys() - wanted.keys()
@@ -246,9 +250,9 @@ def key_prefix(tenant: str) -> str:
     return f"{PREFIX}:{{{blake2b(tenant.encode(), digest_size=8).hexdigest()}}}"
 
 
-def _next_batch(calls: deque[Call]) -> list[Call]:
+def _next_batch(calls: deque[PendingCommand]) -> list[PendingCommand]:
     """Remove and return the calls for one round trip."""
-    batch: list[Call] = []
+    batch: list[PendingCommand] = []
     size = 0
     while calls and len(batch) < BATCH and size < BATCH_SIZE:
         batch.append(calls.popleft())
@@ -257,11 +261,11 @@ def _next_batch(calls: deque[Call]) -> list[Call]:
     return batch
 
 
-async def _execute(client: Any, commands: Sequence[tuple[object, ...]]) -> list[Any]:  # noqa: ANN401 - of a class without types
+async def _execute(client: UntypedClient, commands: Sequence[tuple[object, ...]]) -> list[Reply]:
     pipeline = client.pipeline(transaction=False)
     for command in commands:
         pipeline.execute_command(*command)
-    replies: list[Any] = await pipeline.execute(raise_on_error=False)
+    replies: list[Reply] = await pipeline.execute(raise_on_error=False)
     return replies
 
 

@@ -4,5 +4,4 @@ tool_runner  the interface of tools, and two implementations that run nothing: n
 hosting      the tools of one response: declared servers, their lists and calls, approval requests and citations
 address      the hosts and addresses that a request may make the server reach (SSRF guard)
 mcp_session  a session with one server, in its own task, with guarded requests and bounded responses
-mcp_v1       adapts version 1 of the `mcp` package to the interface of version 2
 """

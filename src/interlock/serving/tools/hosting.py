@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import NOT_UNDERSTOOD, result_fields
+from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, result_fields
 from interlock.events.json import dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
-from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
-from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, LABELS, HostedTool
+from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
 if TYPE_CHECKING:
@@ -41,21 +41,6 @@ MAX_CALLS: Final = 128
 MAX_SERVERS: Final = 16
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
-
-BROWSER: Final[Mapping[object, str]] = {"search": "search", "open_page": "open", "find_in_page": "find"}
-"""The tools of a browser by the types of actions."""
-
-
-def _browser_tool(fields: Mapping[str, object]) -> tuple[str, str]:
-    return "web_search_preview", BROWSER.get(members(fields.get("action")).get("type"), "search")
-
-
-TOOL_OF: Final[Mapping[str, Callable[[Mapping[str, object]], tuple[str, str]]]] = {
-    "mcp_call": lambda fields: (str(fields["server_label"]), str(fields["name"])),
-    "code_interpreter_call": lambda _: ("code_interpreter", "python"),
-    "web_search_call": _browser_tool,
-}
-"""Functions that take the fields of a call, and return its MCP tool: the label of the server and the name. By kind of call."""
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -175,7 +160,7 @@ class Approvals:
             match delta:
                 case str(text) | Text(text) if self._pending is not None:
                     self._text.append(text)
-                case Open(kind, fields) if kind in TOOL_OF and self._needs_approval(*TOOL_OF[kind](fields)):
+                case Open(kind, fields) if (tool := mcp_tool(kind, fields)) is not None and self._needs_approval(*tool):
                     result += self._request()
                     self._pending = delta
                 case Close():
@@ -191,10 +176,10 @@ class Approvals:
     def _request(self) -> list[Delta]:
         if self._pending is None:
             return []
-        label, name = TOOL_OF[self._pending.kind](self._pending.fields)
-        is_code, shown = self._pending.kind == "code_interpreter_call", self._pending.text
-        text = self._take_text()
-        arguments = dumps({"code": text}).decode() if is_code else shown or text
+        call, text = self._pending, self._take_text()
+        label, name = mcp_tool(call.kind, call.fields) or ("", "")  # `feed` has found it
+        code = _code_field(call.kind)
+        arguments = dumps({code: text}).decode() if code else call.text or text
         return [Open("mcp_approval_request", {"server_label": label, "name": name, "arguments": arguments})]
 
     def _take_text(self) -> str:
@@ -271,7 +256,7 @@ class ToolServers:
             load_sessions()
 
     @asynccontextmanager
-    async def begin(self, request: CreateResponse, items: Sequence[Item]) -> AsyncGenerator[ResponseTools]:
+    async def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AsyncGenerator[ResponseTools]:
         tools = ResponseTools(self, request, items)
         try:
             yield tools
@@ -296,8 +281,8 @@ class ResponseTools:
     """The tools of one response; `ToolRunner.begin` explains the arguments, and `Tools` the methods."""
 
     _runner: ToolServers
-    _request: CreateResponse
-    _items: Sequence[Item]
+    _request: ResponseRequest
+    _items: Sequence[JsonItem]
     _servers: dict[str, DeclaredServer] = field(factory=dict[str, DeclaredServer], init=False)
     _listed: dict[str, dict[str, ListedTool]] = field(factory=dict[str, dict[str, ListedTool]], init=False)
     _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, "Session"], init=False)
@@ -308,9 +293,9 @@ class ResponseTools:
     _citations: Citations = field(factory=Citations, init=False)
 
     def __attrs_post_init__(self) -> None:
-        for tool in map(members, elements(self._request.raw.get("tools"))):
+        for tool in self._request.declared_servers:
             label = str(tool.get("server_label"))
-            if tool.get("type") == "mcp" and not self._offers(LABELS.get(label)):
+            if not self._offers(LABELS.get(label)):
                 self._servers.setdefault(label, DeclaredServer(label, tool))
         self._approvals = Approvals(self._needs_approval)
         for item in self._items:
@@ -318,7 +303,7 @@ class ResponseTools:
             if item.get("type") == "mcp_list_tools" and label in self._servers and item.get("error") is None:
                 self._set_list(label, [ListedTool(members(tool)) for tool in elements(item.get("tools"))])
 
-    async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
+    async def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
         async with _tasks() as tasks:
             unlisted = [server for label, server in self._servers.items() if not (label in self._listed or self._hosts(label))]
             for index, server in enumerate(unlisted):
@@ -335,7 +320,7 @@ class ResponseTools:
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
         return self._citations.feed(self._approvals.feed(deltas) if self._servers else deltas)
 
-    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         count = len(calls) + len(rejected)
         remaining = (MAX_CALLS if self._request.max_tool_calls is None else self._request.max_tool_calls) - self._calls
         self._calls += count
@@ -355,7 +340,7 @@ class ResponseTools:
         if count > remaining:
             yield Finish()
 
-    def with_outputs(self, items: Iterable[Item]) -> list[Item]:
+    def with_outputs(self, items: Iterable[JsonItem]) -> list[JsonItem]:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
@@ -380,7 +365,7 @@ class ResponseTools:
         server = self._servers.get(label)
         return None if server is None else next(iter(server.allowed([ListedTool({"name": name})])), None)
 
-    def _approved_requests(self) -> Iterator[Item]:
+    def _approved_requests(self) -> Iterator[JsonItem]:
         requests = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
         done = {item.get("approval_request_id") for item in self._items if item.get("type") == "mcp_call"}
         for item in self._request.input:
@@ -431,20 +416,22 @@ class ResponseTools:
         if result.is_error:
             return self._failed(call, text or "The tool failed and did not say why.")
         self._results[call.id] = text
-        if call.kind == "web_search_call":
+        hosted = HOSTED_CALLS.get(call.kind)
+        if hosted is not None and hosted.cites:
             self._citations.add_pages(pages_of(text))
         return Succeed(call.id, result_item_fields(call, text, self._request.include))
 
     def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
         if not allowed:
             raise ToolError("The response has reached its limit of tool calls.")
-        if call.kind not in TOOL_OF:
+        tool = mcp_tool(call.kind, call.fields)
+        if tool is None:
             raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
-        label, name = TOOL_OF[call.kind](call.fields)
+        label, name = tool
         hosted, server = LABELS.get(label), self._servers.get(label)
         url = None if hosted is None else self._runner.hosted.get(hosted)
         if server is None:
-            if call.kind == "mcp_call" and label != CONTAINER:
+            if call.kind not in HOSTED_CALLS and label != CONTAINER:
                 raise ToolError(f"The request has no MCP server '{label}'.")
             if not self._offers(hosted):
                 raise ToolError(f"The request does not offer the tool '{hosted}'.")
@@ -462,18 +449,27 @@ class ResponseTools:
         return Fail(call.id, message)
 
 
+def mcp_tool(kind: ItemKind, fields: Mapping[str, object]) -> tuple[str, str] | None:
+    """Return the label of the MCP server and the name of the tool that run a call; None if no MCP server runs such calls."""
+    if kind == "mcp_call":
+        return str(fields["server_label"]), str(fields["name"])
+    hosted = HOSTED_CALLS.get(kind)
+    return None if hosted is None else (hosted.label, hosted.mcp_tool(fields))
+
+
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
     """Translate a call of the model into the name and arguments of an MCP tool."""
-    match call.kind:
-        case "code_interpreter_call":
-            return "python", {"code": call.text}
-        case "web_search_call":
-            arguments = dict(_arguments(call.text))
-            if "url" in arguments:  # a name that models use, but not the prompt
-                arguments["id"] = arguments.pop("url")
-            return _browser_tool(call.fields)[1], arguments
-        case _:
-            return str(call.fields["name"]), _arguments(call.text)
+    hosted, code = HOSTED_CALLS.get(call.kind), _code_field(call.kind)
+    name = str(call.fields["name"]) if hosted is None else hosted.mcp_tool(call.fields)
+    if code:
+        return name, {code: call.text}
+    renamed = NOTHING if hosted is None else hosted.renamed
+    return name, {renamed.get(argument, argument): value for argument, value in _arguments(call.text).items()}
+
+
+def _code_field(kind: ItemKind) -> str:
+    """Return the field with the text of a call that the model does not write as arguments in JSON; empty for any other call."""
+    return "".join(name for name in ITEMS[kind].text_path if name != "arguments")
 
 
 def _arguments(text: str) -> Mapping[str, object]:
@@ -504,10 +500,11 @@ def _placeholder(block: object) -> str:
 
 def result_item_fields(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
     """Return the fields of a call's item that show its result, as the parameter `include` of the request selects them."""
-    if call.kind == "code_interpreter_call" and "code_interpreter_call.outputs" not in include:
+    hosted = HOSTED_CALLS.get(call.kind)
+    if hosted is not None and hosted.include and hosted.include not in include:
         return {}
     action = members(call.fields.get("action"))
-    if action.get("type") == "search" and "web_search_call.action.sources" in include:
+    if action.get("type") == "search":
         sources = [{"type": "url", "url": page.url} for page in pages_of(text)]
         return {"action": {**action, "sources": sources}}
     return result_fields(call.kind, text)

@@ -15,12 +15,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
+import httpx2
 from attrs import define, field
+from mcp import Client, MCPError
 from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 from pydantic import ValidationError
 
 from interlock.serving.requests.api_errors import ToolError
@@ -28,16 +31,6 @@ from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.limits import MAX_TOOLS
 from interlock.serving.requests.runtime import is_fault
 from interlock.serving.tools.address import AddressPolicy, Endpoint
-
-if TYPE_CHECKING or not version("mcp").startswith("1."):
-    import httpx2
-    from mcp import Client, MCPError
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
-else:
-    import httpx as httpx2  # version 1 of `mcp` uses httpx
-
-    from interlock.serving.tools.mcp_v1 import CONNECTION_CLOSED, Client, MCPError, streamable_http_client
 
 T = TypeVar("T")
 
@@ -159,7 +152,7 @@ class Session:
         except MCPError as error:
             data = getattr(error, "error", error)  # version 1 of the package has code and message in `error`
             is_lost = data.code == CONNECTION_CLOSED and (self._faults or data.message == CLOSED)
-            raise ToolError(self._lost() if is_lost else _truncated(data.message)) from error
+            raise ToolError(self._is_lost() if is_lost else _truncate(data.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -169,9 +162,9 @@ class Session:
                 task.cancel()
                 await asyncio.wait({task}, timeout=CLOSING_SECONDS)
                 task.add_done_callback(_forget)
-        raise ToolError(self._lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
+        raise ToolError(self._is_lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
-    def _lost(self) -> str:
+    def _is_lost(self) -> str:
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
@@ -230,10 +223,10 @@ def _error_message(error: BaseException) -> str:
             text = getattr(error, "error", error).message
         case _:
             pass
-    return _truncated(text)
+    return _truncate(text)
 
 
-def _truncated(text: str) -> str:
+def _truncate(text: str) -> str:
     text = text.partition("\n")[0]
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -312,14 +305,14 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         addresses = await self._policy.resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
         for address in addresses[:-1]:
             with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
-                return await self._inner.handle_async_request(_addressed(request, address))
-        return await self._inner.handle_async_request(_addressed(request, addresses[-1]))
+                return await self._inner.handle_async_request(_resolve_address(request, address))
+        return await self._inner.handle_async_request(_resolve_address(request, addresses[-1]))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _addressed(request: httpx2.Request, address: str) -> httpx2.Request:
+def _resolve_address(request: httpx2.Request, address: str) -> httpx2.Request:
     """Return a request that goes to an address of its host. TLS still verifies the host's name."""
     return httpx2.Request(
         request.method,

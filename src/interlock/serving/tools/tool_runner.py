@@ -10,8 +10,8 @@ from attrs import frozen
 
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem
 
 if TYPE_CHECKING:  # a server without recordings does not load the modules that read and render them
     from interlock.serving.engines.recordings import RecordedTurn, ToolResult
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a server without recordings does not load the modules that 
 class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""
 
-    def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
+    def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield groups of deltas before the model's first turn. Hosted calls that they make ready run before that turn.
 
         `output` returns the items of the response so far, including items from the deltas that were already yielded.
@@ -31,7 +31,7 @@ class Tools(Protocol):
         """Return the deltas that replace the parser's deltas for the driver."""
         ...
 
-    def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+    def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
 
         A tool starts after its `Run` was taken and written. A call without deltas is not run, and fails when the response ends.
@@ -40,7 +40,7 @@ class Tools(Protocol):
         """
         ...
 
-    def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
+    def with_outputs(self, items: Iterable[JsonItem]) -> Sequence[JsonItem]:
         """Return items of the response for the model, with the results of tools as `output`, which clients may not receive."""
         ...
 
@@ -48,7 +48,7 @@ class Tools(Protocol):
 class ToolRunner(Protocol):
     """Creates the tools of each response."""
 
-    def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         """Return a context manager for the tools of one response; `items` is the conversation, with the request's input."""
         ...
 
@@ -57,11 +57,11 @@ class ToolRunner(Protocol):
 class NullTools:
     """No hosted tools: calls of them fail."""
 
-    def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         del request, items
         return nullcontext(self)
 
-    async def prepare(self, output: Callable[[], Sequence[Item]]) -> AsyncGenerator[Sequence[Delta], None]:
+    async def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
         del output
         return
         yield
@@ -69,11 +69,11 @@ class NullTools:
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
         return [*deltas]
 
-    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         if calls or rejected:
             yield Finish()
 
-    def with_outputs(self, items: Iterable[Item]) -> Sequence[Item]:
+    def with_outputs(self, items: Iterable[JsonItem]) -> Sequence[JsonItem]:
         return [*items]
 
 
@@ -83,7 +83,7 @@ class RecordedTools:
 
     turns: Sequence[RecordedTurn]
 
-    def begin(self, request: CreateResponse, items: Sequence[Item]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         from interlock.serving.engines.script import rounds  # noqa: PLC0415
 
         del request
@@ -96,7 +96,7 @@ class _RecordedResults(NullTools):
 
     results: Iterator[ToolResult]
 
-    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[Item] = ()) -> AsyncGenerator[Delta, None]:
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415
 
         del rejected

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Final, cast
+from typing import Final
 
 import orjson
 from attrs import define, field
@@ -42,7 +42,7 @@ class _Run:
 
 
 @define(eq=False)
-class Side:
+class ComparedSide:
     """One of two streams to align."""
 
     lanes: dict[int, tuple[object, object]] = field(factory=lambda: {0: ("response", None)}, init=False)
@@ -52,7 +52,7 @@ class Side:
     def add(self, line: Line) -> None:
         match line:
             case ("lane", _, int() as lane, about):
-                item = cast("Mapping[str, object]", about)
+                item = members(about)
                 self.lanes[lane] = (item["kind"], item["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
                 last = self.runs[-1] if self.runs else None
@@ -67,7 +67,7 @@ class Side:
                 pass
 
 
-def pairs(left: Side, right: Side) -> Line:
+def pairs(left: ComparedSide, right: ComparedSide) -> Line:
     """Return the line that aligns two streams: rows of corresponding events, in the order of the left stream."""
     partners = dict(_partners(left, right))
     paired = set(partners.values())
@@ -82,16 +82,16 @@ def pairs(left: Side, right: Side) -> Line:
     return "pairs", {"rows": rows, "volatile": sorted(VOLATILE)}
 
 
-def _partners(left: Side, right: Side) -> Iterator[tuple[_Run, _Run]]:
+def _partners(left: ComparedSide, right: ComparedSide) -> Iterator[tuple[_Run, _Run]]:
     left_lanes, right_lanes = list(left.lanes), list(right.lanes)
-    for i, j in _aligned(list(left.lanes.values()), list(right.lanes.values())):
+    for i, j in _align(list(left.lanes.values()), list(right.lanes.values())):
         left_runs = [run for run in left.runs if run.lane == left_lanes[i]]
         right_runs = [run for run in right.runs if run.lane == right_lanes[j]]
-        for m, n in _aligned([run.name for run in left_runs], [run.name for run in right_runs]):
+        for m, n in _align([run.name for run in left_runs], [run.name for run in right_runs]):
             yield left_runs[m], right_runs[n]
 
 
-def _aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
+def _align(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
     if max(len(left), len(right)) > _LONGEST:
         yield from ((place, place) for place, (a, b) in enumerate(zip(left, right, strict=False)) if a == b)
         return
@@ -115,7 +115,7 @@ def _differences(left: _Run, right: _Run) -> Iterator[str]:
             yield "delta"
     elif left.data != right.data:
         try:
-            yield from [*_unequal(_parsed(left.data), _parsed(right.data), "")]
+            yield from [*_unequal(_parse(left.data), _parse(right.data), "")]
         except RecursionError:
             yield ""  # nested too deeply to name the field
 
@@ -134,13 +134,14 @@ def _unequal(left: object, right: object, path: str) -> Iterator[str]:
         yield path
 
 
-def _parsed(data: str) -> object:
+def _parse(data: str) -> object:
     try:
-        return data if data == DONE else cast("object", orjson.loads(data))
+        parsed: object = data if data == DONE else orjson.loads(data)
     except orjson.JSONDecodeError:
         return data
+    return parsed
 
 
 def _delta(data: str) -> str | None:
-    text = members(_parsed(data)).get("delta")
+    text = members(_parse(data)).get("delta")
     return text if isinstance(text, str) else None

@@ -25,21 +25,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
 from interlock.events.dialects import OPENAI, Dialect, DialectName
-from interlock.events.json import as_text, dumps, members
+from interlock.events.json import as_text, dumps, is_array, is_object, members
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
-from interlock.fsm.acceptor.digests import quoted
+from interlock.fsm.acceptor.automaton import narrow_steps
+from interlock.fsm.acceptor.digests import quote
 from interlock.fsm.acceptor.judging import DONE as MARKER
-from interlock.fsm.acceptor.steps import narrow_steps
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
-from interlock.parsers.harmony_framing import Trigger
+from interlock.parsers.harmony_framing import HarmonyTrigger
 from interlock.parsers.harmony_vocabulary import vocabulary
 from interlock.serving.engines.recordings import Recording, ReplayStep, replay_steps
 
@@ -47,7 +47,7 @@ Line: TypeAlias = Sequence[object]
 
 
 @define(eq=False)
-class Steps:
+class ReplaySteps:
     """The distinct steps of all streams of a page, with their numbers."""
 
     numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
@@ -81,7 +81,7 @@ class Trace:
     """Makes the lines of one stream. `stream` is its number, from 0; all streams of a page share `steps`."""
 
     stream: int = 0
-    steps: Steps = field(factory=Steps)
+    steps: ReplaySteps = field(factory=ReplaySteps)
     dialect: DialectName = "openai"
     redact: bool = False
     events: int = field(default=0, init=False)
@@ -118,14 +118,16 @@ class Trace:
             step, line = self._moved(lane, judged.step)
             if line is not None:
                 yield line
-        body = cast("Mapping[str, object] | None", redacted(judged.body)) if self.redact else judged.body
+        body = judged.body
+        if self.redact and body is not None:
+            body = members(redacted(body))
         if not lane.named and body is not None:
             yield from self._describe(lane, body, judged.step.machine if judged.step else "")
         data = judged.message.data
         size = len(data) if data.isascii() else len(data.encode())
         number = None if judged.body is None else judged.body.get("sequence_number")
         type_ = (body or {}).get("type", judged.message.event)
-        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else quoted(type_)
+        name = MARKER if data == MARKER else type_ if isinstance(type_, str) else quote(type_)
         text = data
         if self.redact and data != MARKER:
             text = str(redacted(data)) if body is None else dumps(body).decode()
@@ -180,7 +182,7 @@ class Trace:
             "rule": finding.rule,
             "severity": finding.severity,
             "deviation": finding.deviation,
-            "message": without_quotes(finding.message) if self.redact else finding.message,
+            "message": strip_quotes(finding.message) if self.redact else finding.message,
             "expected": finding.expected,
             "line": finding.line,
         }
@@ -246,9 +248,9 @@ class _Origin:
         return origin
 
 
-def _token_text(token: int, meaning: str | bytes | Trigger) -> str:
+def _token_text(token: int, meaning: str | bytes | HarmonyTrigger) -> str:
     match meaning:
-        case Trigger():
+        case HarmonyTrigger():
             try:
                 return vocabulary().encoding.decode([token], errors="replace")
             except (OverflowError, RuntimeError):
@@ -259,13 +261,13 @@ def _token_text(token: int, meaning: str | bytes | Trigger) -> str:
             return meaning
 
 
-def _trigger(meaning: str | bytes | Trigger, before: str, after: str) -> str:
+def _trigger(meaning: str | bytes | HarmonyTrigger, before: str, after: str) -> str:
     """Return the trigger of a token. Text outside of content is a word of a header, or prose that begins content."""
-    if isinstance(meaning, Trigger):
+    if isinstance(meaning, HarmonyTrigger):
         return meaning.value
     if before == "content":
-        return Trigger.TEXT.value
-    return (Trigger.PROSE if after == "content" else Trigger.WORD).value
+        return HarmonyTrigger.TEXT.value
+    return (HarmonyTrigger.PROSE if after == "content" else HarmonyTrigger.WORD).value
 
 
 def encode_lines(lines: Iterable[Line]) -> bytes:
@@ -281,11 +283,11 @@ class Leaf(Enum):
     TEXT = "only the length of a string"
 
 
-Place: TypeAlias = "Leaf | Mapping[str, Place]"
+LinePlace: TypeAlias = "Leaf | Mapping[str, LinePlace]"
 """What to show of a field, or of each field of an object or of the objects in a list; other fields are hidden."""
 
 
-def _place(words: str, numbers: str = "", texts: str = "", **inner: Place) -> Place:
+def _place(words: str, numbers: str = "", texts: str = "", **inner: LinePlace) -> LinePlace:
     leaves = ((words, Leaf.WORD), (numbers, Leaf.NUMBER), (texts, Leaf.TEXT))
     return {**{name: leaf for names, leaf in leaves for name in names.split()}, **inner}
 
@@ -356,24 +358,22 @@ MUCH: Final = HIDDEN * 3
 _QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
-def redacted(value: object, place: Place = EVENT) -> object:
+def redacted(value: object, place: LinePlace = EVENT) -> object:
     """Return a JSON value with a mark for each character of its texts, and without fields that are not listed."""
     match value, place:
         case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
             return value
         case str(), _:
             return HIDDEN * len(value)
-        case dict(), Mapping():
-            members = cast("dict[str, object]", value)
-            fields = {name: redacted(inner, place[name]) for name, inner in members.items() if name in place}
-            return {**fields, MUCH: len(members) - len(fields)} if len(fields) < len(members) else fields
-        case list(), Mapping():
-            entries = cast("list[object]", value)
-            return [MUCH if isinstance(inner, list) else redacted(inner, place) for inner in entries]
+        case _, Mapping() if is_object(value):
+            fields = {name: redacted(inner, place[name]) for name, inner in value.items() if name in place}
+            return {**fields, MUCH: len(value) - len(fields)} if len(fields) < len(value) else fields
+        case _, Mapping() if is_array(value):
+            return [MUCH if is_array(inner) else redacted(inner, place) for inner in value]
         case _:
             return MUCH
 
 
-def without_quotes(message: str) -> str:
+def strip_quotes(message: str) -> str:
     """Return the message of a finding without its quotations of the stream."""
     return _QUOTED.sub(f"'{MUCH}'", message)

@@ -7,9 +7,10 @@ gateway_config      upstreams from options or a TOML file
 model_list          the models that an upstream lists
 upstream_client     HTTP: event streams, timeouts, retries, errors
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
+call_ids            the ids of calls, there and back
+function_names      the names of functions, there and back
 chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
-chat_names          Chat Completions: names and call ids, there and back
 responses_upstream  Responses: requests and events
 tagged_reasoning    Chat Completions: reasoning between tags in the content
 vllm_upstream       vLLM's completions: prompts and outputs as tokens

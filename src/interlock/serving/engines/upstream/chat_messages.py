@@ -7,9 +7,10 @@ from typing import Final
 
 from attrs import define, field
 
+from interlock.events.items import ITEMS
 from interlock.events.json import elements, is_array, members
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.input_items import Item, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.normalize import normalize
 
 Message = dict[str, object]
@@ -20,7 +21,7 @@ TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "
 
 
 def chat_messages(
-    instructions: str | None, items: Iterable[Item], reasoning_field: str, upstream_id: Callable[[str], str]
+    instructions: str | None, items: Iterable[JsonItem], reasoning_field: str, upstream_id: Callable[[str], str]
 ) -> list[Message]:
     """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
 
@@ -66,18 +67,18 @@ class _MessageWriter:
     entries: list[_Entry] = field(factory=list[_Entry])
     _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
 
-    def add(self, item: Item) -> None:
+    def add(self, item: JsonItem) -> None:
         """Add a normalized item."""
-        match item["type"]:
+        match str(item["type"]):
             case "reasoning":
                 if self._reasoning_field:
                     self._extend(self._assistant().message, self._reasoning_field, text_of(item.get("content")))
-            case "function_call":
+            case kind if ITEMS[kind].shown_call:
                 function = {"name": item["name"], "arguments": item["arguments"]}
                 call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function}
                 self._callers[item["call_id"]] = entry = self._assistant()
                 entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]
-            case "function_call_output":
+            case kind if ITEMS[kind].shown_output:
                 self._add_output(item)
             case _:
                 self._add_message(item)
@@ -90,7 +91,7 @@ class _MessageWriter:
         else:
             self._append({"role": role, "content": text})
 
-    def _add_message(self, item: Item) -> None:
+    def _add_message(self, item: JsonItem) -> None:
         content, role = item.get("content"), str(item.get("role"))
         parts = [members(part) for part in elements(content)] if is_array(content) else []
         if role == "assistant":
@@ -102,7 +103,7 @@ class _MessageWriter:
         else:
             self._append({"role": role, "content": [_part(part) for part in parts]})
 
-    def _add_output(self, item: Item) -> None:
+    def _add_output(self, item: JsonItem) -> None:
         """Add an output to the message with its call; one without a call, such as that of an old release, is a message."""
         output = item.get("output")
         media = [_part(part) for part in map(members, elements(output)) if part.get("type") not in TEXTS]
@@ -146,7 +147,7 @@ def _part(part: Mapping[str, object]) -> Message:
         case "input_video":
             return {"type": "video_url", "video_url": {"url": _url(part, "video_url")}}
         case kind:
-            raise _unsupported(f"A content part of the type '{kind}'")
+            raise _unsupported_part(f"A content part of the type '{kind}'")
 
 
 def _with_detail(part: Mapping[str, object], url: str) -> Message:
@@ -157,7 +158,7 @@ def _with_detail(part: Mapping[str, object], url: str) -> Message:
 def _url(part: Mapping[str, object], name: str) -> str:
     url = part.get(name)
     if not isinstance(url, str):
-        raise _unsupported(f"An '{part.get('type')}' without a '{name}'")
+        raise _unsupported_part(f"An '{part.get('type')}' without a '{name}'")
     return url
 
 
@@ -165,9 +166,9 @@ def _file(part: Mapping[str, object]) -> Message:
     names: Sequence[str] = ("file_data", "file_id", "filename")
     file: Message = {name: part[name] for name in names if part.get(name) is not None}
     if "file_data" not in file and "file_id" not in file:
-        raise _unsupported("An 'input_file' without 'file_data' or 'file_id'")
+        raise _unsupported_part("An 'input_file' without 'file_data' or 'file_id'")
     return file
 
 
-def _unsupported(subject: str) -> ApiError:
+def _unsupported_part(subject: str) -> ApiError:
     return invalid("input", f"{subject} cannot be sent to this model.", "unsupported_value")

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
 from msgspec import Struct
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
-from interlock.events.json import elements, members
+from interlock.events.json import as_text, elements, members
+from interlock.events.parts import Json
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.upstream.call_ids import api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.chat_names import FunctionNames, api_call_id, upstream_call_id
-from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
+from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
+from interlock.serving.engines.upstream.function_names import FunctionNames
 from interlock.serving.engines.upstream.translator import UpstreamCall, estimate
 from interlock.serving.engines.upstream.upstream_client import upstream_error
-from interlock.serving.requests.input_items import Item
 from interlock.serving.requests.tool_offer import ToolOffer
 
 if TYPE_CHECKING:
-    from interlock.parsers.families import Family
+    from interlock.parsers.families import Family, Settings
     from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning
 
 SAME: Final = frozenset(
@@ -41,6 +41,8 @@ LEAST_PROBABLE: Final = -9999.0
 """The log probability that OpenAI's service gives to the least probable tokens."""
 RESERVED: Final = ("n", "messages", "functions", "function_call")
 """The fields of Chat Completions that a client must not set."""
+MESSAGE: Final = ("content", "reasoning", "refusal", "tool_calls", "function_call")
+"""The fields of a delta or message, once `reasoning` has the text of all fields for reasoning."""
 MANY: Final = 16
 """The most calls of an event that are parsed in one go."""
 
@@ -49,35 +51,35 @@ class FunctionDelta(Struct):
     """A part of a call's name and arguments."""
 
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: str | dict[str, Json] | None = None
 
 
 class CallDelta(Struct):
     """A part of a call."""
 
-    index: Any = None
-    id: Any = None
+    index: Json = None
+    id: Json = None
     function: FunctionDelta | None = None
 
 
 class ChatDelta(Struct):
     """The delta of a choice, or its whole message, as `ChatParser` reads it."""
 
-    content: str | list[dict[str, Any]] | None = None
-    reasoning: Any = None
-    reasoning_content: Any = None
-    reasoning_details: Any = None
+    content: str | list[dict[str, Json]] | None = None
+    reasoning: Json = None
+    reasoning_content: Json = None
+    reasoning_details: Json = None
     refusal: str | None = None
     tool_calls: list[CallDelta] | None = None
     function_call: FunctionDelta | None = None
 
 
-class ChatChoice(Choice):
+class ChatChoice(StreamChoice):
     """A choice of a chunk, or of a whole answer, which has a `message`."""
 
     delta: ChatDelta | None = None
     message: ChatDelta | None = None
-    logprobs: Any = None
+    logprobs: Json = None
 
 
 @define(eq=False)
@@ -87,17 +89,20 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     path = "chat/completions"
     not_sent = frozenset({*wire.CreateResponse.__struct_fields__, *RESERVED}) - SAME
     decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
-    _names: FunctionNames = field(factory=FunctionNames)
     _family: Family | None = None
     """The family of the model, if the parser reads its raw text."""
+    _settings: Settings | None = None
+    """The settings of that parser."""
     _reasoning: TaggedReasoning | None = None
+    _streamed: set[str] = field(factory=set[str], init=False)
+    """The fields in `MESSAGE` that the turn's deltas have had."""
 
     @classmethod
     def of(cls, call: UpstreamCall) -> ChatTranslator:
         """Return the translator of a response."""
         tagged, names = call.upstream.family, FunctionNames()
-        routing = evolve(call.routing, declared=ChainMap(names.routes, dict(call.routing.declared)))
-        parser = ChatParser(routing, call.request.raw.get("include_reasoning") is not False)
+        routing = names.routing(call.routing)
+        parser = ChatParser(routing, call.request.extensions.get("include_reasoning") is not False)
         if tagged is None:
             return cls(call, parser, names)
         from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
@@ -106,27 +111,22 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         if tagged.tool_parser is None:
             from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning  # noqa: PLC0415 - see above
 
-            return cls(call, parser, names, None, TaggedReasoning(FamilyParser(model_family)))
+            return cls(call, parser, names, None, None, TaggedReasoning(FamilyParser(model_family)))
         settings = Settings.from_request(call.declared)
-        settings.routing = call.routing
-        return cls(call, FamilyParser(model_family, settings), names, model_family)
+        settings.routing = routing
+        return cls(call, FamilyParser(model_family, settings), names, model_family, settings)
 
     def _read_choice(self, choice: ChatChoice) -> Sequence[Chunk]:
-        delta = choice.delta or choice.message
+        delta = self._delta(choice)
         if delta is None:  # such as one with only the results of a content filter
             return ()
-        delta.reasoning = reasoning_of(delta)
         for call in delta.tool_calls or ():
             call.id = api_call_id(call.id)
         logprobs = _entries(members(choice.logprobs)) if self._call.request.wants_logprobs else None
         if self._family is not None:
-            return [Chunk((), _raw_text(delta), logprobs)]
-        if self._reasoning is not None and isinstance(delta.content, str):
-            texts = [self._reasoning.feed(delta.content)]
-            if delta.tool_calls:
-                texts.append(self._reasoning.flush())
-            delta.reasoning += "".join(reasoning for reasoning, _ in texts)
-            delta.content = "".join(text for _, text in texts)
+            return [Chunk((), self._raw(_raw_text(delta)), logprobs)]
+        if self._reasoning is not None and not isinstance(delta.content, list):
+            self._split_reasoning(self._reasoning, delta)
         if delta.refusal or delta.function_call:  # the parser's fast path ignores these fields of a Struct
             return [Chunk((), "", logprobs, asdict(delta))]
         chunks = [Chunk((), "", logprobs, delta)]
@@ -136,11 +136,42 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             chunks += [Chunk(delta=ChatDelta(tool_calls=[call])) for call in more]
         return chunks
 
+    def _split_reasoning(self, tagged: TaggedReasoning, delta: ChatDelta) -> None:
+        """Move the reasoning between tags in a delta's content to its reasoning."""
+        texts = [tagged.feed(self._raw(as_text(delta.content)))]
+        if delta.tool_calls:
+            texts += [tagged.feed(self._raw_end()), tagged.flush()]
+        delta.reasoning += "".join(reasoning for reasoning, _ in texts)
+        delta.content = "".join(text for _, text in texts)
+
+    def _delta(self, choice: ChatChoice) -> ChatDelta | None:
+        """Return the new output in a choice, with its reasoning in one field."""
+        delta = choice.delta
+        if delta is not None:
+            reasons = delta.reasoning or delta.reasoning_content or delta.reasoning_details
+            delta.reasoning = reasoning_of(delta) if reasons else ""
+            if delta.content:
+                self._streamed.add("content")
+            if delta.reasoning:
+                self._streamed.add("reasoning")
+            if delta.tool_calls or delta.refusal or delta.function_call:
+                self._streamed.update(name for name in MESSAGE if getattr(delta, name))
+        return delta if choice.message is None else self._with_message(delta or ChatDelta(reasoning=""), choice.message)
+
+    def _with_message(self, delta: ChatDelta, message: ChatDelta) -> ChatDelta:
+        """Return a delta with the fields of a whole message that no delta has had; some services repeat the others at the end."""
+        message.reasoning = reasoning_of(message)
+        for name in MESSAGE:
+            if name not in self._streamed:
+                setattr(delta, name, getattr(message, name))
+        return delta
+
     def end(self) -> EngineOutput:
         output = super().end()
+        self._streamed.clear()
         if self._reasoning is not None:
-            reasoning, content = self._reasoning.flush()
-            output.chunk.delta = ChatDelta(content, reasoning)
+            texts = [self._reasoning.feed(output.chunk.text), self._reasoning.flush()]
+            output.chunk.delta = ChatDelta("".join(text for _, text in texts), "".join(reasoning for reasoning, _ in texts))
         return output
 
     async def count(self, turn: Turn) -> int:
@@ -151,18 +182,18 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     async def _fields(self, turn: Turn) -> dict[str, object]:
         request, upstream = turn.request, self._call.upstream
         reasoning_field = upstream.fields.get("reasoning_content", "reasoning_content")
-        items: Iterable[Item] = turn.items
-        if self._family is None:
-            tools = self._offer(turn, self._call.functions, self._names.assign)
-            items, upstream_id = map(self._names.apply, turn.items), upstream_call_id
-        else:
-            tools = self._offer(turn, self._call.functions)
+        tools = self._offer(turn, self._call.functions)
+        items, upstream_id = map(self._names.apply, turn.items), upstream_call_id
+        if self._family is not None and self._settings is not None:
+            self._settings.schemas = self._settings.schemas.with_tools(tools.tools)
             upstream_id = self._family.written_id
         fields: dict[str, object] = {
-            "messages": chat_messages(request.instructions, items, reasoning_field, upstream_id),
+            "messages": chat_messages(
+                request.instructions, items, reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id))
+            ),
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,
-            "verbosity": members(request.raw.get("text")).get("verbosity"),
+            "verbosity": request.verbosity,
             **_tool_parameters(tools, request.parallel_tool_calls),
         }
         if request.wants_logprobs:

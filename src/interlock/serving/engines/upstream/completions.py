@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -12,14 +11,18 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from attrs import define, evolve, field
 from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
+from msgspec.structs import asdict
 
 from interlock.events.json import members
+from interlock.events.parts import Json
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
-from interlock.serving.engines.engine import Turn
+from interlock.parsers.chat_deltas import REPLACEMENT, join_halves
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.upstream.function_names import FunctionNames
 from interlock.serving.engines.upstream.translator import Translator
 from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
-from interlock.serving.requests.tool_offer import HostedTools, NameAssignment, ToolOffer, first_of_each_name, offer
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 logger = logging.getLogger(__name__)
 
@@ -36,29 +39,24 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 }
 """What the finish reasons of upstreams mean, in lower case; all others mean `stop`, such as `tool_calls`, and "" is none."""
 
-SURROGATES: Final = re.compile(rb"\\u[dD][89abAB]..(\\u[dD][c-fC-F]..)?|(\\u[dD][c-fC-F]..)|\\.")
-"""Matches the escapes in JSON; the first group is the second half of a whole pair of surrogates, the second one alone."""
-REPLACEMENT: Final = rb"\ufffd"
-"""Replaces half a character without the other half."""
 
-
-class Choice(Struct):
+class StreamChoice(Struct):
     """The fields of a choice that both APIs have."""
 
-    index: Any = 0
-    finish_reason: Any = None
+    index: Json = 0
+    finish_reason: Json = None
 
 
-C = TypeVar("C", bound=Choice)
+C = TypeVar("C", bound=StreamChoice)
 
 
 class CompletionsChunk(Struct, Generic[C]):
     """An event of the stream, or the whole answer of a server that does not stream."""
 
     choices: list[C] | UnsetType | None = UNSET
-    usage: Any = None
-    error: Any = None
-    object: Any = None
+    usage: Json = None
+    error: Json = None
+    object: Json = None
 
 
 @define(eq=False)
@@ -67,8 +65,9 @@ class CompletionsTranslator(Translator, Generic[C]):
 
     decoder: ClassVar[Decoder[Any]]
     """Decodes a `CompletionsChunk`."""
-    _half: bytes = field(default=b"", init=False)
-    """The first half of a character that ends the last chunk, as an escape of JSON."""
+    _names: FunctionNames
+    _half: str = field(default="", init=False)
+    """The first half of a character that ends the raw text so far."""
 
     async def _body(self, turn: Turn) -> dict[str, object]:
         formats = {"stream_options": {"include_usage": True}, "response_format": _response_format(turn.request.text_format)}
@@ -83,7 +82,7 @@ class CompletionsTranslator(Translator, Generic[C]):
             if self._finish_reason is None and self._usage:  # a whole turn whose end no choice gives; `cut` if a call is open
                 self._finish_reason = "cut"
             return ()
-        chunk = self._decode(data)
+        chunk, is_exact = self._decode(data)
         usage = members(chunk.usage)
         if usage:
             self._usage = usage
@@ -92,8 +91,12 @@ class CompletionsTranslator(Translator, Generic[C]):
             raise fault if fault.code is not None else evolve(fault, code="upstream_error")
         if chunk.choices is UNSET and not usage:
             raise upstream_error("The upstream server sent a chunk without choices.")
+        outputs = self._read_choices(chunk.choices or ())
+        return outputs if is_exact else [*map(_map_fields, outputs)]
+
+    def _read_choices(self, choices: Sequence[C]) -> Sequence[Chunk]:
         outputs: list[Chunk] = []
-        for choice in chunk.choices or ():
+        for choice in choices:
             if choice.index in (0, None):
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
@@ -101,40 +104,47 @@ class CompletionsTranslator(Translator, Generic[C]):
                 outputs += self._read_choice(choice)
         return outputs
 
-    def _decode(self, data: bytes) -> CompletionsChunk[C]:
-        """Return a chunk, which may have infinite numbers, and halves of characters, which are joined or replaced."""
-        chunk: CompletionsChunk[C]
-        try:
-            chunk = self.decoder.decode(data)
-        except (ValueError, RecursionError) as error:  # JSON, its types, UTF-8, and how deep it is
-            fault = upstream_error(f"The upstream server sent a chunk that is malformed: {error}.")
-        else:
-            return chunk
-        try:
-            chunk = convert(json.loads(SURROGATES.sub(self._whole, data)), self.decoder.type)
-        except (ValueError, RecursionError):
-            raise fault from None
-        return chunk
+    def end(self) -> EngineOutput:
+        output = super().end()
+        output.chunk.text = self._raw_end()
+        return output
 
-    def _whole(self, match: re.Match[bytes]) -> bytes:
-        """Return an escape as it is, but the half of a character with the other one."""
-        text = match[0]
-        if match[2]:  # the second half
-            half, self._half = self._half, b""
-            return half + text if half else REPLACEMENT
-        if not match[1] and text[1:3].lower() == b"ud":  # the first half, whose second comes with the next chunk
-            self._half = text
-            return b""
+    def _raw(self, text: str) -> str:
+        """Return more of a raw text; half a character at its end waits for the other half."""
+        text, self._half = join_halves(self._half, text)
         return text
 
-    def _offer(self, turn: Turn, hosted: HostedTools, assign_names: NameAssignment = first_of_each_name) -> ToolOffer:
+    def _raw_end(self) -> str:
+        """Return what replaces half a character at the end of a raw text."""
+        half, self._half = self._half, ""
+        return REPLACEMENT if half else ""
+
+    def _decode(self, data: bytes) -> tuple[CompletionsChunk[C], bool]:
+        """Return a chunk, which may have infinite numbers and halves of characters, and whether it has neither."""
+        try:
+            return self.decoder.decode(data), True
+        except (ValueError, RecursionError) as error:  # JSON, its types, UTF-8, and how deep it is
+            fault = upstream_error(f"The upstream server sent a chunk that is malformed: {error}.")
+        try:
+            return convert(json.loads(data), self.decoder.type), False
+        except (ValueError, RecursionError):
+            raise fault from None
+
+    def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
         """Return the tools of a turn as functions; on the first turn, log the tools that cannot be functions."""
-        offered = offer(turn.request.tools, turn.request.tool_choice, turn.items, hosted, assign_names)
+        offered = offer(turn.request.tools, turn.request.tool_choice, turn.items, hosted, self._names.assign)
         if turn.index:  # the first turn made a required call
             return offered if offered.choice == "none" else evolve(offered, choice="auto")
         for kind in offered.left_out:
             logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
         return offered
+
+
+def _map_fields(output: Chunk) -> Chunk:
+    """Return an output whose delta is a mapping, because the parser's fast path looks for no halves of characters in a Struct."""
+    if isinstance(output.delta, Struct):
+        output.delta = asdict(output.delta)
+    return output
 
 
 def function_of(tool: Mapping[str, object]) -> Mapping[str, object]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from interlock.parsers import Chunk, Format, Parser
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.generation import Generation
+from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import (
@@ -23,9 +23,9 @@ from interlock.serving.engines.upstream.upstream_client import (
     EventStream,
 )
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
-from interlock.serving.requests.create import CreateResponse, read_request
-from interlock.serving.requests.input_items import Item
-from interlock.serving.requests.tool_offer import declare
+from interlock.serving.requests.api_keys import authorization_of
+from interlock.serving.requests.create import ResponseRequest, read_request
+from interlock.serving.requests.input_items import JsonItem
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -44,12 +44,14 @@ LOST: Final = (DISCONNECTED, STALLED)
 
 
 @define(eq=False)
-class Gateway:
+class Gateway(ResponseEngine):
     """An engine whose models are on other servers; `hosted` are the types of tools that it runs itself."""
 
     upstreams: Sequence[Upstream]
     hosted: AbstractSet[str] = frozenset()
     _lists: Sequence[ModelList] = field(init=False)
+
+    is_remote = True
 
     def __attrs_post_init__(self) -> None:
         self._lists = [ModelList(upstream.client) for upstream in self.upstreams]
@@ -67,7 +69,11 @@ class Gateway:
         places = reversed([*zip(self.upstreams, self._lists, strict=True)])
         return [*dict.fromkeys(name for one, listed in places for name in (*(one.models or listed.names), *one.aliases))]
 
-    def read(self, raw: Mapping[str, object]) -> CreateResponse:
+    def window(self, name: str) -> int | None:
+        places = zip(self.upstreams, self._lists, strict=True)
+        return next((size for one, listed in places if (size := listed.windows.get(one.aliases.get(name, name)))), None)
+
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""
         limit = raw.get("max_output_tokens")
         if type(limit) is not int or not 0 < limit < LEAST:
@@ -75,11 +81,11 @@ class Gateway:
         return replace(read_request({**raw, "max_output_tokens": LEAST}), raw=raw, max_output_tokens=limit)
 
     def begin(
-        self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> UpstreamGeneration:
         del tenant
-        authorization = None if connection is None else connection.headers.get("authorization")
-        return UpstreamGeneration(self, request, {**request.raw, "tools": [*declare(request.tools, items)]}, authorization)
+        authorization = None if connection is None else authorization_of(connection.headers) or None
+        return UpstreamGeneration(self, request, request.declare_tools(items), authorization)
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if every upstream is down."""
@@ -140,7 +146,7 @@ class UpstreamGeneration(Generation):
     """The generation of one response, turn by turn, by the upstream of its model."""
 
     _gateway: Gateway
-    _request: CreateResponse
+    _request: ResponseRequest
     _declared: Mapping[str, object] = field(repr=False)
     _authorization: str | None = field(repr=False)
     no_usage: ClassVar = None
@@ -155,32 +161,37 @@ class UpstreamGeneration(Generation):
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         del turn
-        await self._translated()
+        await self._prepare_translator()
         return {}
 
     async def admit(self, turn: Turn) -> None:
         await self._begin(turn)
 
     async def count(self, turn: Turn) -> int:
-        return await (await self._translated()).count(turn)
+        return await (await self._prepare_translator()).count(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         try:
-            stream, translator = await self._begin(turn), await self._translated()
-            with stream.without_keys():
+            stream, translator = await self._begin(turn), await self._prepare_translator()
+            with stream.redact_keys():
                 try:
-                    async with aclosing(stream.events(lambda: translator.has_ended)) as reads:
+                    async with aclosing(stream.events()) as reads:
                         async for events in reads:
                             chunks: list[Chunk] = []
+                            has_ended = False
                             try:
                                 for data in events:
-                                    if not translator.has_ended:
-                                        chunks += translator.read(data)
+                                    chunks += translator.read(data)
+                                    if has_ended := translator.has_ended:
+                                        break
                             finally:  # what came before a malformed event counts
                                 for start in range(0, len(chunks), STEP):
                                     if start:
                                         await asyncio.sleep(0)
                                     yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
+                            if has_ended:
+                                break
+                    await stream.drain()
                 except ApiError as error:
                     if error.code not in LOST or not translator.is_finished:
                         raise
@@ -195,7 +206,7 @@ class UpstreamGeneration(Generation):
         if stream is not None:
             await stream[1].close()
 
-    async def _translated(self) -> Translator:
+    async def _prepare_translator(self) -> Translator:
         if self._translator is None:
             upstream, model = await self._gateway.find(self._request.model)
             call = UpstreamCall(upstream, model, self._request, self._declared, self._gateway.hosted, self._authorization)
@@ -206,9 +217,9 @@ class UpstreamGeneration(Generation):
         """Begin the call for a turn, unless it has begun, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
-            self._stream = (turn, await (await self._translated()).stream(turn))
+            self._stream = (turn, await (await self._prepare_translator()).stream(turn))
         stream = self._stream[1]
-        with stream.without_keys():
+        with stream.redact_keys():
             await stream.open()
         return stream
 

@@ -54,6 +54,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
     between_timeout: Seconds = 120
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
     fields: dict[str, str] = {}
+    short_call_ids: bool = False
 
     def upstream(self) -> Upstream:
         """Return the upstream; raise `ConfigError` for an invalid value."""
@@ -67,6 +68,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
             self.aliases,
             None if self.family is None else family_format(self.family),
             self.fields,
+            self.short_call_ids,
         )
 
     def _key(self) -> str | None:

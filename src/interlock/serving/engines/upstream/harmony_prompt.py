@@ -21,10 +21,11 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     ToolDescription,
 )
 
+from interlock.events.items import ITEMS
 from interlock.events.json import dumps, members
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
 from interlock.serving.engines.prompt import EFFORTS
-from interlock.serving.requests.input_items import Item, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.runtime import Yielder
 
@@ -40,7 +41,7 @@ BUILT_IN: Final = frozenset({"python"})
 
 
 async def harmony_prompt(
-    items: Iterable[Item],
+    items: Iterable[JsonItem],
     *,
     instructions: str | None,
     effort: str | None,
@@ -55,12 +56,12 @@ async def harmony_prompt(
     texts += [_formats(text_format)] if text_format.get("type") == "json_schema" else []
     segments = [(system, True), *(_message("developer", "\n\n".join(texts)) if texts else ()), *_items(items), (ANSWER, True)]
     tokens: list[int] = []
-    async for encoded in _encoded(segments):
+    async for encoded in _encode(segments):
         tokens += encoded
     return tokens
 
 
-async def _encoded(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], None]:
+async def _encode(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], None]:
     yielder = Yielder()
     for text, is_framing in segments:
         if is_framing:
@@ -105,22 +106,22 @@ def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
     yield end, True
 
 
-def _items(items: Iterable[Item]) -> Iterator[Segment]:
+def _items(items: Iterable[JsonItem]) -> Iterator[Segment]:
     """Yield the segments of a conversation's messages."""
     conversation = normalize(items, images=False)
-    names = {item["call_id"]: _recipient(item) for item in conversation if item["type"] == "function_call"}
+    names = {item["call_id"]: _recipient(item) for item in conversation if ITEMS[str(item["type"])].shown_call}
     finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]
     for index, item in enumerate(conversation):
         text = text_of(item.get("content"))
-        match item["type"]:
+        match str(item["type"]):
             case "reasoning":
                 if not finals or index > finals[-1]:
                     yield from _message("assistant<|channel|>analysis", text)
-            case "function_call":
+            case kind if ITEMS[kind].shown_call:
                 recipient, is_built_in = _recipient(item), item["name"] in BUILT_IN
                 header = f"assistant to={recipient}<|channel|>{'analysis code' if is_built_in else 'commentary json'}"
                 yield from _message(header, str(item["arguments"]), "<|call|>")
-            case "function_call_output":
+            case kind if ITEMS[kind].shown_output:
                 author = names.get(item.get("call_id"), "functions.unknown")
                 channel = "analysis" if author in BUILT_IN else "commentary"
                 yield from _message(f"{author} to=assistant<|channel|>{channel}", text_of(item.get("output")))
@@ -132,10 +133,10 @@ def _items(items: Iterable[Item]) -> Iterator[Segment]:
                 yield from _message("user", text)
 
 
-def _recipient(call: Item) -> str:
+def _recipient(call: JsonItem) -> str:
     name = str(call["name"])
     return name if name in BUILT_IN else f"functions.{name}"
 
 
-def _is_preamble(message: Item) -> bool:
+def _is_preamble(message: JsonItem) -> bool:
     return message.get("phase") == "commentary"

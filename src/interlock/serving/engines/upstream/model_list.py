@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
 from attrs import define, field
 
-from interlock.events.json import elements, members
+from interlock.events.json import as_text, elements, members
+from interlock.serving.engines.upstream.translator import count_of
 from interlock.serving.engines.upstream.upstream_client import STALLED, UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
 
@@ -28,6 +29,9 @@ LISTING: Final = 10.0
 POLL: Final = 1.0
 """Seconds between two attempts to reach an upstream that is down."""
 
+WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""Where lists have the context window of a model: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio."""
+
 UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
 
 
@@ -38,6 +42,8 @@ class ModelList:
     _client: UpstreamClient
     names: Sequence[str] = field(default=(), init=False)
     """The names of the last list; none if the upstream has no list, or only for clients' own keys."""
+    windows: Mapping[str, int] = field(factory=dict[str, int], init=False)
+    """The context windows of the last list, in tokens, by the names of models."""
     fault: ApiError | None = field(default=UNKNOWN, init=False)
     """Why the last attempt failed."""
     started_at: float = field(default=0, init=False)
@@ -73,8 +79,9 @@ class ModelList:
         try:
             answer = await self._client.fetch("models", limit=LISTING, is_probe=True)
             listed = elements(answer) or elements(members(answer).get("data"))
-            ids = (members(model).get("id") for model in listed)
-            self.names, self.fault = [name for name in ids if isinstance(name, str) and name], None
+            models = {name: members(model) for model in listed if (name := as_text(members(model).get("id")))}
+            sizes = {name: next(filter(None, (count_of(model.get(key)) for key in WINDOWS)), 0) for name, model in models.items()}
+            self.names, self.windows, self.fault = [*models], sizes, None
         except ApiError as error:
             has_no_list = error.status in UNLISTED or (self._client.pass_key and error.status in UNAUTHORIZED)
             self.fault = None if has_no_list else error

@@ -9,24 +9,24 @@ from typing import Final
 import orjson
 from attrs import define
 
+from interlock.events.items import ITEMS, McpItem
 from interlock.events.json import dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.upstream.call_ids import api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of, estimate
 from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.normalize import normalize
-from interlock.serving.requests.tool_offer import offer
+from interlock.serving.requests.tool_offer import HOSTED_CALLS, offer
 
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
 """The parameters that a request for the number of tokens leaves out."""
 
-OURS: Final = frozenset({"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"})
-"""The items of tools that the gateway always runs."""
-CALLS: Final = {"code_interpreter_call": "code_interpreter", "web_search_call": "web_search"}
-"""The items of hosted tools, which the gateway runs only if an operator has configured them."""
+OURS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, McpItem))
+"""The items of tools that the gateway always runs; it runs `HOSTED_CALLS` only if an operator has configured them."""
 
 NOT_AN_EVENT: Final = "The upstream server sent an event that is not of the Responses API: it has no type."
 
@@ -48,7 +48,7 @@ class ResponsesTranslator(Translator):
     @classmethod
     def of(cls, call: UpstreamCall) -> ResponsesTranslator:
         """Return the translator of a response."""
-        parser = ResponsesParser(call.routing, frozenset(call.request.include))
+        parser = ResponsesParser(call.routing, frozenset(call.request.include), api_call_id)
         return cls(call, parser, parser)
 
     def read(self, data: bytes) -> Sequence[Chunk]:
@@ -72,7 +72,7 @@ class ResponsesTranslator(Translator):
 
     @property
     def has_ended(self) -> bool:
-        return self.is_finished
+        return self._finish_reason is not None
 
     def end(self) -> EngineOutput:
         if not self.is_finished and self._events.all_done:  # some services end their streams without a terminal event
@@ -94,7 +94,7 @@ class ResponsesTranslator(Translator):
     async def _fields(self, turn: Turn) -> dict[str, object]:
         tools = [*self._tools(turn)]
         return {
-            "input": [*self._input(turn.items)],
+            "input": [*map(self._with_upstream_id, self._input(turn.items))],
             "tools": tools or None,
             "tool_choice": self._choice(turn) if tools else None,
             "max_output_tokens": turn.budget,
@@ -119,19 +119,25 @@ class ResponsesTranslator(Translator):
             return offer(turn.request.tools, choice, turn.items, functions).choice
         return choice
 
-    def _input(self, items: Sequence[Item]) -> Iterator[Mapping[str, object]]:
+    def _input(self, items: Sequence[JsonItem]) -> Iterator[Mapping[str, object]]:
         """Yield the conversation; calls that the gateway ran become function calls and their outputs."""
         approvals = [item for item in items if item["type"] == "mcp_approval_response"]
         for item in items:
-            if item["type"] in OURS or CALLS.get(str(item["type"])) in self._call.hosted:
+            call = HOSTED_CALLS.get(item["type"])
+            if item["type"] in OURS or (call is not None and call.tool in self._call.hosted):
                 yield from normalize([item, *approvals])
             elif item["type"] == "reasoning":
                 yield _reasoning(item)
             else:
                 yield item
 
+    def _with_upstream_id(self, item: JsonItem) -> JsonItem:
+        """Return an item with the upstream's id of its call."""
+        call_id = item.get("call_id")
+        return {**item, "call_id": self._call.upstream.fit(upstream_call_id(call_id))} if isinstance(call_id, str) else item
 
-def _reasoning(item: Item) -> Mapping[str, object]:
+
+def _reasoning(item: JsonItem) -> Mapping[str, object]:
     """Return reasoning as a stateless service accepts it.
 
     The id is the gateway's own. OpenAI's service verifies that encrypted content belongs to the id, and looks up an item without

@@ -5,6 +5,7 @@ The table of APIs is in `interlock.serving.engines.upstream.apis`.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,14 +21,18 @@ from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.apis import TRANSLATORS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
-from interlock.serving.requests.create import CreateResponse
-from interlock.serving.requests.tool_offer import HostedTools, hosted_functions, hosted_kinds, with_hosted
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.normalize import short_id
+from interlock.serving.requests.tool_offer import HostedTools, find_hosted, list_hosted_functions, route_hosted
 
 MOST_TOKENS: Final = 2**53 - 1
 """The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
 
 BYTES_PER_TOKEN: Final = 4
 """How many bytes of JSON an estimate counts as one token."""
+
+SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
+"""Matches the ids of calls that every service accepts."""
 
 
 @frozen(eq=False)
@@ -36,7 +41,7 @@ class Upstream:
 
     `api` is a key of `TRANSLATORS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
     names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
-    requests, and drops those named "".
+    requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits.
     """
 
     client: UpstreamClient
@@ -45,6 +50,7 @@ class Upstream:
     aliases: Mapping[str, str] = field(factory=dict[str, str])
     family: Tagged | None = None
     fields: Mapping[str, str] = field(factory=dict[str, str])
+    short_call_ids: bool = False
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
     """Constant facts about the server, which translators cache here."""
 
@@ -52,6 +58,10 @@ class Upstream:
         """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
         names = self.fields
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
+    def fit(self, call_id: str) -> str:
+        """Return the id of a call for this upstream: the same, or a short one in its place."""
+        return short_id(call_id) if self.short_call_ids and not SHORT_ID.fullmatch(call_id) else call_id
 
 
 @frozen
@@ -61,7 +71,7 @@ class UpstreamCall:
     upstream: Upstream
     model: str
     """The upstream's own name of the model."""
-    request: CreateResponse
+    request: ResponseRequest
     declared: Mapping[str, object]
     """The body of the request with the tools of the conversation added; parsers need it to recognize calls."""
     hosted: AbstractSet[str]
@@ -72,12 +82,12 @@ class UpstreamCall:
     @property
     def functions(self) -> HostedTools:
         """The functions that stand for the tools of the gateway, for upstreams that know only functions."""
-        return HostedTools(hosted_functions(self.hosted))
+        return HostedTools(list_hosted_functions(self.hosted))
 
     @property
     def routing(self) -> Routing:
         """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
-        return with_hosted(Routing.from_request(self.declared), hosted_kinds(self.hosted, self.request.tools))
+        return route_hosted(Routing.from_request(self.declared), find_hosted(self.hosted, self.request.tools))
 
     @property
     def keys(self) -> Sequence[str]:
@@ -117,7 +127,7 @@ class Translator(ABC):
 
     async def _body(self, turn: Turn) -> dict[str, object]:
         """Return the body of the request, with the API's own names of fields; fields that are None are not sent."""
-        copied = {name: value for name, value in turn.request.raw.items() if name not in self.not_sent}
+        copied = turn.request.forward(self.not_sent)
         return {**copied, "model": self._call.model, "stream": True, **await self._fields(turn)}
 
     @abstractmethod

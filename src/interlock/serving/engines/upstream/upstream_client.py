@@ -10,7 +10,7 @@ import email.utils
 import io
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import isfinite
@@ -93,7 +93,7 @@ class SseReader:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that a chunk completes; raise `ApiError` if one is too large."""
         if self._after_return or b"\r" in chunk:
-            chunk = self._with_line_feeds(chunk)
+            chunk = self._normalize_lines(chunk)
         head, newline, tail = chunk.rpartition(b"\n")
         events: list[bytes] = []
         if newline:
@@ -122,7 +122,7 @@ class SseReader:
         """Return the data of an event that the end of the stream completes."""
         return self.feed(b"\n\n")
 
-    def _with_line_feeds(self, chunk: bytes) -> bytes:
+    def _normalize_lines(self, chunk: bytes) -> bytes:
         """Return a chunk whose lines end with line feeds alone."""
         if self._after_return:
             chunk = chunk.removeprefix(b"\n")
@@ -179,13 +179,13 @@ class UpstreamClient:
         """
         stream = self.stream(path, body, authorization, is_probe=is_probe)
         seconds = min(self.timeouts.first, limit)
-        with stream.without_keys():
+        with stream.redact_keys():
             try:
                 async with asyncio.timeout(seconds):
                     await stream.open()
-                    return _decoded(await stream.read())
+                    return _decode(await stream.read())
             except TimeoutError:
-                raise _stalled(seconds) from None
+                raise _stall_error(seconds) from None
             finally:
                 await stream.close()
 
@@ -218,6 +218,7 @@ class EventStream:
     _headers: Mapping[str, str] = field(repr=False)
     _is_probe: bool = False
     _attempts: int = field(default=0, init=False)
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _response: aiohttp.ClientResponse | None = field(default=None, init=False)
     _size: int = field(default=0, init=False)
     """The bytes that were read."""
@@ -229,7 +230,7 @@ class EventStream:
     """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
 
     @contextmanager
-    def without_keys(self) -> Generator[None]:
+    def redact_keys(self) -> Generator[None]:
         """Remove the keys of this call from an `ApiError` that leaves the context, and truncate its message."""
         try:
             yield
@@ -251,11 +252,8 @@ class EventStream:
             except ApiError as error:
                 await self._wait_or_raise(error)
 
-    async def events(self, has_ended: Callable[[], bool]) -> AsyncGenerator[list[bytes], None]:
+    async def events(self) -> AsyncGenerator[list[bytes], None]:
         """Yield the data of the events that each read completes, up to `DONE`; an answer that is JSON is one event.
-
-        Args:
-            has_ended: Returns whether the events so far end the stream, as `DONE` does.
 
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
@@ -281,13 +279,11 @@ class EventStream:
                             has_begun = True
                             self._set_limit(self._client.timeouts.between)
                         yield events
-                        is_complete = is_complete or has_ended()
             except ApiError as error:
                 if has_begun:
                     raise
                 await self.close()
                 await self._wait_or_raise(error)
-        await self._drain()
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
@@ -319,7 +315,7 @@ class EventStream:
                 response = await http.request(method, self._url, data=body, headers=self._headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if type(error) is TimeoutError:  # the deadline above; one of aiohttp is the connection's
-                raise _stalled(timeouts.first) from None
+                raise _stall_error(timeouts.first) from None
             self._log("the upstream server could not be reached: %s", type(error).__name__)
             raise upstream_error("The upstream server cannot be reached.", "upstream_unreachable") from error
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -332,11 +328,11 @@ class EventStream:
 
     async def _read(self, most: int) -> bytes:
         """Return the next bytes of the body, or none at its end; raise `ApiError` if it has more than `most` bytes."""
-        loop = asyncio.get_running_loop()
-        self._reads_since = loop.time()
+        self._reads_since = self._loop.time()
         if self._timer is None:
-            self._watch(loop)
-        content = self._opened.content
+            self._watch()
+        assert self._response is not None  # noqa: S101 - `open` has set it
+        content = self._response.content
         try:
             chunk = await content.readany()
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError) as error:
@@ -357,21 +353,22 @@ class EventStream:
         self._limit = seconds
         if self._timer is not None:
             self._timer.cancel()
-            self._watch(asyncio.get_running_loop())
+            self._watch()
 
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(self) -> None:
         """End the current wait if it has lasted too long, and look again when the next one may have."""
-        since, now = self._reads_since, loop.time()
+        loop, since = self._loop, self._reads_since
+        now = loop.time()
         due = self._limit + (now if since is None else since)
         if due > now or since is None:
-            self._timer = loop.call_at(due, self._watch, loop)
+            self._timer = loop.call_at(due, self._watch)
         else:
-            self._timer = loop.call_soon(self._end_wait, loop, since)  # after the task that bytes may have woken just now
+            self._timer = loop.call_soon(self._end_wait, since)  # after the task that bytes may have woken just now
 
-    def _end_wait(self, loop: asyncio.AbstractEventLoop, since: float) -> None:
+    def _end_wait(self, since: float) -> None:
         if self._reads_since == since:
-            self._opened.content.set_exception(_stalled(self._limit))
-        self._watch(loop)
+            self._opened.content.set_exception(_stall_error(self._limit))
+        self._watch()
 
     def _refusal(self, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
         """Return the error for an answer that is not a success."""
@@ -386,7 +383,7 @@ class EventStream:
     def _log(self, message: str, *values: object) -> None:
         logger.log(logging.DEBUG if self._is_probe else logging.WARNING, message, *values)
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
         """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(DRAIN):
@@ -431,7 +428,7 @@ def upstream_error(message: str, code: str = "upstream_error") -> ApiError:
     return ApiError(502, message, "server_error", code=code)
 
 
-def _stalled(seconds: float) -> ApiError:
+def _stall_error(seconds: float) -> ApiError:
     return ApiError(504, f"The upstream server sent nothing for {seconds:g} seconds.", "server_error", code=STALLED)
 
 
@@ -445,7 +442,7 @@ def _require_stream(response: aiohttp.ClientResponse) -> None:
         raise upstream_error(f"The upstream server answered with {media_type} instead of an event stream.")
 
 
-def _decoded(body: bytes) -> object:
+def _decode(body: bytes) -> object:
     try:
         return orjson.loads(body)
     except ValueError:

@@ -19,27 +19,23 @@ from msgspec.json import Decoder
 
 from interlock.events import response_object as wire
 from interlock.events.json import elements, members
-from interlock.parsers import Chunk, Tagged, parser_for
+from interlock.parsers import Chunk, Tagged
 from interlock.parsers.families import Family, FamilyParser, Settings, family
 from interlock.parsers.families.family import Start
+from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import encode_replies, required_call, token_entry, tool_messages
+from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages, write_required_call
 from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import Choice, CompletionsChunk, CompletionsTranslator, function_of
+from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
+from interlock.serving.engines.upstream.function_names import FunctionNames
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt
 from interlock.serving.engines.upstream.translator import UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.api_errors import PromptError, invalid
-from interlock.serving.requests.tool_offer import (
-    SEARCHES,
-    HostedTools,
-    NameAssignment,
-    ToolOffer,
-    first_of_each_name,
-    hosted_kinds,
-)
+from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, find_hosted
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +61,7 @@ class CompletionLogprobs(Struct):
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
-class CompletionChoice(Choice):
+class CompletionChoice(StreamChoice):
     """A choice of a chunk."""
 
     text: str = ""
@@ -81,7 +77,7 @@ class Tokenized(Struct):
 
 
 @frozen
-class Prompt:
+class RenderedPrompt:
     """The prompt of a turn, and the most tokens that the prompt and the output may have together."""
 
     tokens: Sequence[int]
@@ -99,7 +95,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     """Tokens that end a turn, besides the model's own."""
     scores_ids: ClassVar[bool] = False
     """Whether log probabilities name tokens by their ids."""
-    _prompt: tuple[Turn, Prompt] | None = field(default=None, init=False)
+    _prompt: tuple[Turn, RenderedPrompt] | None = field(default=None, init=False)
     _tokens: list[int] = field(factory=list[int], init=False)
     """The output of the current turn."""
 
@@ -110,7 +106,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         return HarmonyTranslator.begin(call) if tagged is None else FamilyTranslator.begin(call, tagged)
 
     @abstractmethod
-    async def _render(self, turn: Turn) -> Prompt:
+    async def _render(self, turn: Turn) -> RenderedPrompt:
         """Return the prompt of a turn."""
 
     @abstractmethod
@@ -134,7 +130,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
             "max_tokens": room if turn.budget is None else min(turn.budget, room),
             "return_token_ids": True,
             "skip_special_tokens": False,
-            "stop_token_ids": [*elements(request.raw.get("stop_token_ids")), *self.stops] or None,
+            "stop_token_ids": [*elements(request.extensions.get("stop_token_ids")), *self.stops] or None,
         }
         if request.wants_logprobs:
             fields |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": self.scores_ids}
@@ -144,7 +140,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         if choice.token_ids is None:
             raise upstream_error("The upstream server sends no token ids; vLLM has them since 0.10.2.")
         self._tokens += choice.token_ids
-        return [Chunk(choice.token_ids, choice.text, self._entries(choice.logprobs))]
+        return [Chunk(choice.token_ids, self._raw(choice.text), self._entries(choice.logprobs))]
 
     def end(self) -> EngineOutput:
         output = super().end()
@@ -156,14 +152,14 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
             raise PromptError(TOO_LONG)
         return len(prompt.tokens)
 
-    async def _rendered(self, turn: Turn) -> Prompt:
+    async def _rendered(self, turn: Turn) -> RenderedPrompt:
         """Return the prompt of a turn, which is rendered only once."""
         if self._prompt is None or self._prompt[0] != turn:
             self._prompt = (turn, await self._render(turn))
         return self._prompt[1]
 
-    def _offer(self, turn: Turn, hosted: HostedTools, assign_names: NameAssignment = first_of_each_name) -> ToolOffer:
-        offered = super()._offer(turn, hosted, assign_names)
+    def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
+        offered = super()._offer(turn, hosted)
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
@@ -195,19 +191,20 @@ class HarmonyTranslator(VllmTranslator):
 
     @classmethod
     def begin(cls, call: UpstreamCall) -> HarmonyTranslator:
-        return cls(call, parser_for("harmony", call.declared))
+        names = FunctionNames()
+        return cls(call, HarmonyParser(names.routing(Routing.from_request(call.declared))), names)
 
-    async def _render(self, turn: Turn) -> Prompt:
+    async def _render(self, turn: Turn) -> RenderedPrompt:
         context, replies = await self._context(), self._replies(turn)
         if replies:
-            return Prompt([*self._sent, *self._tokens, *await encode_replies(replies)], context)
+            return RenderedPrompt([*self._sent, *self._tokens, *await encode_replies(replies)], context)
         request = turn.request
-        hosted = hosted_kinds(self._call.hosted, request.tools)
+        hosted = find_hosted(self._call.hosted, request.tools)
         built_in = {kind: {"type": kind} for kind in (*SEARCHES, "code_interpreter") if kind.startswith((*hosted,))}
         offered = self._offer(turn, HostedTools(built_in))
         tools = [tool for tool in offered.tools if tool["type"] == "function"]
         tokens = await harmony_prompt(
-            turn.items,
+            map(self._names.apply, turn.items),
             instructions=request.instructions,
             effort=request.reasoning_effort,
             tools=tools,
@@ -215,9 +212,9 @@ class HarmonyTranslator(VllmTranslator):
             text_format=request.text_format,
         )
         if not turn.index and not self._prefix:
-            self._prefix = required_call(offered.choice)
+            self._prefix = write_required_call(offered.choice)
             self.parser.feed(Chunk(self._prefix))
-        return Prompt([*tokens, *(() if turn.index else self._prefix)], context)
+        return RenderedPrompt([*tokens, *(() if turn.index else self._prefix)], context)
 
     def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
         self._turn, self._sent = turn, prompt
@@ -252,7 +249,8 @@ class HarmonyTranslator(VllmTranslator):
 class FamilyTranslator(VllmTranslator):
     """A model of another family: vLLM renders the prompt with the model's template, and the parser reads text with markers."""
 
-    parser: FamilyParser  # pyright: ignore[reportIncompatibleVariableOverride] - the attribute is never assigned
+    _family_parser: FamilyParser
+    """The parser, by its own type."""
     _family: Family
     _settings: Settings
     _start: Start | None = field(default=None, init=False)
@@ -260,18 +258,22 @@ class FamilyTranslator(VllmTranslator):
 
     @classmethod
     def begin(cls, call: UpstreamCall, tagged: Tagged) -> FamilyTranslator:
-        settings = Settings.from_request(call.declared)
-        settings.routing = call.routing
+        settings, names = Settings.from_request(call.declared), FunctionNames()
+        settings.routing = names.routing(call.routing)
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
-        return cls(call, FamilyParser(model_family, settings), model_family, settings)
+        parser = FamilyParser(model_family, settings)
+        return cls(call, parser, names, parser, model_family, settings)
 
-    async def _render(self, turn: Turn) -> Prompt:
-        request, raw = turn.request, turn.request.raw
+    async def _render(self, turn: Turn) -> RenderedPrompt:
+        request = turn.request
         self._settings.special = await self._special()
-        messages = chat_messages(request.instructions, turn.items, "reasoning", self._family.written_id)
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self._call.functions)
+        self._settings.schemas = self._settings.schemas.with_tools(offered.tools)
+        upstream_id, fit = self._family.written_id, self._call.upstream.fit
+        items = map(self._names.apply, turn.items)
+        messages = chat_messages(request.instructions, items, "reasoning", lambda call_id: fit(upstream_id(call_id)))
         if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
@@ -279,10 +281,10 @@ class FamilyTranslator(VllmTranslator):
             "messages": [*map(_template_message, messages)],
             "tools": [*map(function_of, offered.tools)] or None,
             "add_generation_prompt": True,
-            "chat_template_kwargs": {**template, **members(raw.get("chat_template_kwargs"))},
+            "chat_template_kwargs": {**template, **members(request.extensions.get("chat_template_kwargs"))},
         }
         answer = await self._tokenized(body)
-        return Prompt(answer.tokens, answer.max_model_len)
+        return RenderedPrompt(answer.tokens, answer.max_model_len)
 
     def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
         """Begin the parser where the prompt ends; end reasoning before structured output, whose grammar applies at once."""
@@ -292,7 +294,7 @@ class FamilyTranslator(VllmTranslator):
             ends = [token for token, text in special.items() if text in reasoning.ends]
             prompt, start = [*prompt, *ends[:1]], "between"
         self._start = start
-        self.parser.begin(start)
+        self._family_parser.begin(start)
         return prompt
 
     def end(self) -> EngineOutput:

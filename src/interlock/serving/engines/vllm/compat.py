@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from interlock.events.json import elements, is_array, members
 
-SUPPORTED: Final = ((0, 26), (0, 33))
+SUPPORTED: Final = ((0, 30), (0, 33))
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
@@ -62,13 +62,16 @@ OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
 
 STATUSES: Final = ("in_progress", "completed", "incomplete")
 
+VllmObject: TypeAlias = Any
+"""An object of vLLM, whose types differ between releases."""
+
 
 class Completion(Protocol):
     """One sequence's new output in a `RequestOutput`."""
 
     text: str
     token_ids: Sequence[int]
-    logprobs: Sequence[Mapping[int, Any]] | None
+    logprobs: Sequence[Mapping[int, VllmObject]] | None
     finish_reason: str | None
     stop_reason: int | str | None
     """The stop token or stop string that ended the output; None for the tokenizer's own end token."""
@@ -90,6 +93,9 @@ class DeltaParser(Protocol):
 
     parse_delta: Callable[..., object]
     """Returns a `DeltaMessage` for new text and tokens, or None if nothing is certain yet."""
+    count_reasoning_tokens: Callable[[Sequence[int]], int]
+    is_reasoning_end: Callable[[Sequence[int]], bool]
+    """Whether tokens, such as a prompt, end after their reasoning."""
 
 
 class Request(Protocol):
@@ -108,7 +114,7 @@ class Request(Protocol):
     max_tool_calls: int | None
     top_logprobs: int | None
     tool_choice: object
-    tools: Sequence[Any]
+    tools: Sequence[VllmObject]
 
 
 class Sampling(Protocol):
@@ -143,13 +149,13 @@ class Serving(Protocol):
     """`OpenAIServingResponses`."""
 
     use_harmony: bool
-    request_logger: Any
+    request_logger: VllmObject
     enable_log_outputs: bool
     enable_store: bool
-    model_config: Any
+    model_config: VllmObject
     default_sampling_params: Mapping[str, object]
     tool_server: object
-    models: Any
+    models: VllmObject
     create_responses: Callable[..., Awaitable[object]]
 
 
@@ -161,7 +167,7 @@ def response_template(serving: Serving) -> Mapping[str, object] | None:
     return cast("Mapping[str, object]", template) if isinstance(template, Mapping) else None
 
 
-class Client(Protocol):
+class EngineClient(Protocol):
     """The API server's client for its engine."""
 
     add_request: Callable[..., Awaitable[object]]
@@ -176,7 +182,7 @@ class Router(Protocol):
 
 
 @define(eq=False)
-class Call:
+class VllmCall:
     """A rendered request, and the call that vLLM would make to generate.
 
     `messages` has the messages of a gpt-oss prompt; `arguments` has the engine's input, adapter, priority and so on.
@@ -188,7 +194,7 @@ class Call:
     messages: Sequence[object]
     model: str
     tokenizer: Tokenizer
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, VllmObject]
 
     @property
     def prompt(self) -> Sequence[int]:
@@ -212,7 +218,7 @@ class OneTurn:
         return False
 
 
-Steps: TypeAlias = AsyncGenerator[OneTurn, None]
+VllmSteps: TypeAlias = AsyncGenerator[OneTurn, None]
 """The outputs of one turn, each in the same context."""
 
 
@@ -233,14 +239,16 @@ def valid_request(body: Mapping[str, object]) -> Request:
     plain = [dict(members(item)) if _is_plain(item) else None for item in items]
     if any(plain):
         with suppress(ValidationError):  # validating all items gives the errors the right indices
-            request: Any = validate(**{**body, "input": [item for item, same in zip(items, plain, strict=True) if same is None]})
+            request: VllmObject = validate(
+                **{**body, "input": [item for item, same in zip(items, plain, strict=True) if same is None]}
+            )
             validated = iter(request.input)
             request.input = [same or next(validated) for same in plain]
             return cast("Request", request)
     return validate(**body)
 
 
-def show_hosted(tools: Sequence[Any]) -> None:
+def show_hosted(tools: Sequence[VllmObject]) -> None:
     """Make vLLM describe the tool servers that a request names as MCP servers, whose labels are types of tools in vLLM.
 
     vLLM does so for the labels in `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`, and then refuses functions beside them.
@@ -273,29 +281,29 @@ def _is_text(part: object) -> bool:
     return fields.keys() <= {"type", "text"} and fields.get("type") == "input_text" and isinstance(fields.get("text"), str)
 
 
-async def begin_call(serving: Serving, request: Request, connection: object) -> Call | BaseModel:
+async def begin_call(serving: Serving, request: Request, connection: object) -> VllmCall | BaseModel:
     """Have vLLM validate and render a request; return the call that would generate, or vLLM's refusal (`ErrorResponse`).
 
     A copy of `serving` captures the call, so other requests are not affected. `connection` is the Starlette request, if any.
     """
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, VllmObject] = {}
 
     def capture(**named: object) -> None:
         arguments.update(named)
 
-    def hand_over(*positional: Any, **_: object) -> Call:  # noqa: ANN401 - vLLM's own arguments
+    def hand_over(*positional: VllmObject, **_: object) -> VllmCall:
         request, sampling, _loop, context, model, tokenizer, *_rest = positional
         parser, messages = getattr(context, "response_parser", None), getattr(context, "messages", ())
-        return Call(request, sampling, parser, messages, model, tokenizer, arguments)
+        return VllmCall(request, sampling, parser, messages, model, tokenizer, arguments)
 
-    capturing: Any = copy(serving)
+    capturing: VllmObject = copy(serving)
     setattr(capturing, GENERATE, capture)
     setattr(capturing, STREAM, hand_over)
-    call: Call | BaseModel = await capturing.create_responses(request, connection)
+    call: VllmCall | BaseModel = await capturing.create_responses(request, connection)
     return call
 
 
-def generate(serving: Serving, call: Call, request_id: str, index: int) -> Steps:
+def generate(serving: Serving, call: VllmCall, request_id: str, index: int) -> VllmSteps:
     """Generate one turn, with its number from 0, and return its outputs. As in vLLM, later turns precede new requests."""
     options = {
         "request_id": request_id,
@@ -303,8 +311,16 @@ def generate(serving: Serving, call: Call, request_id: str, index: int) -> Steps
         "priority": call.arguments.get("priority", 0) - (index > 0),
         "sampling_params": call.sampling,
     }
-    steps: Steps = getattr(serving, GENERATE)(**{**call.arguments, **options})
+    steps: VllmSteps = getattr(serving, GENERATE)(**{**call.arguments, **options})
     return steps
+
+
+def change_grammar(sampling: Sampling, change: Callable[[str], str]) -> None:
+    """Change the grammar that vLLM made of the schemas of tools, if it made one."""
+    outputs: VllmObject = sampling.structured_outputs
+    tag = getattr(outputs, "structural_tag", None)
+    if isinstance(tag, str):
+        outputs.structural_tag = change(tag)
 
 
 def validation_error(error: ValidationError, body: object) -> Exception:
@@ -321,24 +337,24 @@ def max_tokens(serving: Serving, limit: int | None, prompt: int) -> int:
     return limited(model, limit, prompt, serving.default_sampling_params, getattr(serving, "override_max_tokens", None))
 
 
-def prompt_length(serving: Any, call: Call) -> int:  # noqa: ANN401 - vLLM's own methods are called
+def prompt_length(serving: VllmObject, call: VllmCall) -> int:
     """Return the number of tokens in the prompt of a call."""
     length: int = serving._extract_prompt_len(call.arguments["engine_input"])  # noqa: SLF001 - a required name
     return length
 
 
-def too_long(serving: Any, engine_input: Mapping[str, object]) -> BaseModel | None:  # noqa: ANN401 - likewise
+def too_long(serving: VllmObject, engine_input: Mapping[str, object]) -> BaseModel | None:
     """Return vLLM's refusal of a prompt that is longer than the model's context; None if it fits."""
     refusal: BaseModel | None = serving._validate_generator_input(engine_input)  # noqa: SLF001 - a required name
     return refusal
 
 
-def raise_if_error(serving: Any, output: Output, request_id: str) -> None:  # noqa: ANN401 - likewise
+def raise_if_error(serving: VllmObject, output: Output, request_id: str) -> None:
     """Raise vLLM's error if the request failed in the engine."""
     serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a required name
 
 
-def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[str, object]]:  # noqa: ANN401 - likewise
+def logprobs(serving: VllmObject, call: VllmCall, count: int, output: Output) -> list[dict[str, object]]:
     """Return the log probabilities of an output's tokens in the API's format, each with `count` alternatives."""
     new = output.outputs[0]
     if new.logprobs is None:
@@ -348,13 +364,25 @@ def logprobs(serving: Any, call: Call, count: int, output: Output) -> list[dict[
     return [entry.model_dump() for entry in entries]
 
 
+def writes_json(parser: DeltaParser | None) -> bool:
+    """Return whether vLLM makes a model write a required or named call as JSON without markers; True if that is unknown."""
+    return getattr(getattr(parser, "tool_parser", None), "supports_required_and_named", True) is not False
+
+
+def keep_text(parser: DeltaParser | None) -> None:
+    """Make vLLM's parser keep the text of a turn, from which it reads required calls; in 0.32 some parsers do not keep it."""
+    state: VllmObject = getattr(parser, "_stream_state", None)
+    if getattr(state, "engine_based", False):
+        state.engine_based = False
+
+
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:
     """Return the timings of a response of one turn; None before vLLM 0.32."""
     create: Callable[[object, int], BaseModel] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
     return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
-def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
+def decoder(call: VllmCall, prompt: Sequence[int]) -> Callable[[int], str]:
     """Return a function that decodes the tokens of a turn one by one, in order: it returns the text that each token adds."""
     sampling = SimpleNamespace(
         stop=None,
@@ -366,7 +394,7 @@ def decoder(call: Call, prompt: Sequence[int]) -> Callable[[int], str]:
     request = SimpleNamespace(
         request_id=call.request.request_id, sampling_params=sampling, prompt_token_ids=[*prompt], prompt_embeds=None
     )
-    detokenizer: Any = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(call.tokenizer, request)
+    detokenizer: VllmObject = import_module(DETOKENIZER).IncrementalDetokenizer.from_new_request(call.tokenizer, request)
 
     def decode(token: int) -> str:
         detokenizer.token_ids.append(token)
@@ -402,11 +430,6 @@ def version() -> str:
     return str(import_module("vllm").__version__)
 
 
-def reads_end_as_text() -> bool:
-    """Return whether vLLM's parsers write the token that ends a turn into the text, as they do in 0.26."""
-    return _release(version()) == (0, 26)
-
-
 def obstacle(installed: str) -> str | None:
     """Return why the plugin does not work with the installed vLLM, as a clause; None if it works."""
     release = _release(installed)
@@ -432,7 +455,7 @@ def _missing() -> Iterator[str]:
             yield f"{module} {owner}".strip()
             continue
         for name, parameters in names.items():
-            value: Any = getattr(holder, name, None)
+            value: VllmObject = getattr(holder, name, None)
             takes = not parameters or (callable(value) and inspect.signature(value).parameters.keys() >= {*parameters})
             if value is None or not takes:
                 yield f"{owner or module}.{name}"

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from attrs import define, evolve, field
 
@@ -26,8 +26,9 @@ from interlock.parsers.families.response_template import compile_template
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import Routing
-from interlock.serving.engines.vllm.compat import Call, DeltaParser, Output, Request, Tokenizer, decoder
-from interlock.serving.requests.tool_offer import with_hosted
+from interlock.serving.engines.vllm import compat
+from interlock.serving.engines.vllm.compat import DeltaParser, Output, Request, Tokenizer, VllmCall, decoder
+from interlock.serving.requests.tool_offer import route_hosted
 
 FORCED: Final = "INTERLOCK_PARSERS"
 """The environment variable that, set to `vllm`, makes the plugin use vLLM's parsers for all models other than gpt-oss."""
@@ -39,7 +40,7 @@ TAIL: Final = 32
 """How many tokens at the end of a prompt are searched for the marker that shows where the turn starts."""
 
 
-def configured(args: object, template: Mapping[str, object] | None = None) -> Family | None:
+def configure(args: object, template: Mapping[str, object] | None = None) -> Family | None:
     """Return the family that vLLM's command line names; None to use vLLM's parsers.
 
     Args:
@@ -59,9 +60,7 @@ def configured(args: object, template: Mapping[str, object] | None = None) -> Fa
     return family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
 
 
-def reader(
-    family: Family | None, body: Mapping[str, object], call: Call, hosted: Container[str], *, forced: bool, hide_end: bool
-) -> Reader:
+def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, hosted: Container[str], *, forced: bool) -> Reader:
     """Return the parser of a response: the family's if possible, else vLLM's.
 
     Even for a known family, vLLM's parser is used if the vocabulary lacks a marker that the family's format needs, or if vLLM
@@ -73,19 +72,18 @@ def reader(
         call: The first turn's call.
         hosted: The hosted tools that the request declares.
         forced: Whether the request requires a call, or names one.
-        hide_end: Whether to hide a turn's end token from vLLM's parser.
     """
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     needs = None if family is None or family.syntax is None else family.syntax.needs
     has_markers = not needs or needs in special.values()
-    writes_json = forced and _writes_json(call.parser)
+    writes_json = forced and compat.writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
         settings = Settings.from_request(body)
-        settings.routing = with_hosted(settings.routing, hosted)
+        settings.routing = route_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
-    count = getattr(call.parser, "count_reasoning_tokens", None)  # vLLM has it since 0.27
-    parser = ChatParser(with_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
-    return DeltaReader(parser, call.request.parallel_tool_calls is False, hide_end)
+    count = None if call.parser is None else call.parser.count_reasoning_tokens
+    parser = ChatParser(route_hosted(Routing.from_request(body), hosted), call.request.include_reasoning, count)
+    return DeltaReader(parser, call.request.parallel_tool_calls is False)
 
 
 @lru_cache(maxsize=16)
@@ -98,19 +96,6 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
     return {token: text for text, token in added.items() if is_marker(text)}
 
 
-def _writes_json(vllm_parser: object) -> bool:
-    """Return whether vLLM makes a model write a required or named call as JSON without markers; True if that is unknown."""
-    tool_parser = getattr(vllm_parser, "tool_parser", None) or getattr(vllm_parser, "_tool_parser", None)
-    return getattr(tool_parser, "supports_required_and_named", True) is not False
-
-
-def _keep_text(vllm_parser: object) -> None:
-    """Make vLLM's parser keep the text of a turn, from which it reads required calls; in 0.32 some parsers do not keep it."""
-    state: Any = getattr(vllm_parser, "_stream_state", None)
-    if getattr(state, "engine_based", False):
-        state.engine_based = False
-
-
 @define(eq=False)
 class FamilyReader:
     """Reads a model's output by the markers of its family; `special` has the markers that are single tokens, by token id."""
@@ -118,7 +103,7 @@ class FamilyReader:
     _parser: FamilyParser
     _special: Mapping[int, str]
     _family: Family
-    _call: Call = field(init=False)
+    _call: VllmCall = field(init=False)
     _controls: AbstractSet[int] = field(factory=frozenset[int], init=False)
     _marks: AbstractSet[int] = field(factory=frozenset[int], init=False)
     _tokens: list[int] = field(factory=list[int], init=False)
@@ -128,7 +113,7 @@ class FamilyReader:
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text, which lags behind if a stop sequence may truncate it; None if it does not lag."""
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: VllmCall) -> None:
         self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
         self._controls = _controls(call)
         self._marks = self._controls | self._special.keys()
@@ -156,38 +141,36 @@ class FamilyReader:
         count = self._family.count_reasoning(output, self._special, self._start, self._controls)
         return self._parser.end(reason, evolve(usage, reasoning_tokens=count))
 
-    def _starts(self, call: Call) -> Start | None:
+    def _starts(self, call: VllmCall) -> Start | None:
         """Return where a turn starts, from the last marker in the prompt's tail or else from vLLM's parser."""
         start = self._family.start_after(self._special[token] for token in call.prompt[-TAIL:] if token in self._special)
         if start is not None:
             return start
-        is_end = getattr(call.parser, "is_reasoning_end", None)  # not every release has it
-        return "between" if is_end is not None and is_end([*call.prompt]) else None
+        return "between" if call.parser is not None and call.parser.is_reasoning_end([*call.prompt]) else None
 
 
 @define(eq=False)
 class DeltaReader:
     """Reads a model's output by the deltas of vLLM's parser, a new one for each turn; without a parser, as plain text.
 
-    `one` keeps only a turn's first call; `hide_end` hides the token that ends a turn from vLLM's parser.
+    `one` keeps only a turn's first call.
     """
 
     _parser: ChatParser
     _one: bool
-    _hide_end: bool
     _parse: Callable[..., object] | None = field(default=None, init=False)
-    _call: Call = field(init=False)
+    _call: VllmCall = field(init=False)
     _pairing: Pairing = field(init=False)
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: VllmCall) -> None:
         self._call, self._pairing = call, _pairing(call, call.prompt)
         vllm_parser = call.parser
-        if call.request.tool_choice == "required" and _writes_json(vllm_parser):
-            _keep_text(vllm_parser)
+        if call.request.tool_choice == "required" and compat.writes_json(vllm_parser):
+            compat.keep_text(vllm_parser)
         self._parse = None if vllm_parser is None else _one_call(vllm_parser) if self._one else vllm_parser.parse_delta
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        parse, finished, output = self._parse, _is_last(chunk), chunk.delta
+        parse, finished = self._parse, _is_last(chunk)
         if parse is None:
             chunk.delta = {"content": chunk.text}
             return self._parser.feed(chunk)
@@ -198,18 +181,13 @@ class DeltaReader:
         chunks = [chunk] if is_pair else self._pairing.paired(finished=finished) or [Chunk([])]
         deltas: list[Delta] = []
         for each in chunks:
-            ends = finished and each is chunks[-1]
-            token_ids = each.token_ids[:-1] if ends and self._hides_end(cast("Output", output)) else each.token_ids
-            each.delta = parse(each.text, token_ids, self._call.request, self._call.prompt, finished=ends)
+            is_last = finished and each is chunks[-1]
+            each.delta = parse(each.text, each.token_ids, self._call.request, self._call.prompt, finished=is_last)
             deltas += self._parser.feed(each)
         return join_text(deltas)
 
     def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
         return self._parser.end(reason, usage)
-
-    def _hides_end(self, output: Output) -> bool:
-        new = output.outputs[0]
-        return self._hide_end and new.finish_reason == "stop" and not isinstance(new.stop_reason, str)
 
 
 Reader: TypeAlias = FamilyReader | DeltaReader
@@ -236,11 +214,11 @@ def _one_call(parser: DeltaParser) -> Callable[..., object]:
     return parse
 
 
-def _controls(call: Call) -> AbstractSet[int]:
+def _controls(call: VllmCall) -> AbstractSet[int]:
     return call.sampling.all_stop_token_ids & {*call.tokenizer.all_special_ids}
 
 
-def _pairing(call: Call, prompt: Sequence[int]) -> Pairing:
+def _pairing(call: VllmCall, prompt: Sequence[int]) -> Pairing:
     return Pairing(decoder(call, prompt), _controls(call))
 
 

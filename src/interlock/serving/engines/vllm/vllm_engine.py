@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from hashlib import sha256
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
@@ -23,25 +23,31 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import HTTPConnection, Request
 
 from interlock.embedding import random_id
-from interlock.events import response_object as wire
 from interlock.events.json import dumps, elements, members
-from interlock.fsm.deltas import FinishReason, Usage
+from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.harmony_tokens import encode_replies, required_call, token_entries, tool_messages, turn_messages
+from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.harmony_tokens import (
+    encode_replies,
+    token_entries,
+    tool_messages,
+    turn_messages,
+    write_required_call,
+)
 from interlock.serving.engines.vllm import compat
-from interlock.serving.engines.vllm.compat import Call, Client, OneTurn, Output, Serving, Steps
+from interlock.serving.engines.vllm.compat import EngineClient, OneTurn, Output, Serving, VllmCall, VllmSteps
 from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import Reader, reader
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
-from interlock.serving.requests.create import CreateResponse, read_hosted, requested_conversation
-from interlock.serving.requests.input_items import Item, require_input
+from interlock.serving.requests.create import ResponseRequest, read_hosted
+from interlock.serving.requests.input_items import JsonItem, require_input
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
-from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, declare, hosted_functions, hosted_kinds, offer
+from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, find_hosted, list_hosted_functions, offer
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 
@@ -67,10 +73,10 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 
 TIERS: Final = ("auto", "default", "flex", "scale", "priority")
 MAX_ID: Final = 256  # characters of a response's id, which stores have in an index
-SERVICE_PARAMETERS: Final = ("context_management", "conversation", "include", "previous_response_id", "truncation")
+NOT_FORWARDED: Final = frozenset(
+    {"context_management", "conversation", "include", "previous_response_id", "tool_choice", "tools", "truncation"}
+)
 """The parameters that Interlock interprets itself and does not pass on as they are; some mean something else to vLLM."""
-
-PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The reasoning efforts that gpt-oss lacks, each with the nearest one that it has."""
@@ -122,7 +128,7 @@ class Admissions:
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
 
-    def watch(self, client: Client) -> None:
+    def watch(self, client: EngineClient) -> None:
         """Watch the requests that a client hands to the engine."""
         add_request = client.add_request
 
@@ -143,8 +149,8 @@ class GenerationCall:
     With a grammar, which vLLM compiles after the engine has accepted the request, the admission waits for the first output.
     """
 
-    call: Call
-    steps: Steps
+    call: VllmCall
+    steps: VllmSteps
     _serving: Serving
     _admissions: Admissions
     _request_id: str
@@ -186,13 +192,12 @@ class GenerationCall:
 
 
 @frozen(eq=False)
-class VllmEngine:
+class VllmEngine(ResponseEngine):
     """The engine of a vLLM server. `hosted` has the hosted tools; `family` is None for gpt-oss or vLLM's parsers."""
 
     serving: Serving
     hosted: AbstractSet[str] = frozenset()
     family: Family | None = None
-    hide_end: bool = False
     salt: Salt = "none"
     admissions: Admissions = field(factory=Admissions)
 
@@ -209,15 +214,14 @@ class VllmEngine:
         if self.serving.use_harmony:
             tools = {kind: tool for kind, tool in HARMONY_TOOLS.items() if kind.startswith((*self.hosted,))}
             return HostedTools(tools, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
-        return HostedTools(hosted_functions(self.hosted))
+        return HostedTools(list_hosted_functions(self.hosted))
 
-    def read(self, raw: Mapping[str, object]) -> CreateResponse:
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         request = read_hosted(raw)
-        continues = requested_conversation(raw) is not None or raw.get("previous_response_id") is not None
+        continues = request.conversation_id is not None or raw.get("previous_response_id") is not None
         require_input(request.input, continues=continues)
-        body = {name: value for name, value in raw.items() if name not in (*SERVICE_PARAMETERS, "tools", "tool_choice")}
-        body |= {"input": "", "previous_response_id": raw.get("previous_response_id")}
-        vllm_request = self.valid(raw, self.with_known_values(body))
+        kept = {"input": "", "previous_response_id": raw.get("previous_response_id")}
+        vllm_request = self.valid(request, self.with_known_values(request.forward(NOT_FORWARDED) | kept))
         return replace(
             request,
             model=vllm_request.model or "",
@@ -234,25 +238,24 @@ class VllmEngine:
         )
 
     def begin(
-        self, request: CreateResponse, items: Sequence[Item], tenant: str, connection: HTTPConnection | None
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> VllmGeneration:
-        requested_id = request.raw.get("request_id")
+        requested_id = request.extensions.get("request_id")
         if isinstance(requested_id, str) and len(requested_id) > MAX_ID:
             message = f"Invalid 'request_id': string too long. Expected a string with maximum length {MAX_ID}."
             raise invalid("request_id", message, "string_above_max_length")
         response_id = requested_id if isinstance(requested_id, str) and requested_id else random_id("resp")
-        declared = {**request.raw, "tools": [*declare(request.tools, items)]}
-        return VllmGeneration(self, request, tenant, _as_request(connection), response_id, declared)
+        return VllmGeneration(self, request, tenant, _as_request(connection), response_id, request.declare_tools(items))
 
-    def valid(self, raw: Mapping[str, object], body: Mapping[str, object]) -> compat.Request:
-        """Validate a body with vLLM, or raise `VllmRefusedError` with an answer about `raw`, the client's own body."""
+    def valid(self, request: ResponseRequest, body: Mapping[str, object]) -> compat.Request:
+        """Validate a body with vLLM, or raise `VllmRefusedError` with an answer about the client's own body."""
         with _refusals():
             try:
                 return compat.valid_request(body)
             except ValidationError as error:
                 cause = members(error.errors()[0].get("ctx")).get("error")
                 api_error = VllmRefusedError.raised(cause) if isinstance(cause, Exception) else refusal(error)
-                answer = compat.validation_error(error, raw)
+                answer = compat.validation_error(error, request.forward(()))
                 raise VllmRefusedError(
                     api_error.status, api_error.message, api_error.type, api_error.param, api_error.code, answer=answer
                 ) from None
@@ -267,10 +270,10 @@ class VllmEngine:
             result["reasoning"] = {**members(body["reasoning"]), "effort": EFFORTS[str(effort)]}
         return result
 
-    def cache_salt(self, raw: Mapping[str, object], tenant: str) -> dict[str, object]:
+    def cache_salt(self, request: ResponseRequest, tenant: str) -> dict[str, object]:
         """Return a `cache_salt` to add to a request; empty if it has its own or shares the cache with all."""
-        key = raw.get("prompt_cache_key") if self.salt == "key" else None
-        if raw.get("cache_salt") is not None or self.salt == "none" or not (tenant or key):
+        key = request.prompt_cache_key if self.salt == "key" else None
+        if request.extensions.get("cache_salt") is not None or self.salt == "none" or not (tenant or key):
             return {}
         return {"cache_salt": sha256(f"{tenant}\0{key or ''}".encode()).hexdigest()}
 
@@ -279,8 +282,8 @@ class VllmEngine:
 class PreviousTurn:
     """An ended turn of gpt-oss: its input items, its call and its output tokens."""
 
-    items: Sequence[Item]
-    call: Call
+    items: Sequence[JsonItem]
+    call: VllmCall
     tokens: Sequence[int]
 
     def replies(self, turn: Turn) -> Sequence[object]:
@@ -290,20 +293,20 @@ class PreviousTurn:
 
 
 @define(eq=False)
-class VllmGeneration:
+class VllmGeneration(Generation):
     """Generates one response with vLLM, which logs it under the response's id."""
 
-    no_usage: ClassVar[Usage | None] = Usage()
+    # Fields satisfy the properties of the protocol, but pyright wants properties in a subclass.
     _engine: VllmEngine
-    _request: CreateResponse
+    _request: ResponseRequest
     _tenant: str
     _connection: Request | None
-    response_id: str
+    response_id: str  # pyright: ignore[reportIncompatibleMethodOverride] - see above
     _declared: Mapping[str, object]
     """The request's body with the tools that calls may name."""
-    parser: Parser = field(init=False)
+    parser: Parser = field(init=False)  # pyright: ignore[reportIncompatibleMethodOverride] - see above
     _reader: Reader | None = field(default=None, init=False)
-    _rendered: tuple[Turn, Call] | None = field(default=None, init=False)
+    _rendered: tuple[Turn, VllmCall] | None = field(default=None, init=False)
     _generating: GenerationCall | None = field(default=None, init=False)
     _previous: PreviousTurn | None = field(default=None, init=False)
     _prefix: Sequence[int] = field(default=(), init=False)
@@ -322,17 +325,17 @@ class VllmGeneration:
 
     @property
     def _wants_messages(self) -> bool:
-        return bool(self._request.raw.get("enable_response_messages"))
+        return bool(self._request.extensions.get("enable_response_messages"))
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         call = await self._call(turn)
         if self._serving.use_harmony:
             self.parser = parser_for("harmony", self._declared)
         else:
-            forced = self._request.raw.get("tool_choice") not in (None, "auto", "none")
-            hosted = hosted_kinds(self._engine.hosted, self._request.tools)
-            options = {"forced": forced, "hide_end": self._engine.hide_end}
-            self.parser = self._reader = reader(self._engine.family, self._declared, call, hosted, **options)
+            forced = self._request.tool_choice not in ("auto", "none")
+            hosted = find_hosted(self._engine.hosted, self._request.tools)
+            self._reader = reader(self._engine.family, self._declared, call, hosted, forced=forced)
+            self.parser = self._reader  # pyright: ignore[reportIncompatibleMethodOverride] - see above
         sampling = call.sampling
         return {
             "model": call.model,
@@ -357,9 +360,9 @@ class VllmGeneration:
         with _refusals():
             await generating.admitted()
 
-    def _is_accepted(self, call: Call) -> bool:
+    def _is_accepted(self, call: VllmCall) -> bool:
         """Return whether rendering has checked all parameters of the request, so that the engine accepts it."""
-        is_plain = self._request.raw.keys() <= PARAMETERS and call.arguments.get("data_parallel_rank") is None
+        is_plain = not self._request.extensions and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
@@ -410,7 +413,7 @@ class VllmGeneration:
                 turn_messages([*self._prefix, *tokens]) if harmony else [_raw_message("".join(texts), tokens)]
             )
 
-    def _begin_turn(self, call: Call, first: Output) -> None:
+    def _begin_turn(self, call: VllmCall, first: Output) -> None:
         if self._reader is not None:
             self._reader.begin(call)
         if self._prefix:
@@ -446,16 +449,16 @@ class VllmGeneration:
         if generating is not None:
             await generating.close()
 
-    async def _begin(self, call: Call) -> GenerationCall:
+    async def _begin(self, call: VllmCall) -> GenerationCall:
         """Start to generate a call unless vLLM generates it already; close the generation of any other call."""
         if self._generating is None or self._generating.call is not call:
             await self.close()
             request_id = f"{self.response_id}_{self._turns}" if self._turns else self.response_id
-            steps: Steps = compat.generate(self._serving, call, request_id, self._turns)
+            steps: VllmSteps = compat.generate(self._serving, call, request_id, self._turns)
             self._generating = GenerationCall(call, steps, self._serving, self._engine.admissions, request_id)
         return self._generating
 
-    async def _call(self, turn: Turn) -> Call:
+    async def _call(self, turn: Turn) -> VllmCall:
         """Return the call of a turn; a repeated turn is not rendered again."""
         last = self._rendered
         if last is not None and last[0] == turn:
@@ -464,20 +467,21 @@ class VllmGeneration:
         self._rendered = (turn, call)
         return call
 
-    async def _render(self, turn: Turn) -> Call:
+    async def _render(self, turn: Turn) -> VllmCall:
         serving = self._serving
         body, texts = self._body(turn), LongTexts(serving.model_config.max_model_len)
-        vllm_request = self._engine.valid(self._request.raw, await texts.hide(body) if serving.use_harmony else body)
+        vllm_request = self._engine.valid(self._request, texts.hide(body) if serving.use_harmony else body)
         vllm_request.request_id = self.response_id
         compat.show_hosted(vllm_request.tools)
         with _refusals():
             call = await compat.begin_call(serving, vllm_request, self._connection)
-        if not isinstance(call, Call):
+        if not isinstance(call, VllmCall):
             raise VllmRefusedError.of(call)
         if serving.use_harmony:
+            compat.change_grammar(call.sampling, texts.reveal_grammar)
             requires = not turn.index and call.sampling.structured_outputs is None and _has_function(body)
-            self._prefix = required_call(body.get("tool_choice")) if requires else ()
-            call = self._with_prompt(call, [*texts.reveal(call.prompt), *self._prefix], turn)
+            self._prefix = write_required_call(body.get("tool_choice")) if requires else ()
+            call = self._with_prompt(call, [*await texts.reveal(call.prompt), *self._prefix], turn)
             if self._wants_messages:
                 call = evolve(call, messages=elements(texts.reveal_json(_plain_messages(call.messages))))
             if self._request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
@@ -488,50 +492,50 @@ class VllmGeneration:
 
     def _body(self, turn: Turn) -> dict[str, object]:
         """Return a body of messages, reasoning, function calls and outputs, which every supported release can render."""
-        engine, raw = self._engine, self._request.raw
+        engine, request = self._engine, self._request
         harmony = engine.serving.use_harmony
-        tool_offer = offer(self._request.tools, raw.get("tool_choice"), turn.items, engine.tools)
+        tool_offer = offer(request.tools, request.tool_choice, turn.items, engine.tools)
         if not turn.index:
             for kind in tool_offer.left_out:
                 logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
         choice = tool_offer.choice
-        has_mcp = any(tool.get("type") == "mcp" for tool in self._request.tools)  # whose tools may not be listed yet
+        has_mcp = any(tool.get("type") == "mcp" for tool in request.tools)  # whose tools may not be listed yet
         if not tool_offer.tools and (choice == "auto" or (choice == "required" and has_mcp)):
             choice = "none"
-        if turn.index and choice not in (None, "none"):
+        if turn.index and choice != "none":
             choice = "auto"  # the first turn made the required call
         items = [*normalize(turn.items, images=not harmony)]
         if engine.family is not None:
             items = [engine.family.with_written_id(item) for item in items]
-        text = raw.get("input")
-        to_refuse = self._request.background and not engine.serving.enable_store  # vLLM refuses this with its own message
+        forwarded = request.forward({*NOT_FORWARDED, "request_id"})
+        text = forwarded.get("input")
+        to_refuse = request.background and not engine.serving.enable_store  # vLLM refuses this with its own message
         body = {
-            **{name: raw[name] for name in raw if name not in (*SERVICE_PARAMETERS, "tools", "tool_choice", "request_id")},
-            **engine.cache_salt(raw, self._tenant),
+            **forwarded,
+            **engine.cache_salt(request, self._tenant),
             "input": text if isinstance(text, str) and len(items) == 1 and items[0].get("content") == text else items,
-            "include": ["message.output_text.logprobs"] if self._request.wants_logprobs and not harmony else None,
+            "include": ["message.output_text.logprobs"] if request.wants_logprobs and not harmony else None,
             "max_output_tokens": turn.budget,
             "stream": True,
             "store": to_refuse,
             "background": to_refuse,
+            "tool_choice": choice,
         }
-        if raw.get("tools") is not None or tool_offer.tools:
+        if tool_offer.tools:
             body["tools"] = [*tool_offer.tools]
-        if choice is not None:
-            body["tool_choice"] = choice
         return engine.with_known_values(body)
 
-    async def _continued(self, turn: Turn) -> Call | None:
+    async def _continued(self, turn: Turn) -> VllmCall | None:
         """Return the call of a gpt-oss turn that continues the previous turn; None for any other turn."""
         previous = self._previous
-        if previous is None or not turn.index or self._request.raw.get("tool_choice") not in (None, "auto", "none"):
+        if previous is None or not turn.index or self._request.tool_choice not in ("auto", "none"):
             return None
         replies = previous.replies(turn)
         if not replies:
             return None
         return self._with_prompt(previous.call, [*previous.call.prompt, *previous.tokens, *await encode_replies(replies)], turn)
 
-    def _with_prompt(self, call: Call, prompt: Sequence[int], turn: Turn) -> Call:
+    def _with_prompt(self, call: VllmCall, prompt: Sequence[int], turn: Turn) -> VllmCall:
         """Return a call with another prompt of tokens, unless that is too long."""
         if prompt == call.prompt:
             return call
@@ -544,7 +548,7 @@ class VllmGeneration:
         sampling.max_tokens = compat.max_tokens(self._serving, turn.budget, len(prompt))
         return evolve(call, sampling=sampling, arguments={**call.arguments, "engine_input": engine_input})
 
-    def _entries(self, call: Call) -> Callable[[Output], Sequence[Entry]]:
+    def _entries(self, call: VllmCall) -> Callable[[Output], Sequence[Entry]]:
         count = self._request.top_logprobs
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)

@@ -62,7 +62,7 @@ LAYOUTS: Final[Mapping[int, str]] = {
 }
 """The statements that lead to each version of the layout from the one before; the first starts with an empty database.
 
-`Connection.types` has the database's own SQL for the words in braces.
+`DatabaseConnection.types` has the database's own SQL for the words in braces.
 """
 
 VERSION: Final = max(LAYOUTS)
@@ -72,7 +72,7 @@ class Contention(Exception):  # noqa: N818 - a state of the database, which pass
     """Another transaction blocks this one, which is then tried again."""
 
 
-class Connection(ABC):
+class DatabaseConnection(ABC):
     """A connection to a database. Statements have `?` for each value, or `?1`, `?2` to use a value twice."""
 
     types: ClassVar[Mapping[str, str]]

@@ -26,10 +26,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
-from interlock.serving.store import Key, StoreDown
-from interlock.serving.store.sql.database import Connection, Failure, Values
+from interlock.serving.store import ResponseKey, StoreDown
+from interlock.serving.store.sql.database import DatabaseConnection, Failure, Values
 from interlock.serving.store.sql.rows import Transaction
-from interlock.serving.store.sql.sql_store import Role, SharedSqlStore
+from interlock.serving.store.sql.sql_store import ConnectionRole, SharedSqlStore
 
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
@@ -83,14 +83,14 @@ class _TextDumper(StrDumper):
 
 
 @cache
-def _numbered(statement: str) -> bytes:
+def _number(statement: str) -> bytes:
     """Return a statement with the placeholders `$1`, `$2` in place of `?` or `?1`, `?2`."""
     numbers = count(1)
     return re.sub(r"\?(\d*)", lambda mark: f"${mark[1] or next(numbers)}", statement).encode()
 
 
 @define(eq=False)
-class PostgresConnection(Connection):
+class PostgresConnection(DatabaseConnection):
     """A connection to a server. In a transaction, statements without a result are sent with the next one that has a result."""
 
     connection: psycopg.Connection[tuple[Any, ...]]
@@ -122,15 +122,15 @@ class PostgresConnection(Connection):
         return self.connection.info.host, self.connection.info.port
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        rows = self._cursors[statement].execute(_numbered(statement), values, binary=True).fetchall()
+        rows = self._cursors[statement].execute(_number(statement), values, binary=True).fetchall()
         self.answered = time.monotonic()
         return rows
 
     def execute(self, statement: str, values: Values = ()) -> None:
-        self._cursors[statement].execute(_numbered(statement), values)
+        self._cursors[statement].execute(_number(statement), values)
 
     def execute_many(self, statement: str, values: Iterable[Values]) -> None:
-        self._cursors[statement].executemany(_numbered(statement), [*values])
+        self._cursors[statement].executemany(_number(statement), [*values])
 
     def begin(self, *, write: bool, waited: float = 0.0) -> None:
         mode = "" if write else " ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -190,7 +190,7 @@ class PostgresStore(SharedSqlStore):
 
     url: str  # in the syntax of libpq; of several hosts, one accepts writes
     timeout: float | None = field(default=TIMEOUT, init=False)
-    listener: ClassVar[Role] = "listener"
+    listener: ClassVar[ConnectionRole] = "listener"
     _pid: int = field(default=0, init=False)  # the server's process for the writer's connection
     _server: tuple[str, int] | None = field(default=None, init=False)  # the host and port that the writer has connected to
     _moved: float = field(default=0.0, init=False)  # the time when the writer connected to another server than before
@@ -209,7 +209,7 @@ class PostgresStore(SharedSqlStore):
         connection.adapters.register_dumper(str, _TextDumper)
         return PostgresConnection(connection)
 
-    def open(self, role: Role | None = None) -> Connection:
+    def open(self, role: ConnectionRole | None = None) -> DatabaseConnection:
         if role != "listener":
             connection = cast("PostgresConnection", super().open(role))
         else:
@@ -230,7 +230,7 @@ class PostgresStore(SharedSqlStore):
         self._notifications.notify(self._notifications.responses())
         return connection
 
-    def is_current(self, connection: Connection) -> bool:
+    def is_current(self, connection: DatabaseConnection) -> bool:
         """Return whether a connection is no older than a failover, after which the old server may still run."""
         return cast("PostgresConnection", connection).opened >= self._moved
 
@@ -256,13 +256,13 @@ class PostgresStore(SharedSqlStore):
     def poll_interval(self) -> float:
         return 0.0  # `poll` itself waits
 
-    def poll(self, connection: Connection) -> None:
+    def poll(self, connection: DatabaseConnection) -> None:
         for message in cast("PostgresConnection", connection).connection.notifies(timeout=LISTEN):
             if message.pid != self._pid:
                 changed = message.payload.split()
                 self._notifications.notify(key for key in self._notifications.responses() if _payload(key) in changed)
 
-    def _describe(self, connection: Connection) -> tuple[str, int]:
+    def _describe(self, connection: DatabaseConnection) -> tuple[str, int]:
         size = "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
         tables = f"relnamespace = '{SCHEMA}'::regnamespace AND relkind = 'r'"
         version = connection.value("SHOW server_version").split()[0]
@@ -270,6 +270,6 @@ class PostgresStore(SharedSqlStore):
 
 
 @lru_cache(4096)
-def _payload(key: Key) -> str:
+def _payload(key: ResponseKey) -> str:
     """Return the payload of a response: 16 characters, so that a whole batch fits into one notification."""
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -14,23 +14,23 @@ from attrs import define, evolve, field, fields, frozen
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store import (
     LEASE,
     Addition,
-    Conversation,
     ConversationEdit,
     Edit,
-    Key,
     Lease,
     Log,
+    ResponseKey,
     SequenceError,
+    StoredConversation,
     StoredResponse,
     conversation_conflict,
     refuse,
 )
-from interlock.serving.store.chain import Chunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
-from interlock.serving.store.sql.database import Connection, Contention
+from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
+from interlock.serving.store.sql.database import Contention, DatabaseConnection
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
@@ -61,12 +61,12 @@ class Transaction:
     `use` records the use of a response or conversation; `changed` collects the responses whose subscribers to notify.
     """
 
-    connection: Connection
+    connection: DatabaseConnection
     clock: Callable[[], tuple[float, float]]
     ttl: float | None
     use: Callable[[Literal["response", "conversation"], Seq], None] = lambda _table, _seq: None
-    changed: list[Key] = field(factory=list[Key])
-    locked: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"])
+    changed: list[ResponseKey] = field(factory=list[ResponseKey])
+    locked: dict[ResponseKey, ResponseRow | None] = field(factory=dict[ResponseKey, "ResponseRow | None"])
     """The rows that this transaction has locked, in their current state; None for a response that does not exist."""
 
     @cached_property
@@ -91,15 +91,15 @@ class Transaction:
 class Items:
     """The items of responses and conversations. Equal items of a tenant share a row."""
 
-    connection: Connection
+    connection: DatabaseConnection
 
-    def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
+    def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
         """Return items by their ids. If two have the same id, the later one wins."""
         query = "SELECT body FROM item WHERE tenant = ? AND id = ? ORDER BY seq DESC LIMIT 1"
         bodies = ((item_id, self.connection.value(query, (tenant, index_id(item_id)))) for item_id in item_ids)
         return {item_id: unpack(body) for item_id, body in bodies if body is not None}
 
-    def add(self, tenant: str, chunks: Sequence[Chunk]) -> None:
+    def add(self, tenant: str, chunks: Sequence[StoredChunk]) -> None:
         """Insert the items that are not stored yet."""
         # The conflict clause locks an existing row, so that nobody removes it before the commit.
         insert = """
@@ -114,7 +114,7 @@ class Items:
         if self._lock("item", item) and not self.connection.value(in_use, (item,)):
             self.connection.execute("DELETE FROM item WHERE seq = ?", (item,))
 
-    def add_chain(self, tenant: str, chunks: Sequence[Chunk]) -> bytes | None:
+    def add_chain(self, tenant: str, chunks: Sequence[StoredChunk]) -> bytes | None:
         """Store a chain, and return the digest of its last link, or None if it is empty."""
         digests = [chunk.link for chunk in chunks]
         count = self._count_links(digests)
@@ -216,7 +216,7 @@ def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, St
     return state
 
 
-def lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, ResponseRow | None]:
+def lock(connection: DatabaseConnection, keys: Sequence[ResponseKey]) -> dict[ResponseKey, ResponseRow | None]:
     """Lock responses in a fixed order, which prevents deadlocks, and return their rows."""
     keys = [key for key in keys if not UNSTORABLE.search("".join(key))] or [("", "")]  # rows have replacements in the other names
     size = 2 ** (len(keys) - 1).bit_length()  # a power of two, so that there are few distinct statements to prepare
@@ -260,7 +260,7 @@ class Responses:
             return None
         self.tx.use("response", row.seq)
         body = self.tx.connection.value("SELECT json FROM body WHERE response = ?", (row.seq,))
-        return put_together(body, Items(self.tx.connection).chain(row.tip), row.outputs)
+        return None if body is None else put_together(body, Items(self.tx.connection).chain(row.tip), row.outputs)
 
     def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         row = self.row(tenant, response_id)
@@ -292,7 +292,7 @@ class Responses:
         self.tx.use("response", row.seq)
         return row
 
-    def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912 - a case for each effect
+    def _carry_out(self, row: ResponseRow, state: str, effects: Sequence[StoredEffect], edit: Edit) -> ResponseRow:  # noqa: C901, PLR0912, PLR0915 - a case for each effect
         connection, now, today = self.tx.connection, self.tx.now, self.tx.today
         changes: dict[str, Any] = {"state": state}
         tip: bytes | None = None
@@ -321,6 +321,9 @@ class Responses:
                 case _E.TRIM:
                     self._remove_events(row)
                     changes["oldest"] = row.following
+                case _E.ERASE:
+                    connection.execute("DELETE FROM body WHERE response = ?", (row.seq,))
+                    changes |= {"tip": None, "outputs": 0, "until": now + LEASE, "written": -inf}
                 case _E.REMOVE:
                     self.remove(row)
                 case _E.WAKE:
@@ -337,6 +340,8 @@ class Responses:
         else:
             values = {name: getattr(new, name) for name in _COLUMNS[1:]} | values
             new = evolve(new, seq=connection.value(_INSERT, [*values.values()]))
+        if _E.ERASE in effects:
+            Items(connection).drop_chain(row.tip)
         key = row.tenant, row.id
         if _E.KEEP in effects and edit.stored is not None:
             insert = "INSERT INTO body VALUES (?, ?) ON CONFLICT (response) DO UPDATE SET json = excluded.json"
@@ -363,14 +368,14 @@ class Responses:
         for first in range(row.oldest, row.following, REMOVED):
             self.tx.connection.rows(delete, (row.seq, first, first + REMOVED))
 
-    def lost(self, limit: int) -> list[Key]:
+    def lost(self, limit: int) -> list[ResponseKey]:
         """Return up to `limit` responses whose lease has lapsed, the longest lapsed first."""
         lapsed = f"(state = 'lost' OR NOT {VALID})"  # a stored `lost` stays lost, whatever its lease
         rows = self.rows(f"state IN ({UNFINISHED}) AND {lapsed} ORDER BY until LIMIT ?", *self.tx.lease, limit)
         return [(row.tenant, row.id) for row in rows if _T.ADOPT in self.state(row).rows]
 
     def expire(self, limit: int) -> int:
-        """Remove up to `limit` expired responses, and return how many."""
+        """Remove up to `limit` expired responses, and return how many. The last write of a hidden response was at no time."""
         lock = self.tx.connection.lock
         where = f"written <= ? AND (state IN ('ended', 'lost') OR NOT {VALID}) ORDER BY written LIMIT ?"
         rows = self.rows(f"{where}{lock}{lock and ' SKIP LOCKED'}", self._expiry, *self.tx.lease, limit)
@@ -410,8 +415,8 @@ class ConversationRow:
     until: float
 
     @property
-    def conversation(self) -> Conversation:
-        return Conversation(self.id, self.created_at, unpack(self.metadata), self.version)
+    def conversation(self) -> StoredConversation:
+        return StoredConversation(self.id, self.created_at, unpack(self.metadata), self.version)
 
 
 @frozen
@@ -430,11 +435,11 @@ class Conversations:
         self.tx.use("conversation", row.seq)
         return row
 
-    def get(self, tenant: str, conversation_id: str) -> Conversation | None:
+    def get(self, tenant: str, conversation_id: str) -> StoredConversation | None:
         row = self.row(tenant, conversation_id)
         return None if row is None else row.conversation
 
-    def items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+    def items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
         row = self.row(tenant, conversation_id)
         if row is None:
             return None
@@ -448,7 +453,7 @@ class Conversations:
             raise conversation_conflict(addition.conversation_id, _CT.JOIN)
         self._effects(row, _CT.JOIN, addition.owner)
 
-    def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:  # noqa: C901 - likewise
+    def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:  # noqa: C901 - likewise
         """Carry out an edit; see `ResponseStore._write_conversation`."""
         connection = self.tx.connection
         row = self.row(tenant, conversation_id)
@@ -509,7 +514,7 @@ class Conversations:
         _, effects = edge
         return effects
 
-    def _append(self, tenant: str, conversation: Seq, items: Sequence[Item]) -> None:
+    def _append(self, tenant: str, conversation: Seq, items: Sequence[JsonItem]) -> None:
         connection = self.tx.connection
         start = connection.value("SELECT coalesce(max(place), -1) + 1 FROM member WHERE conversation = ?", (conversation,))
         chunks = chunks_of(tenant, items)

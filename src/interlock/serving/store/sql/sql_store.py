@@ -20,15 +20,15 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from interlock.serving.requests.input_items import Item
+from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store import (
-    Conversation,
     ConversationEdit,
     Edit,
     EditResult,
-    Key,
     Log,
+    ResponseKey,
     ResponseStore,
+    StoredConversation,
     StoreDown,
     StoredResponse,
     StoreError,
@@ -36,13 +36,13 @@ from interlock.serving.store import (
     Subscription,
     SweepResult,
 )
-from interlock.serving.store.sql.database import VERSION, Connection, Contention, Failure
+from interlock.serving.store.sql.database import VERSION, Contention, DatabaseConnection, Failure
 from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
 R = TypeVar("R")
-Role: TypeAlias = Literal["reader", "writer", "listener"]
+ConnectionRole: TypeAlias = Literal["reader", "writer", "listener"]
 
-SWEEP_BATCH: Final = 100  # responses that a sweep removes in one transaction, so that others can write in between
+SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
 LISTED: Final = 1000  # rows that a listing reads at a time
 BATCH: Final = 256  # the most jobs in one transaction
 ATTEMPTS: Final = 12  # for one transaction that other processes block
@@ -60,14 +60,14 @@ class SqlStore(ResponseStore):
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
 
-    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, Item]:
+    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
         ids = [*item_ids]
         return await self._read(lambda tx: Items(tx.connection).find(tenant, ids)) if ids else {}
 
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         return await self._read(lambda tx: Responses(tx).read(tenant, response_id, first, limit))
 
-    async def lost(self, limit: int) -> Sequence[Key]:
+    async def lost(self, limit: int) -> Sequence[ResponseKey]:
         return await self._read(lambda tx: Responses(tx).lost(limit))
 
     async def sweep(self) -> SweepResult:
@@ -80,20 +80,20 @@ class SqlStore(ResponseStore):
     async def info(self) -> StoreInfo:
         return await self._read(self._info)
 
-    async def conversation(self, tenant: str, conversation_id: str) -> Conversation | None:
+    async def conversation(self, tenant: str, conversation_id: str) -> StoredConversation | None:
         return await self._read(lambda tx: Conversations(tx).get(tenant, conversation_id))
 
-    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[Item, ...] | None:
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
         return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
 
-    def responses(self) -> AsyncGenerator[Key, None]:
-        return self._list("response")
+    def responses(self) -> AsyncGenerator[ResponseKey, None]:
+        return self._list("response", "state != 'hidden'")
 
-    def conversations(self) -> AsyncGenerator[Key, None]:
-        return self._list("conversation")
+    def conversations(self) -> AsyncGenerator[ResponseKey, None]:
+        return self._list("conversation", "TRUE")
 
-    async def _list(self, table: str) -> AsyncGenerator[Key, None]:
-        query = f"SELECT seq, tenant, id FROM {table} WHERE seq > ? ORDER BY seq LIMIT {LISTED}"  # noqa: S608 - constants
+    async def _list(self, table: str, where: str) -> AsyncGenerator[ResponseKey, None]:
+        query = f"SELECT seq, tenant, id FROM {table} WHERE seq > ? AND {where} ORDER BY seq LIMIT {LISTED}"  # noqa: S608 - constants
         rows: list[tuple[int, str, str]] = [(0, "", "")]
         while rows:
             last = rows[-1][0]
@@ -105,7 +105,7 @@ class SqlStore(ResponseStore):
         row = await self._change(lambda tx: self._edit(tx, tenant, response_id, edit), (tenant, response_id))
         return None if row is None else EditResult(row.epoch, bool(row.cancelled))
 
-    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> Conversation | None:
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
         return await self._change(lambda tx: Conversations(tx).write(tenant, conversation_id, edit))
 
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
@@ -120,7 +120,7 @@ class SqlStore(ResponseStore):
         kind, size = self._describe(tx.connection)
         return StoreInfo(kind, VERSION, counts, conversations, items, events, size, leases)
 
-    def _transaction(self, connection: Connection) -> Transaction:
+    def _transaction(self, connection: DatabaseConnection) -> Transaction:
         """Return a `Transaction` on the store's clock."""
 
         def clock() -> tuple[float, float]:
@@ -141,11 +141,11 @@ class SqlStore(ResponseStore):
         """Run work that only reads."""
 
     @abstractmethod
-    async def _change(self, work: Callable[[Transaction], R], key: Key | None = None, /) -> R:
+    async def _change(self, work: Callable[[Transaction], R], key: ResponseKey | None = None, /) -> R:
         """Run work that writes, about the response `key` if any, and notify the subscribers of changed responses afterwards."""
 
     @abstractmethod
-    def _describe(self, connection: Connection, /) -> tuple[str, int]:
+    def _describe(self, connection: DatabaseConnection, /) -> tuple[str, int]:
         """Return the name and version of the database, and the size of the store in bytes."""
 
     async def _free_space(self) -> None:
@@ -159,8 +159,8 @@ class SharedSqlStore(SqlStore):
     create: bool = field(default=True, kw_only=True)  # whether to create the store if it does not exist
     timeout: float | None = field(default=None, init=False)
     """Seconds of silence after which the database is down; None if the database has its own limits."""
-    listener: ClassVar[Role]  # the thread that notices the changes of other processes
-    _threads: dict[Role, DatabaseThread] = field(factory=dict[Role, "DatabaseThread"], init=False)
+    listener: ClassVar[ConnectionRole]  # the thread that notices the changes of other processes
+    _threads: dict[ConnectionRole, DatabaseThread] = field(factory=dict[ConnectionRole, "DatabaseThread"], init=False)
 
     async def migrate(self) -> int:
         return await asyncio.to_thread(self._run_alone, self.connect, lambda connection: connection.migrate())
@@ -177,7 +177,7 @@ class SharedSqlStore(SqlStore):
     async def _read(self, work: Callable[[Transaction], R]) -> R:
         return await self._thread("reader").run(work)
 
-    async def _change(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
+    async def _change(self, work: Callable[[Transaction], R], key: ResponseKey | None = None) -> R:
         return await self._thread("writer").run(work, key)
 
     @contextmanager
@@ -186,12 +186,12 @@ class SharedSqlStore(SqlStore):
             self._thread(self.listener).poll_soon()
             yield subscription
 
-    def _thread(self, role: Role) -> DatabaseThread:
+    def _thread(self, role: ConnectionRole) -> DatabaseThread:
         if role not in self._threads:
             self._threads[role] = DatabaseThread(self, role)
         return self._threads[role]
 
-    def _run_alone(self, connect: Callable[[], Connection], work: Callable[[Connection], R]) -> R:
+    def _run_alone(self, connect: Callable[[], DatabaseConnection], work: Callable[[DatabaseConnection], R]) -> R:
         """Run work on a separate connection, without beginning a transaction."""
         try:
             with closing(connect()) as connection:
@@ -202,7 +202,7 @@ class SharedSqlStore(SqlStore):
                 raise
             raise failure.error from error
 
-    def open(self, _role: Role | None = None) -> Connection:
+    def open(self, _role: ConnectionRole | None = None) -> DatabaseConnection:
         """Open the connection of a thread, or for work alone; if `create` is true, create the tables in an empty database."""
         connection = self.connect()
         try:
@@ -212,7 +212,9 @@ class SharedSqlStore(SqlStore):
             raise
         return connection
 
-    def begin(self, connection: Connection, keys: Sequence[Key] = (), *, write: bool = False, waited: float = 0.0) -> Transaction:
+    def begin(
+        self, connection: DatabaseConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
+    ) -> Transaction:
         """Begin a transaction for jobs that change the responses with these keys, and the first of which has `waited` seconds."""
         connection.begin(write=write, waited=waited)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
@@ -230,14 +232,14 @@ class SharedSqlStore(SqlStore):
         """The name of the database in messages."""
 
     @abstractmethod
-    def connect(self) -> Connection:
+    def connect(self) -> DatabaseConnection:
         """Open a connection to the database, which may be empty."""
 
     @abstractmethod
     def failure(self, error: Exception) -> Failure | None:
         """Classify an error of the database; return None for any other error."""
 
-    def is_current(self, _connection: Connection, /) -> bool:
+    def is_current(self, _connection: DatabaseConnection, /) -> bool:
         """Return whether a connection still leads to the current database at the URL."""
         return True
 
@@ -246,7 +248,7 @@ class SharedSqlStore(SqlStore):
         """Return the seconds between two calls of `poll`; None if there is nothing to poll for."""
 
     @abstractmethod
-    def poll(self, connection: Connection, /) -> None:
+    def poll(self, connection: DatabaseConnection, /) -> None:
         """Notify the subscribers of responses that other processes have changed. Called between two batches of jobs."""
 
 
@@ -255,7 +257,7 @@ class Job:
     """Work for a thread, and its future result; see `DatabaseThread.run`."""
 
     work: Callable[[Transaction], Any]
-    key: Key | None
+    key: ResponseKey | None
     result: Future[Any] = field(factory=Future[Any], init=False)
     abandoned: bool = field(default=False, init=False)
     _enqueued: float = field(factory=time.monotonic, init=False)
@@ -275,8 +277,8 @@ class DatabaseThread:
     """
 
     store: SharedSqlStore
-    role: Role
-    connection: Connection | None = field(default=None, init=False)
+    role: ConnectionRole
+    connection: DatabaseConnection | None = field(default=None, init=False)
     _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue[Any], init=False)
     _committing: bool = field(default=False, init=False)
     _begun: float = field(default=0.0, init=False)  # the time when the last batch left the queue
@@ -286,7 +288,7 @@ class DatabaseThread:
         self._thread = Thread(target=self._serve, name=f"interlock: {self.store.name}", daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[Transaction], R], key: Key | None = None) -> R:
+    async def run(self, work: Callable[[Transaction], R], key: ResponseKey | None = None) -> R:
         """Run `work` in a transaction, and return its result after the commit; `key` is the response that it changes.
 
         `work` may raise a `StoreError` only before it writes, because the other jobs in the transaction are committed.
@@ -312,6 +314,10 @@ class DatabaseThread:
     def poll_soon(self) -> None:
         """Poll after the jobs in the queue, and call `poll_interval` again."""
         self._queue.put("poll")
+
+    def check_soon(self) -> None:
+        """Close and open the connection after the jobs in the queue if it is not current."""
+        self._queue.put(Job(lambda _tx: None, None))
 
     async def stop(self) -> None:
         """Finish the jobs in the queue, and close the connection."""
@@ -374,7 +380,7 @@ class DatabaseThread:
             for set_outcome in outcomes:
                 set_outcome()
 
-    def _commit(self, connection: Connection, jobs: Sequence[Job]) -> list[Callable[[], None]]:
+    def _commit(self, connection: DatabaseConnection, jobs: Sequence[Job]) -> list[Callable[[], None]]:
         """Run jobs in one transaction, and return the setter of each outcome."""
         self._committing = False
         keys = [job.key for job in jobs if job.key is not None]
@@ -397,7 +403,7 @@ class DatabaseThread:
         except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read without notifications
             self._recover(error)
 
-    def _open_connection(self) -> Connection:
+    def _open_connection(self) -> DatabaseConnection:
         if self.connection is not None and not self.store.is_current(self.connection):
             self._close()
         if self.connection is None:

@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
 import apsw
 from attrs import define, field
 
 from interlock.events.json import clean
 from interlock.fsm.processes.stored import StoredTrigger
-from interlock.serving.store import Edit, Key, StoreDown, StoreFull, StoreUnusable
+from interlock.serving.store import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.sql.database import VERSION, Connection, Failure, Values
+from interlock.serving.store.sql.database import VERSION, Contention, DatabaseConnection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
-from interlock.serving.store.sql.sql_store import Role, SharedSqlStore, SqlStore
+from interlock.serving.store.sql.sql_store import SWEEP_BATCH, ConnectionRole, SharedSqlStore, SqlStore
 
 R = TypeVar("R")
+Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing
 
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
@@ -68,13 +69,13 @@ def loses_commits(version: str) -> bool:
 
 
 @define(eq=False)
-class SqliteConnection(Connection):
+class SqliteConnection(DatabaseConnection):
     """A connection to a file or to `:memory:`. It waits for locks of other connections for up to `busy` seconds."""
 
     path: str
     busy: float = 0.0
     flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    file: tuple[int, int] | None = field(default=None, init=False)  # device and inode
+    files: Files = field(default=(), init=False)  # at the path when the connection was opened
     data_version: int = field(default=0, init=False)  # at the last poll; each connection counts differently
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
@@ -88,7 +89,6 @@ class SqliteConnection(Connection):
     def __attrs_post_init__(self) -> None:
         self._connection = apsw.Connection(self.path, flags=self.flags)
         self._connection.set_busy_timeout(int(self.busy * 1000))
-        self.file = _identity(self.path)
 
     def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
         try:
@@ -107,6 +107,25 @@ class SqliteConnection(Connection):
     def close(self) -> None:
         with suppress(apsw.Error):
             self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
+
+    def abandon(self, files: Files) -> None:
+        """Prepare to be closed, because its files are not those at the path any more; save the commits of a deleted log."""
+        (own_database, _, own_index), (database, log, index) = self.files, files
+        if database == own_database and (log is None or index == own_index):
+            self._save_commits()
+        # Closing would otherwise delete the log at the path, or copy pages of its own log by the index of that one.
+        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    def _save_commits(self) -> None:
+        """Copy the commits of the write-ahead log into the database, and empty the log."""
+        try:
+            [(blocked, _, _)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        except apsw.IOError as error:
+            if getattr(error, "extendedresult", None) != apsw.SQLITE_IOERR_SHORT_READ:  # apsw's types lack it
+                raise
+            return  # another connection has emptied the log
+        if blocked:
+            raise apsw.BusyError("The log is being read.")
 
     def layout(self) -> int | None:
         if not self.value("SELECT count(*) FROM sqlite_schema"):
@@ -134,8 +153,8 @@ class SqliteStore(SharedSqlStore):
     """Whether acknowledged writes survive a killed process (`normal`), or a loss of power too (`full`)."""
     busy: float = field(default=5.0, kw_only=True)  # seconds to wait for a lock of another process
     max_bytes: int | None = field(default=None, kw_only=True)  # the largest size of the file; None for no limit
-    listener: ClassVar[Role] = "writer"  # because the `data_version` of its connection leaves out its own writes
-    _rows: dict[Key, ResponseRow | None] = field(factory=dict[Key, "ResponseRow | None"], init=False)
+    listener: ClassVar[ConnectionRole] = "writer"  # because the `data_version` of its connection leaves out its own writes
+    _rows: dict[ResponseKey, ResponseRow | None] = field(factory=dict[ResponseKey, "ResponseRow | None"], init=False)
     """The rows of the responses with subscriptions, as the last poll read them."""
 
     def __attrs_post_init__(self) -> None:
@@ -164,8 +183,49 @@ class SqliteStore(SharedSqlStore):
             connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    def is_current(self, connection: Connection) -> bool:
-        return isinstance(connection, SqliteConnection) and connection.file == _identity(self.path)
+    def open(self, role: ConnectionRole | None = None) -> DatabaseConnection:
+        self._close_deleted()
+        connection = super().open(role)
+        if isinstance(connection, SqliteConnection):
+            connection.files = _files(self.path)
+        return connection
+
+    def _close_deleted(self) -> None:
+        """Wait until other threads have closed a deleted index, because a new connection would share it.
+
+        Raises:
+            StoreDown: A thread is busy.
+        """
+        patience = time.monotonic() + self.busy
+        while threads := [thread for thread in [*self._threads.values()] if self._has_deleted(thread.connection)]:
+            if time.monotonic() > patience:
+                raise StoreDown(f"{self.path}-shm was deleted, but is in use.")
+            for thread in threads:
+                thread.check_soon()
+            time.sleep(POLL)
+
+    def _has_deleted(self, connection: DatabaseConnection | None) -> bool:
+        """Return whether a connection has an index of its log, which is not the one at the path."""
+        return isinstance(connection, SqliteConnection) and connection.files[-1] not in {None, _files(self.path)[-1]}
+
+    def is_current(self, connection: DatabaseConnection) -> bool:
+        if not isinstance(connection, SqliteConnection) or self._has_log(connection):
+            return True
+        connection.abandon(_files(self.path))
+        return False
+
+    def begin(
+        self, connection: DatabaseConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
+    ) -> Transaction:
+        """Begin a transaction; a writer then looks again for its log, which others replace only without writers."""
+        tx = super().begin(connection, keys, write=write, waited=waited)
+        if write and isinstance(connection, SqliteConnection) and not self._has_log(connection):
+            raise Contention
+        return tx
+
+    def _has_log(self, connection: SqliteConnection) -> bool:
+        """Return whether the database and the write-ahead log of a connection are those at the path."""
+        return connection.files[:2] == (_identity(self.path), _identity(f"{self.path}-wal"))
 
     def failure(self, error: Exception) -> Failure | None:
         match error:
@@ -188,7 +248,7 @@ class SqliteStore(SharedSqlStore):
     def poll_interval(self) -> float | None:
         return POLL if self._notifications.responses() else None
 
-    def poll(self, connection: Connection) -> None:
+    def poll(self, connection: DatabaseConnection) -> None:
         connection = cast("SqliteConnection", connection)
         version = connection.value("PRAGMA data_version")  # changes when another connection writes
         if version == connection.data_version:
@@ -199,7 +259,7 @@ class SqliteStore(SharedSqlStore):
         self._notifications.notify(key for key, row in rows.items() if key not in self._rows or self._rows[key] != row)
         self._rows = rows
 
-    def _describe(self, _connection: Connection) -> tuple[str, int]:
+    def _describe(self, _connection: DatabaseConnection) -> tuple[str, int]:
         files = (Path(f"{self.path}{suffix}") for suffix in ("", "-wal"))
         return f"SQLite {apsw.sqlite_lib_version()}", sum(file.stat().st_size for file in files if file.exists())
 
@@ -245,7 +305,7 @@ class MemoryStore(SqlStore):
     async def _read(self, work: Callable[[Transaction], R]) -> R:
         return self._run(work)
 
-    async def _change(self, work: Callable[[Transaction], R], _key: Key | None = None) -> R:
+    async def _change(self, work: Callable[[Transaction], R], _key: ResponseKey | None = None) -> R:
         def change(tx: Transaction) -> R:
             result = work(tx)
             self._make_room(tx)
@@ -269,7 +329,7 @@ class MemoryStore(SqlStore):
         self._notifications.notify(tx.changed)
         return result
 
-    def _describe(self, connection: Connection) -> tuple[str, int]:
+    def _describe(self, connection: DatabaseConnection) -> tuple[str, int]:
         return "memory", int(connection.value("PRAGMA page_count")) * PAGE
 
     async def _free_space(self) -> None:
@@ -300,6 +360,8 @@ class MemoryStore(SqlStore):
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
             is_full = pages - free > max_pages
             exceeded = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
+            if any(exceeded) and Responses(tx).expire(SWEEP_BATCH):
+                continue
             row = self._connection.row(EVICTABLE, (*exceeded, self._uses, *tx.lease)) if any(exceeded) else None
             if row is None:
                 break
@@ -313,12 +375,17 @@ class MemoryStore(SqlStore):
         return not exceeded[0] or responses == 1
 
 
-def _vacuum(connection: Connection) -> None:
+def _vacuum(connection: DatabaseConnection) -> None:
     """Return free pages to the disk, and empty the write-ahead log, which may still contain deleted data."""
     for _ in range(0, connection.value("PRAGMA freelist_count"), VACUUMED):
         connection.execute(f"PRAGMA incremental_vacuum({VACUUMED})")
         time.sleep(PAUSE)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _files(path: str) -> Files:
+    """Return the identities of a database, of its write-ahead log, and of the index of the log."""
+    return _identity(path), _identity(f"{path}-wal"), _identity(f"{path}-shm")
 
 
 def _identity(path: str) -> tuple[int, int] | None:

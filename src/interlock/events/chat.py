@@ -1,0 +1,141 @@
+"""The chunks and objects of OpenAI's Chat Completions API, as a server writes them.
+
+Source: the types of the `openai` package, 3.54. docs/dialects.md has the rules of a stream, C1 to C9. Reasoning is in two fields,
+because clients read one or the other.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from interlock.events.parts import Json, Maybe
+
+StopWord: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
+"""Why a choice ended."""
+
+
+class ChatFunction(Struct, kw_only=True):
+    """A function's name, once, and its arguments."""
+
+    name: Maybe[str] = UNSET
+    arguments: str = ""
+
+
+class ChatCall(Struct, kw_only=True):
+    """A call, or more of its arguments; `id`, `type` and the name come once."""
+
+    index: Maybe[int] = UNSET
+    id: Maybe[str] = UNSET
+    type: Maybe[Literal["function"]] = UNSET
+    function: ChatFunction
+
+
+class ChunkDelta(Struct, kw_only=True):
+    """What a chunk adds to a message."""
+
+    role: Maybe[Literal["assistant"]] = UNSET
+    content: Maybe[str] = UNSET
+    reasoning_content: Maybe[str] = UNSET
+    reasoning: Maybe[str] = UNSET
+    refusal: Maybe[str] = UNSET
+    tool_calls: Maybe[list[ChatCall]] = UNSET
+
+
+class ChatLogprobs(Struct, kw_only=True):
+    """The log probabilities of the tokens of a text."""
+
+    content: list[Json] | None = None
+    refusal: list[Json] | None = None
+
+
+class ChunkChoice(Struct, kw_only=True):
+    """The only choice of a chunk."""
+
+    index: int = 0
+    delta: ChunkDelta
+    logprobs: ChatLogprobs | None = None
+    finish_reason: StopWord | None = None
+
+
+class PromptDetails(Struct, kw_only=True):
+    """The tokens of the prompt that a cache had."""
+
+    cached_tokens: int = 0
+
+
+class CompletionDetails(Struct, kw_only=True):
+    """The tokens of the output that are reasoning."""
+
+    reasoning_tokens: int = 0
+
+
+class ChatUsage(Struct, kw_only=True):
+    """The tokens of a completion."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class CompletionBase(Struct, kw_only=True):
+    """What every chunk and the whole object have."""
+
+    id: str
+    created: int
+    model: str
+
+
+class CompletionChunk(CompletionBase, kw_only=True):
+    """A chunk of a stream."""
+
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    choices: list[ChunkChoice]
+    usage: Maybe[ChatUsage | None] = UNSET
+
+
+class ChatMessage(Struct, kw_only=True):
+    """The assistant's whole message."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+    annotations: list[Json] = []
+    reasoning_content: Maybe[str] = UNSET
+    reasoning: Maybe[str] = UNSET
+    tool_calls: Maybe[list[ChatCall]] = UNSET
+
+
+class CompletionChoice(Struct, kw_only=True):
+    """The only choice of a whole completion."""
+
+    index: int = 0
+    message: ChatMessage
+    logprobs: ChatLogprobs | None = None
+    finish_reason: StopWord
+
+
+class ChatCompletion(CompletionBase, kw_only=True):
+    """A whole completion."""
+
+    object: Literal["chat.completion"] = "chat.completion"
+    choices: list[CompletionChoice]
+    usage: ChatUsage | None = None
+
+
+class ChatError(Struct, kw_only=True):
+    """Why a completion failed."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorChunk(Struct, kw_only=True):
+    """The error of a stream that has begun."""
+
+    error: ChatError

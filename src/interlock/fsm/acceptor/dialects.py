@@ -1,0 +1,223 @@
+"""Judges streams of Anthropic's Messages and OpenAI's Chat Completions, and finds out which API a stream is of.
+
+The oracles in `interlock.fsm.oracle` have the rules, which docs/dialects.md explains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import DialectName
+from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.sse import CONTENT_TYPE
+from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict
+from interlock.fsm.acceptor.rulebook import Finding, Rule, Sort
+from interlock.fsm.oracle import Violation, check_chat, check_messages
+
+ApiName: TypeAlias = Literal["responses", "messages", "chat"]
+"""An API whose streams can be judged."""
+
+UNDECIDED: Final = 2**16
+"""The most bytes that are read before a stream counts as one of the Responses API."""
+
+_MARKS: Final[Mapping[ApiName, re.Pattern[bytes]]] = {
+    "messages": re.compile(rb'"type"\s*:\s*"(?:message_start|ping)"'),
+    "chat": re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"'),
+}
+
+
+def _rules(*rows: tuple[str, str, Sort, str, str]) -> dict[str, Rule]:
+    return {number: Rule(number, name, sort, says, breaks) for number, name, sort, says, breaks in rows}
+
+
+DIALECT_RULES: Final[Mapping[str, Rule]] = _rules(
+    (
+        "M1",
+        "opening",
+        "order",
+        "`message_start` comes first and once, empty, with an id, a model and usage.",
+        "SDKs build the message from it.",
+    ),
+    (
+        "M2",
+        "blocks",
+        "order",
+        "Blocks come one after another, each with the next index.",
+        "SDKs find a block by its index or take the last one.",
+    ),
+    ("M3", "deltas", "content", "A delta fits the type of its block.", "SDKs drop it or raise an error."),
+    ("M4", "signature", "order", "One signature ends a block of reasoning.", "The reasoning cannot be sent back."),
+    (
+        "M5",
+        "calls",
+        "content",
+        "A call begins with an id, a name and an empty input.",
+        "The tool runs with wrong arguments, or not at all.",
+    ),
+    (
+        "M7",
+        "end",
+        "order",
+        "`message_delta` with the reason and the usage precedes `message_stop`.",
+        "SDKs have no reason and no usage.",
+    ),
+    (
+        "M8",
+        "reason",
+        "content",
+        "The reason is known, and `tool_use` if and only if there is a call to run.",
+        "An agent stops early, or waits for a call.",
+    ),
+    ("M9", "stop", "order", "`message_stop` comes last.", "A client waits, or reads what is not there."),
+    (
+        "M11",
+        "error",
+        "order",
+        "An error has a type and a message, and nothing follows.",
+        "A client cannot tell why the message failed.",
+    ),
+    ("M12", "frames", "content", "The name of an event is the type in its data.", "SDKs skip the event."),
+    ("M14", "text", "content", "No block of text is empty.", "The API refuses the message when it is sent back."),
+    ("C1", "role", "order", "The first chunk has the role, and no other.", "Clients begin the message twice, or never."),
+    (
+        "C2",
+        "finish",
+        "order",
+        "One last chunk with an empty delta has the finish reason; in all others it is null.",
+        "Clients stop early, or never.",
+    ),
+    ("C3", "reason", "content", "The reason is `tool_calls` only if there is a call.", "An agent waits for a call."),
+    ("C4", "calls", "order", "Calls come one after another; id, type and name come once.", "Clients mix up or lose calls."),
+    ("C5", "usage", "order", "The usage is in one chunk without choices at the end.", "Clients count tokens twice."),
+    ("C6", "chunks", "content", "All chunks have one id, time and model, and one choice.", "Clients mix up answers."),
+    ("C7", "reasoning", "content", "Both fields of the reasoning say the same.", "Clients that read the other one lose it."),
+    (
+        "C8",
+        "ending",
+        "order",
+        "`[DONE]` comes last; an error is the last chunk.",
+        "A client waits, or takes a failure for an end.",
+    ),
+)
+"""The rules of both APIs, by number."""
+
+
+class DialectJudge:
+    """Validates the bytes of a stream of one of both APIs, at its end."""
+
+    def __init__(self, api: Literal["messages", "chat"]) -> None:
+        self._api = api
+        self._decoder = SseDecoder()
+        self._messages: list[SseMessage] = []
+        self._findings: list[Finding] = []
+
+    def content_type(self, value: str) -> None:
+        """Check the value of the `Content-Type` header."""
+        if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
+            self._find("C8" if self._api == "chat" else "M12", 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+
+    def feed(self, chunk: bytes) -> None:
+        """Read the next bytes of the stream, which may be split anywhere."""
+        self._messages += self._decoder.feed(chunk)
+
+    def end(self) -> Verdict:
+        """Validate the stream, and return the verdict."""
+        self._messages += self._decoder.end()
+        marked = bool(self._messages) and self._messages[-1].data == DONE
+        messages = self._messages[:-1] if marked else self._messages
+        bodies = [_body(message) for message in messages]
+        if self._api == "chat":
+            usage = any(body.get("usage") is not None for body in bodies)
+            violations = check_chat(bodies, usage=usage)
+            violations += [] if marked else [Violation("C8", len(bodies), "the stream has no end marker [DONE]")]
+        else:
+            violations = check_messages(bodies)
+            framed = zip(messages, bodies, strict=True)
+            violations += [
+                Violation("M12", index, f"the event is {message.event!r}, and its type is {body.get('type')!r}")
+                for index, (message, body) in enumerate(framed)
+                if message.event != body.get("type")
+            ]
+        for violation in violations:
+            self._find(violation.rule, violation.index, violation.message)
+        return self._verdict(bodies, marked=marked)
+
+    def _find(self, rule: str, index: int, problem: str) -> None:
+        at = self._messages[index] if index < len(self._messages) else None
+        received = "" if at is None else as_text(_body(at).get("type")) or at.event
+        line = None if at is None else at.line
+        self._findings.append(Finding(rule, "error", index, None, None, None, "", received, (), problem, "", line))
+
+    def _verdict(self, bodies: Sequence[Mapping[str, object]], *, marked: bool) -> Verdict:
+        findings = sorted(self._findings, key=lambda finding: finding.event)
+        counts = {rule: count for rule in DIALECT_RULES if (count := sum(each.rule == rule for each in findings))}
+        choices = [members(choice) for body in bodies for choice in elements(body.get("choices"))]
+        reasons = [
+            *(members(body.get("delta")).get("stop_reason") for body in bodies if body.get("type") == "message_delta"),
+            *(choice.get("finish_reason") for choice in choices),
+        ]
+        blocks = [as_text(members(body["content_block"]).get("type")) for body in bodies if "content_block" in body]
+        return Verdict(
+            events=len(bodies),
+            items=blocks,
+            status=next((reason for reason in reversed(reasons) if isinstance(reason, str)), None),
+            marked=marked,
+            reported=[Reported(finding) for finding in findings[:LISTED]],
+            rules=counts,
+            severities={"error": len(findings), "deviation": 0, "not_judged": 0},
+        )
+
+
+class AnyJudge:
+    """Validates the bytes of a stream of any of the APIs, which its first event shows unless `api` names it.
+
+    `dialect`, `permissive` and `first` are for the Responses API; see `Judge`.
+    """
+
+    def __init__(
+        self, *, api: ApiName | None = None, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+    ) -> None:
+        self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first)
+        self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
+        self._content_type: str | None = None
+        self._unread = b""
+
+    def _make(self, api: ApiName) -> Judge | DialectJudge:
+        return self._responses() if api == "responses" else DialectJudge(api)
+
+    def content_type(self, value: str) -> None:
+        """Check the value of the `Content-Type` header."""
+        self._content_type = value
+
+    def feed(self, chunk: bytes) -> None:
+        """Validate the next bytes of the stream, which may be split anywhere."""
+        self._unread += chunk
+        if self._judge is not None or b"\n\n" in self._unread or len(self._unread) > UNDECIDED:
+            self._read()
+
+    def end(self) -> Verdict:
+        """Validate the end of the stream, and return the verdict."""
+        return self._read().end()
+
+    def _read(self) -> Judge | DialectJudge:
+        if self._judge is None:
+            found: list[ApiName] = [api for api, mark in _MARKS.items() if mark.search(self._unread)]
+            self._judge = self._make(found[0] if found else "responses")
+        if self._content_type is not None:
+            self._judge.content_type(self._content_type)
+            self._content_type = None
+        self._judge.feed(self._unread)
+        self._unread = b""
+        return self._judge
+
+
+def _body(message: SseMessage) -> Mapping[str, object]:
+    """Return the data as a JSON object; an empty one if it is none, in which the rules miss everything."""
+    try:
+        body = loads(message.data)
+    except (ValueError, RecursionError):
+        return {}
+    return body if is_object(body) else {}

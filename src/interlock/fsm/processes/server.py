@@ -1,0 +1,79 @@
+"""The life of a server, declared as a table: one process, or a supervisor with its workers.
+
+A signal asks the server to stop. It first *drains*: it refuses requests, and the responses in progress go on for a limited time.
+
+`interlock.serving.http.server` and `interlock.serving.http.workers` carry out the effects.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from interlock.fsm.table import Edge, Table
+
+
+class ServerTrigger(StrEnum):
+    """The triggers of a server."""
+
+    READY = "ready"
+    """Connections are accepted: by the process, or by every worker."""
+    FAIL = "fail"
+    """The application, or a worker, cannot start."""
+    STOP = "stop"
+    """A signal asks the server to stop."""
+    IDLE = "idle"
+    """No response is in progress, or no worker runs."""
+    EXPIRE = "expire"
+    """The time to drain is over."""
+    CLOSE = "close"
+    """All connections are closed, or no worker runs."""
+
+
+class ServerEffect(StrEnum):
+    """The effects of a server."""
+
+    ANNOUNCE = "announce"
+    """Tell the user, or the supervisor, that the server is ready."""
+    DRAIN = "drain"
+    """Refuse new requests, and start the timer, which fires `expire`; a supervisor asks its workers to stop."""
+    END = "end"
+    """End the responses in progress and close all connections; a supervisor kills the workers that still run."""
+    GIVE_UP = "give_up"
+    """Exit with the status of a failed start; a supervisor kills its workers first."""
+    KILL = "kill"
+    """Exit at once; a supervisor kills its workers first."""
+
+
+_T, _E = ServerTrigger, ServerEffect
+
+SERVER: Final[Table[ServerTrigger, ServerEffect]] = Table(
+    "server",
+    initial="starting",
+    final={"ended"},
+    regions={"running": ["starting", "serving"], "stopping": ["draining", "ending"]},
+    edges=[
+        #    in          on          goes to     effects
+        Edge("starting", _T.READY,  "serving",  [_E.ANNOUNCE]),
+        Edge("starting", _T.FAIL,   "ended",    [_E.GIVE_UP]),
+
+        Edge("running",  _T.STOP,   "draining", [_E.DRAIN]),
+
+        # The signal came before the server was ready.
+        Edge("draining", _T.READY,  "draining"),
+        Edge("draining", _T.FAIL,   "ended",    [_E.GIVE_UP]),
+
+        Edge("draining", _T.IDLE,   "ending",   [_E.END]),
+        Edge("draining", _T.EXPIRE, "ending",   [_E.END]),
+        Edge("ending",   _T.CLOSE,  "ended"),
+
+        Edge("stopping", _T.STOP,   "ended",    [_E.KILL]),
+    ],
+    total={
+        "starting": [_T.READY, _T.FAIL, _T.STOP],
+        "serving": [_T.STOP],
+        "draining": [_T.READY, _T.FAIL, _T.IDLE, _T.EXPIRE, _T.STOP],
+        "ending": [_T.CLOSE, _T.STOP],
+    },
+)  # fmt: skip
+"""A server. A second signal ends it at once."""

@@ -1,0 +1,228 @@
+"""The base of transducers: reads events as triggers of a table, and encodes what its effects make.
+
+A driver with an `EntryWriter` returns *entries*: events, and the texts of repeated delta events. So a driver that undoes an event
+has not changed the transducer, and a text costs one call of a function that inserts it into the last frame.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from enum import StrEnum
+from typing import ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+
+from attrs import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.events import items, stream
+from interlock.events.json import dumps, encode
+from interlock.events.parts import ReasoningText
+from interlock.fsm.table import Machine, Table
+
+E = TypeVar("E", bound=StrEnum)
+"""The type of the effects."""
+D = TypeVar("D", bound=Struct)
+"""The type of the other API's events."""
+
+StreamEntry: TypeAlias = stream.StreamEvent | str
+"""An event, or the text of a delta event like the last one."""
+
+STATUSES: Final[Mapping[str, int]] = {"invalid_prompt": 400, "rate_limit_exceeded": 429}
+"""The HTTP status for the error of a response, by its code; 500 for any other."""
+
+OVERFLOW: Final = re.compile(r"context (?:window|length)", re.IGNORECASE)
+"""Is in the errors that say that a prompt is too long, for which clients shorten the conversation."""
+
+MARK: Final = "\x00"
+"""Stands for the text in a frame; in JSON it is an escape, which no field around it has."""
+
+
+class EventTrigger(StrEnum):
+    """What an event says to a transducer."""
+
+    BEGIN = "begin"
+    """The response begins."""
+    TEXT = "text"
+    """More text for the user."""
+    REFUSE = "refuse"
+    """More of a refusal."""
+    THINK = "think"
+    """More reasoning."""
+    SEAL = "seal"
+    """The reasoning ends."""
+    CALL = "call"
+    """A call of a client's tool begins."""
+    ARGUE = "argue"
+    """More of the call's arguments."""
+    CLOSE = "close"
+    """A text or a client's call ends."""
+    USE = "use"
+    """A call of a tool of the server is complete."""
+    RESULT = "result"
+    """The result of such a call."""
+    END = "end"
+    """The response is completed or incomplete."""
+    FAIL = "fail"
+    """The response failed."""
+
+
+ServerCall: TypeAlias = items.McpCall | items.CodeInterpreterCall | items.WebSearchCall
+TriggerStep: TypeAlias = tuple[EventTrigger, object]
+"""A trigger, and what its effects need: a text, an item or a response."""
+
+_T = EventTrigger
+
+
+@frozen
+class EntryWriter:
+    """Returns events as they are, and the texts of repeated delta events."""
+
+    def write(self, event: stream.StreamEvent) -> StreamEntry:
+        """Return the event."""
+        return event
+
+    def repeat(self, event: stream.StreamEvent) -> Callable[[str, int], StreamEntry]:
+        """Return a function that returns the text."""
+        del event
+        return lambda text, _number: text
+
+
+class Transducer(ABC, Generic[E, D]):
+    """Turns the events of one response into those of another API.
+
+    Args:
+        thinks: Whether the reasoning is sent, or only its signature.
+    """
+
+    table: Table[EventTrigger, E]
+    end: ClassVar[bytes] = b""
+    """What follows the last frame."""
+
+    def __init__(self, *, thinks: bool = True) -> None:
+        self._thinks = thinks
+        self._machine = Machine.at_start(self.table)
+        self._calls: dict[str, ServerCall] = {}
+        """The calls of the server's tools that `USE` has not shown yet, by the id of the item."""
+        self._repeat: Callable[[str], bytes] | None = None
+        """Returns the frame of a further text of the last delta; None where the API shows no such text."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the stream has its last event."""
+        return not self._machine.state.rows
+
+    def encode(self, entries: Iterable[StreamEntry]) -> bytes:
+        """Return the frames of entries; an `IllegalTransition` is a fault of the table or of the driver."""
+        frames: list[bytes] = []
+        repeat = self._repeat
+        for entry in entries:
+            if not isinstance(entry, str):
+                frames += self._frames(entry)
+                repeat = self._repeat
+            elif repeat is not None:
+                frames.append(repeat(entry))
+        return b"".join(frames)
+
+    def _frames(self, event: stream.StreamEvent) -> Iterator[bytes]:
+        """Yield the frames of an event, and prepare for further texts of a delta event."""
+        events = self.feed(event)
+        yield from map(self.frame, events)
+        self._repeat = self._repeater(events) if hasattr(event, "delta") else None
+        if events and self.has_ended:
+            yield self.end
+
+    def fork(self) -> Self:
+        """Return a transducer in the same state, which goes its own way."""
+        other = copy(self)
+        other._machine, other._calls = Machine(self._machine.state), dict(self._calls)  # noqa: SLF001 - of the same class
+        return other
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The state, and how much waits for another one: what the further stream depends on."""
+        return self._machine.state.name, 0
+
+    def feed(self, event: stream.StreamEvent) -> list[D]:
+        """Return the events that one event becomes."""
+        made: list[D] = []
+        for trigger, argument in self._read(event):
+            for effect in self._machine.fire(trigger):
+                made += self.make(effect, argument)
+        return made
+
+    @abstractmethod
+    def make(self, effect: E, argument: object) -> Sequence[D]:
+        """Return the events of an effect."""
+
+    @abstractmethod
+    def frame(self, event: D) -> bytes:
+        """Return an event as it is sent."""
+
+    @abstractmethod
+    def mark(self, event: D) -> D | None:
+        """Return a delta event with `MARK` as its text, or None for any other event."""
+
+    def _repeater(self, events: Sequence[D]) -> Callable[[str], bytes] | None:
+        marked = self.mark(events[-1]) if events else None
+        if marked is None:
+            return None
+        first, *sections = self.frame(marked).split(encode(MARK))
+        if len(sections) > 1:
+            return lambda text: encode(text).join((first, *sections))
+        (last,) = sections
+        return lambda text: b"".join((first, encode(text), last))
+
+    def _read(self, event: stream.StreamEvent) -> Iterator[TriggerStep]:  # noqa: C901, PLR0912 - one case for each event, in one place
+        match event:
+            case stream.TextDelta():
+                yield _T.TEXT, event
+            case stream.RefusalDelta():
+                yield _T.REFUSE, event.delta
+            case stream.ReasoningDelta() | stream.SummaryDelta() if self._thinks:
+                yield _T.THINK, event.delta
+            case stream.ArgumentsDelta():
+                yield _T.ARGUE, event.delta
+            case stream.PartAdded(part=ReasoningText()) if self._thinks and event.content_index:
+                yield _T.THINK, "\n\n"
+            case stream.SummaryPartAdded() if self._thinks and event.summary_index:
+                yield _T.THINK, "\n\n"
+            case stream.PartDone() if not isinstance(event.part, ReasoningText):
+                yield _T.CLOSE, None
+            case stream.ItemAdded(item=items.FunctionCall()):
+                yield _T.CALL, event.item
+            case stream.ItemAdded(item=items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall() as call):
+                self._calls[str(call.id)] = call
+            case stream.McpArgumentsDone():
+                yield _T.USE, replace(self._calls.pop(event.item_id), arguments=event.arguments)
+            case stream.CodeDone():
+                yield _T.USE, replace(self._calls.pop(event.item_id), code=event.code)
+            case stream.ItemDone():
+                yield from self._read_item(event.item)
+            case stream.Created():
+                yield _T.BEGIN, event.response
+            case stream.Completed() | stream.Incomplete():
+                yield _T.END, event.response
+            case stream.Failed():
+                yield _T.FAIL, event.response
+            case _:
+                return
+
+    def _read_item(self, item: items.OutputItem) -> Iterator[TriggerStep]:
+        match item:
+            case items.Reasoning():
+                yield _T.SEAL, item.encrypted_content or ""
+            case items.FunctionCall():
+                yield _T.CLOSE, None
+            case items.CustomToolCall():
+                yield _T.CALL, item
+                yield _T.ARGUE, dumps({"input": item.input}).decode()
+                yield _T.CLOSE, None
+            case items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
+                if self._calls.pop(str(item.id), None) is not None:
+                    yield _T.USE, item
+                yield _T.RESULT, item
+            case _:
+                return

@@ -1,0 +1,137 @@
+"""Draws the framing: the text around calls, a call in each style of arguments, and the table of literals.
+
+The picture of the text merges the states of a call into `call`. That of a style merges the states around a call into `outside`,
+and the sections, names and bare names in reasoning and messages, which have the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from attrs import evolve
+
+from interlock.fsm.diagram import Graph, graph_of, key_of
+from interlock.fsm.table import Edge, Table
+from interlock.parsers.families.family import Family, Style
+from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.literals import LITERALS, Part, Step
+from interlock.parsers.families.state_markers import LITERAL
+from interlock.parsers.families.triggers import Effect, Trigger
+
+_T: Final = Trigger
+_ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
+_JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.WHOLE})
+_OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
+    None: frozenset(),
+    "keys": frozenset(),
+    "json": _JSON,
+    "envelope": _JSON | {_T.MEMBER, _T.JSON},
+    "literal": frozenset({_T.WHOLE}),
+}
+_AROUND: Final = [state for region in ("thought", "message", "after") for state in FRAMING.regions[region]]
+"""The states around calls."""
+_MERGED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_AROUND, "outside"),
+    **dict.fromkeys(FRAMING.regions["sections"], "section"),
+    **dict.fromkeys(FRAMING.regions["names"], "name"),
+    "thought_bare": "bare",
+}
+"""The names of states in a picture of calls that differ from their own."""
+_OF_CALL: Final = ("member", "body", "astray", "key", "keyed", "value", "argument", "json", "literal", "loose", "torn")
+_COLUMN: Final = ("outside", "section", "name", *_OF_CALL)
+"""The main column of a picture of calls."""
+_REREAD: Final = {
+    dest.name for dest, effects in (state.rows[_T.FINISH] for state in FRAMING.states.values()) if Effect.AGAIN in effects
+}
+"""The states in which the end of a turn is read again."""
+
+
+def triggers_of(family: Family) -> frozenset[Trigger]:
+    """Return the triggers that texts of a family can cause."""
+    triggers = frozenset(family.markers) | _ALWAYS | _OF_STYLE[family.style]
+    if family.dialect.namespace:
+        triggers -= {_T.WHOLE}  # elements end only with their call
+    if not triggers.isdisjoint({_T.BARE, _T.LONE, _T.OBJECT}):
+        triggers |= {_T.DECLARED}
+    return triggers | {_T.UNCALL} if family.last in triggers else triggers
+
+
+def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
+    """Return the part of the framing that a family uses, as a table with this name."""
+    reached: list[str] = []
+    waiting = [FRAMING.initial]
+    edges: list[Edge[Trigger, Effect]] = []
+    while waiting:
+        state = waiting.pop(0)
+        if state not in reached:
+            reached.append(state)
+            triggers = _triggers_in(state, family)
+            rows = [(trigger, *row) for trigger, row in FRAMING.states[state].rows.items() if trigger in triggers]
+            edges += [Edge(state, trigger, dest.name, effects) for trigger, dest, effects in rows]
+            waiting += [dest.name for _, dest, _ in rows]
+    return Table(name, FRAMING.initial, edges)
+
+
+def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
+    """Return the triggers that texts of a family can cause in a state, without those that are text there."""
+    rows, triggers = FRAMING.states[state].rows, triggers_of(family)
+    if family.last in triggers:
+        # The parser fires `uncall` as soon as such a trigger leads to `whole` or `shut`, and nowhere else.
+        if state == ("shut" if family.last is _T.SHUT else "whole"):
+            return frozenset({_T.UNCALL})
+        triggers -= {_T.UNCALL}
+    # In an envelope, `json` comes only after `member`.
+    if family.style == "envelope" and state != "member":
+        triggers -= {_T.JSON}
+    # Without a marker before a name, only `declared` leads to `name`, which the complete name leaves at once.
+    if state == "name" and triggers.isdisjoint({_T.SECTION, _T.CALL}):
+        triggers -= {_T.WORD, _T.TEXT}
+    if state in LITERAL:
+        triggers -= {role for role, texts in family.markers.items() if family.signs.issuperset(texts)}
+    # If the models of a family omit ends, the parser fires `uncall` before `finish`, so a state in which `uncall` ends the call
+    # receives no `finish`, unless the end is read again there.
+    if family.omits_ends and Effect.CLOSE in rows[_T.UNCALL][1] and state not in _REREAD:
+        triggers -= {_T.FINISH}
+    return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])
+
+
+def picture_of_text(families: Iterable[Family]) -> Graph:
+    """Return the picture of the text around calls, with the edges that any of the families uses."""
+    names = {state: state if state in _AROUND else "call" for state in FRAMING.states}
+    return _picture("text", families, names, "call", _AROUND)
+
+
+def picture_of_call(families: Iterable[Family]) -> Graph:
+    """Return the picture of a call, with the edges that any of the families uses."""
+    return _picture("call", families, {state: _MERGED.get(state, state) for state in FRAMING.states}, "outside", _COLUMN)
+
+
+def _picture(name: str, families: Iterable[Family], names: Mapping[str, str], rest: str, column: Sequence[str]) -> Graph:
+    """Return a picture of some states: `names` has the name of each in it, and `rest` is the name of all states around it."""
+    used = {(edge.source, edge.trigger) for family in families for edge in part_for(family, family.name).edges}
+    rows = [
+        (names[source], str(trigger), names[dest.name], tuple(map(str, effects)))
+        for source, state in FRAMING.states.items()
+        for trigger, (dest, effects) in state.rows.items()
+        if (source, trigger) in used and {names[source], names[dest.name]} != {rest}
+    ]
+    sources = dict.fromkeys(source for source, *_ in rows)
+    parts = {region: [state for state in states if state in sources] for region, states in FRAMING.regions.items()}
+    regions = {region: states for region, states in parts.items() if states[1:]}
+    way = [state for state in column if state in sources]
+    graph = graph_of(name, way[0], dict.fromkeys(rows), way=way, regions=regions)
+    return evolve(graph, triggers=key_of(Trigger), key=key_of(Effect))
+
+
+def picture_of_literals() -> Graph:
+    """Return the picture of the table of literals, without the edges to `broken`."""
+    rows = [
+        (edge.source, str(edge.trigger), edge.dest, tuple(map(str, edge.effects)))
+        for edge in LITERALS.edges
+        if edge.dest != "broken"
+    ]
+    regions = {"before a value": ["value", "item"], "in a string": ["string", "torn"]}
+    graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, regions=regions)
+    column = ("start", "member", "key", "keyed", "value", "item", "after", "end")
+    return evolve(graph, column=column, triggers=key_of(Part), key=key_of(Step))

@@ -1,0 +1,204 @@
+"""The markers that count in a state of the framing, as one regular expression.
+
+They are compiled from the framing and a family: the family's markers whose rows in the state differ from the row of `text` and,
+in JSON, the brackets and quotes. The expression finds the first marker, or the beginning of one at the end of the text, so the
+parser holds back no more than that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cache, lru_cache
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from interlock.fsm.table import State
+from interlock.parsers.families.family import CALLING, Family
+from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.parameter_values import ESCAPED
+from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes, wild
+from interlock.parsers.families.triggers import Effect, Trigger
+
+Shape: TypeAlias = Trigger | None
+"""The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
+
+_BRACKETS: Final = "{}[]"
+_BROKEN: Final = "\\\n"
+"""Characters in JSON that the fast path does not handle."""
+_ESCAPE: Final = r"\\(?:\Z|(?s:.))"
+
+
+class Reading(Enum):
+    """What the text between two markers is."""
+
+    TEXT = "text"
+    NAME = "name"
+    KEY = "key"
+    MEMBER = "member"
+    """An envelope, after its name."""
+    LITERAL = "literal"
+    """A literal, which has its own table."""
+
+
+@frozen(eq=False)
+class StateMarkers:
+    """The markers of one state.
+
+    Args:
+        roles: The role of each marker.
+        ahead: The markers that end a name or value although they belong to what follows, where they are read again.
+        wild: The markers that contain a wildcard, with their patterns.
+        search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
+        stops: Finds whatever stops text from passing through: what `search` finds or, in a value, which becomes a JSON string,
+            any character that is escaped there or begins a marker.
+        strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls inside it.
+        longer: The markers that begin another marker; at the end of a text they are undecided.
+        structure: Finds the characters of JSON, other than quotes and brackets, that need the slow path; None elsewhere.
+        reading: How text is read.
+        passes_as: The effect of text that passes through; None where none passes.
+        in_string: Whether text is in a JSON string.
+        blank: Whether white space differs from other text.
+        bare: Whether a name counts only if the request declares it.
+    """
+
+    roles: Mapping[str, Shape]
+    ahead: frozenset[str]
+    wild: Mapping[str, re.Pattern[str]]
+    search: Search | None
+    stops: Search
+    strict: frozenset[str]
+    longer: frozenset[str]
+    structure: Search | None
+    reading: Reading
+    passes_as: Effect | None
+    in_string: bool
+    blank: bool
+    bare: bool
+
+    def marker(self, text: str) -> str | None:
+        """Return the marker that matches a text; None if none does."""
+        return text if text in self.roles else _wild_marker(self, text) if self.wild else None
+
+    def longest(self, text: str) -> str:
+        """Return the longest prefix of a text that is a marker, or else the text."""
+        return next((text[:end] for end in range(len(text), 0, -1) if self.marker(text[:end]) is not None), text)
+
+
+@lru_cache(maxsize=4096)
+def _wild_marker(markers: StateMarkers, text: str) -> str | None:
+    """Return the marker with a wildcard that matches a text; None if none does."""
+    return next((marker for marker, pattern in markers.wild.items() if pattern.fullmatch(text)), None)
+
+
+@cache
+def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
+    """Compile the search for the next of some markers; with `escapes`, a backslash hides the next character."""
+    patterns = [*alternatives(texts), *([_ESCAPE] if escapes else [])]
+    return re.compile("|".join(patterns)).search if patterns else None
+
+
+@cache
+def _escape_search(firsts: frozenset[str]) -> Search:
+    """Compile the search for a character that is escaped in a JSON string, or that a marker begins with."""
+    return re.compile(f"[{ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
+
+
+def _find_nothing(_text: str, _start: int = 0, /) -> None:
+    """Find no marker."""
+
+
+@cache
+def markers_by_state(family: Family, framing: Framing, *, calls: bool) -> Mapping[str, StateMarkers]:
+    """Return the markers of each state; without `calls`, the markers that begin calls are text."""
+    return MappingProxyType({name: _compile(state, family, calls=calls) for name, state in framing.states.items()})
+
+
+def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> StateMarkers:
+    roles: dict[str, Shape] = dict(chain(_markers(state, family, calls=calls), _json_markers(state)))
+    following = {text for role in _FOLLOWING for text in family.markers.get(role, ())} | {"{"}
+    dest, effects = state.rows[Trigger.TEXT]
+    passes_as = effects[0] if dest is state and len(effects) == 1 and effects[0] in _PASSED else None
+    in_string = state.name in _STRINGS
+    search = _search(frozenset(roles), escapes=in_string)
+    return StateMarkers(
+        roles,
+        frozenset(text for text, role in roles.items() if role is Trigger.LITERAL or (role in _ENDING and text in following)),
+        wild(roles),
+        search,
+        _escape_search(frozenset(text[0] for text in roles)) if passes_as is Effect.ADD else search or _find_nothing,
+        frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
+        proper_prefixes(roles),
+        _structure(state, family),
+        _READINGS.get(state.name, Reading.TEXT),
+        passes_as,
+        in_string,
+        _has_meaning(state, Trigger.BLANK),
+        _has_meaning(state, Trigger.DECLARED),
+    )
+
+
+_OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
+_PASSED: Final = frozenset({Effect.REASON, Effect.SPEAK, Effect.WRITE, Effect.ADD})
+_NAME_ENDS: Final = frozenset({Trigger.KEYS, Trigger.JSON, Trigger.LITERAL})
+_ENDING: Final = _NAME_ENDS | {Trigger.UNVALUE}
+_FOLLOWING: Final = (Trigger.KEY, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION)
+"""The roles of markers that may follow a name or value directly."""
+_JSON: Final = "json"
+_STRINGS: Final = frozenset({"quoted", "torn"})
+_READINGS: Final = {
+    **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare"), Reading.NAME),
+    "key": Reading.KEY,
+    "member": Reading.MEMBER,
+    "literal": Reading.LITERAL,
+}
+LITERAL: Final = frozenset({"literal", "loose"})
+"""The states of a literal, where its own signs are not markers."""
+
+
+def _has_meaning(state: State[Trigger, Effect], trigger: Trigger) -> bool:
+    """Return whether a trigger differs from text in a state."""
+    return state.rows[trigger] != state.rows[Trigger.TEXT]
+
+
+def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:
+    """Yield the markers of a family that count in a state, with their roles."""
+    for role, texts in family.markers.items():
+        ends_name = role in _NAME_ENDS and _has_meaning(state, Trigger.DECLARED)
+        if (_has_meaning(state, role) or ends_name) and (role not in CALLING or calls):
+            signs = family.signs if state.name in LITERAL else frozenset[str]()
+            yield from ((text, role) for text in texts if text not in signs)
+
+
+def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
+    """Return whether a marker begins a call in reasoning, so that its text stays reasoning if no call follows."""
+    if role is None or role not in CALLING:
+        return False
+    dest, effects = state.rows[role][0].rows[Trigger.TEXT]
+    return dest.name == "reasoning" and Effect.SPILL in effects
+
+
+def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
+    """Yield the characters that structure JSON in a state."""
+    if _has_meaning(state, Trigger.QUOTE):
+        yield '"', Trigger.QUOTE
+    if _has_meaning(state, Trigger.BREAK):
+        yield "\n", Trigger.BREAK
+    if state.name == _JSON:
+        yield from ((bracket, None) for bracket in _BRACKETS)
+
+
+def _structure(state: State[Trigger, Effect], family: Family) -> Search | None:
+    """Return the search for the characters of JSON, other than quotes and brackets, that need the slow path.
+
+    None outside of JSON and in a string with a line break, where text does not pass through by counting brackets.
+    """
+    if not _has_meaning(state, Trigger.QUOTE) or state.name == "torn":
+        return None
+    json = state if state.name == _JSON else state.rows[Trigger.QUOTE][0]
+    firsts = {text[0] for text, _ in _markers(json, family, calls=True) if text not in _BRACKETS}
+    return re.compile(f"[{re.escape(''.join(sorted({*firsts, *_BROKEN})))}]").search

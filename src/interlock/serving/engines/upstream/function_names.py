@@ -1,0 +1,78 @@
+"""Maps the names of functions between the API and upstreams, which accept fewer names.
+
+Each side follows from the other, so names stay the same if a client sends the whole conversation itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap, Counter
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from attrs import define, evolve, field
+
+from interlock.events.items import ITEMS, required_fields
+from interlock.parsers.routing import Route, Routing, flat_name
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.tool_offer import OfferedTool
+
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Matches the names that all services accept."""
+KEPT: Final = 55
+"""How many characters of another name are kept; eight digits of a digest follow."""
+CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.shown_call and "name" in required_fields(item))
+"""The items that call a tool by its name."""
+
+Identity: TypeAlias = tuple[str, str, str]
+"""The namespace, the server and the name of a tool."""
+
+
+@define(eq=False)
+class FunctionNames:
+    """The names of one response's functions on the upstream, where they differ from `<namespace>__<name>`.
+
+    A name is replaced if it has other characters than letters, digits, `_` and `-`, or more than 64, or if another tool has it.
+    """
+
+    _routes: dict[str, Route] = field(factory=dict[str, Route])
+    """The tools whose names alone do not say what they are, by the names that the model may call them by."""
+    _names: dict[Identity, str] = field(factory=dict[Identity, str])
+
+    def routing(self, routing: Routing) -> Routing:
+        """Return a routing that also maps the upstream's names, including those that are assigned later."""
+        return evolve(routing, declared=ChainMap(self._routes, dict(routing.declared)))
+
+    def assign(self, tools: Sequence[OfferedTool]) -> Sequence[OfferedTool]:
+        """Return tools with distinct names; of tools outside of namespaces and servers, the first one keeps the name."""
+        counts = Counter(tool.name for tool in tools)
+        named: dict[str, OfferedTool] = {}
+        for tool in tools:
+            name, route, is_shared = tool.name, tool.route, counts[tool.name] > 1
+            if route is not None and (not NAME.fullmatch(name) or (is_shared and len(route.fields) > 1)):
+                name = _other_name(name, _identity(route.fields))
+                self._names[_identity(route.fields)] = name
+            if route is not None and name not in named and (is_shared or name != tool.name):
+                self._routes[name] = self._routes[f"functions.{name}"] = route
+            named.setdefault(name, tool if name == tool.name else evolve(tool, tool={**tool.tool, "name": name}))
+        return [*named.values()]
+
+    def apply(self, item: JsonItem) -> JsonItem:
+        """Return an item with the upstream's name of its tool, if that is another one."""
+        if item["type"] not in CALLS:
+            return item
+        identity = _identity(item)
+        namespace, label, name = identity
+        flat = flat_name(namespace or label, name)
+        other = self._names.get(identity) or (flat if NAME.fullmatch(flat) else _other_name(flat, identity))
+        return item if other == flat else {**item, "name": other, "namespace": None, "server_label": None}
+
+
+def _identity(fields: Mapping[str, object]) -> Identity:
+    return (str(fields.get("namespace") or ""), str(fields.get("server_label") or ""), str(fields["name"]))
+
+
+def _other_name(name: str, identity: Identity) -> str:
+    digest = sha256("\0".join(identity).encode(errors="replace")).hexdigest()
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', name)[:KEPT]}_{digest[:8]}"

@@ -1,0 +1,305 @@
+"""The endpoints of Anthropic's Messages and OpenAI's Chat Completions, in front of the same service as the Responses API.
+
+A request is read as a request for a response, and a transducer turns the events of the response into the stream of the API.
+docs/dialects.md says what is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import orjson
+from attrs import define, evolve, field, frozen
+from msgspec import Struct, convert
+from msgspec.structs import replace
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from interlock.events.chat import CompletionChunk, ErrorChunk
+from interlock.events.json import members
+from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
+from interlock.events.sse import EventWriter
+from interlock.events.stream import StreamEvent
+from interlock.fsm.transducers import ChatTransducer, EntryWriter, MessagesTransducer, Transducer
+from interlock.fsm.transducers.chat import fold_chat
+from interlock.fsm.transducers.messages import fold_messages
+from interlock.fsm.transducers.transducer import STATUSES, StreamEntry
+from interlock.serving.http.answers import STREAM_HEADERS, JsonResponse, answer_error, open_events
+from interlock.serving.http.request_body import read_body
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import tenant_of
+from interlock.serving.requests.chat_request import read_chat
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.messages_request import read_messages
+from interlock.serving.requests.runtime import Yielder, alongside, is_fault
+from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.sealing import Seals
+from interlock.serving.responses.service import ResponseService
+
+logger = logging.getLogger(__name__)
+
+PING_SECONDS: Final = 15.0
+"""The longest silence of a stream. Clients give up after minutes, and proxies after 50 to 120 seconds."""
+
+CHAT_PING: Final = b": ping\n\n"
+LEAST_TOKENS: Final = 16
+"""The smallest limit of output tokens in the Responses API; the other APIs allow 1."""
+
+D = TypeVar("D", bound=Struct)
+AnyTransducer: TypeAlias = Transducer[Any, D]
+
+
+@frozen(eq=False)
+class DialectApi(Generic[D]):
+    """What an answer needs to know of an API.
+
+    Args:
+        ping: The frame that breaks a silence.
+        error: The event for an error of a stream that has begun; its JSON is the body for an error of a request.
+        fold: Returns the whole answer that events add up to.
+        names: The API's names of parameters, by the beginnings of those of the Responses API.
+    """
+
+    ping: bytes
+    error: type[D]
+    fold: Callable[[Iterable[D]], Struct]
+    names: Mapping[str, str]
+
+
+MESSAGES_API: Final = DialectApi[MessagesEvent](
+    MessagesTransducer().frame(Ping()),
+    ErrorMessage,
+    fold_messages,
+    {
+        "text.format": "output_config.format",
+        "reasoning.effort": "output_config.effort",
+        "max_output_tokens": "max_tokens",
+        "safety_identifier": "metadata.user_id",
+        "instructions": "system",
+        "stop": "stop_sequences",
+        "input": "messages",
+    },
+)
+CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
+    CHAT_PING,
+    ErrorChunk,
+    fold_chat,
+    {
+        "text.format.type": "response_format.type",
+        "text.format": "response_format.json_schema",
+        "text.verbosity": "verbosity",
+        "reasoning.effort": "reasoning_effort",
+        "max_output_tokens": "max_tokens",
+        "input": "messages",
+    },
+)
+
+
+def refuse(api: DialectApi[D], request: Request, error: Exception) -> Response:
+    """Return the answer to a request that is refused, in the API's words."""
+    if not isinstance(error, ApiError | ClientDisconnect):
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer_error(request, _named(api.names, error) if isinstance(error, ApiError) else error)
+
+
+def _named(names: Mapping[str, str], error: ApiError) -> ApiError:
+    """Return an error with the name that its parameter has in the API; items have other places there than messages."""
+    param = error.param or ""
+    for ours, theirs in names.items():
+        if re.match(rf"{re.escape(ours)}(?![\w])", param):
+            named = theirs if ours == "input" else theirs + param.removeprefix(ours)
+            return evolve(error, param=named, message=error.message.replace(f"'{param}'", f"'{named}'"))
+    return error
+
+
+@define(eq=False)
+class AnswerLine:
+    """An answer's connection: what is written, and when."""
+
+    _send: Send
+    _written_at: float = field(factory=lambda: asyncio.get_running_loop().time(), init=False)
+    begun: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        """Write frames, after the headers if nothing was written before."""
+        self._written_at, self.ended = asyncio.get_running_loop().time(), not more
+        if not self.begun:
+            self.begun = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def ping(self, data: bytes, seconds: float) -> None:
+        """Write a frame after each silence of some seconds, until the answer ends."""
+        loop = asyncio.get_running_loop()
+        while not self.ended:
+            remaining = self._written_at + seconds - loop.time()
+            if remaining <= 0:
+                await self.write(data)
+            else:
+                await asyncio.sleep(remaining)
+
+
+@frozen(eq=False)
+class TransducedStream(Generic[D]):
+    """Streams the events of a run in another API; pings break every silence, also before the engine has accepted the request."""
+
+    run: ResponseRun[StreamEntry]
+    transducer: AnyTransducer[D]
+    api: DialectApi[D]
+    request: Request
+    ping_seconds: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the frames of each step; a request that is refused after a ping ends with the error as an event."""
+        line = AnswerLine(send)
+        try:
+            async with open_events(self.run, receive) as events, alongside(line.ping(self.api.ping, self.ping_seconds)):
+                async for entries in events:
+                    await self._write(line, entries)
+        except Exception as error:
+            if not is_fault(error):
+                raise
+            answer = refuse(self.api, self.request, error)
+            if not line.begun:
+                await answer(scope, receive, send)
+                return
+            last = convert(orjson.loads(bytes(answer.body)), self.api.error)
+            await line.write(self.transducer.frame(last) + self.transducer.end, more=False)
+        finally:
+            if line.begun and (rest := self.run.conclude()):
+                await self._write(line, rest)
+
+    async def _write(self, line: AnswerLine, entries: Iterable[StreamEntry]) -> None:
+        if data := self.transducer.encode(entries):
+            await line.write(data, more=not self.transducer.has_ended)
+
+
+@frozen(eq=False)
+class TransducedAnswer(Generic[D]):
+    """Sends the whole answer that the events of a run add up to in another API."""
+
+    run: ResponseRun[StreamEvent]
+    transducer: AnyTransducer[D]
+    api: DialectApi[D]
+    request: Request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the response to its end and send the answer, or the error with its status."""
+        made: list[D] = []
+        try:
+            async with open_events(self.run, receive) as events:
+                async for step in events:
+                    for event in step:
+                        made += self.transducer.feed(event)
+        except Exception as error:
+            if not is_fault(error):
+                raise
+            await refuse(self.api, self.request, error)(scope, receive, send)
+            return
+        whole = self.api.fold(made)
+        code = str(members(self.run.driver.response.get("error")).get("code"))
+        status = STATUSES.get(code, 500) if isinstance(whole, ErrorMessage | ErrorChunk) else 200
+        await JsonResponse(whole, status)(scope, receive, send)
+
+
+@frozen(eq=False)
+class DialectRoutes:
+    """The endpoints of both APIs; `decode` parses bodies."""
+
+    service: ResponseService
+    max_body_bytes: int
+    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]]
+    ping_seconds: float = PING_SECONDS
+
+    def messages_routes(self) -> list[BaseRoute]:
+        """Return the routes of Messages."""
+        return [
+            Route("/v1/messages", self.create_message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", self.count_tokens, methods=["POST"]),
+        ]
+
+    def chat_routes(self) -> list[BaseRoute]:
+        """Return the routes of Chat Completions."""
+        return [Route("/v1/chat/completions", self.create_completion, methods=["POST"])]
+
+    async def create_message(self, request: Request) -> ASGIApp:
+        try:
+            read = await read_messages(await self._body(request), self._opener(request))
+            parameters = self._parameters(read.body)
+        except Exception as error:  # noqa: BLE001 - `refuse` logs faults
+            return refuse(MESSAGES_API, request, error)
+        return self._answer(request, parameters, MESSAGES_API, MessagesTransducer(thinks=read.shows_thinking))
+
+    async def count_tokens(self, request: Request) -> ASGIApp:
+        try:
+            read = await read_messages(await self._body(request), self._opener(request), counts=True)
+            count = await self.service.count(self.service.engine.read(read.body), tenant_of(request), request)
+        except Exception as error:  # noqa: BLE001 - `refuse` logs faults
+            return refuse(MESSAGES_API, request, error)
+        return JsonResponse({"input_tokens": count})
+
+    async def create_completion(self, request: Request) -> ASGIApp:
+        try:
+            read = read_chat(await self._body(request))
+            parameters = self._parameters(read.body)
+        except Exception as error:  # noqa: BLE001 - `refuse` logs faults
+            return refuse(CHAT_API, request, error)
+        transducer = ChatTransducer(usage=read.usage or not read.stream, logprobs=read.logprobs, named=read.named)
+        return self._answer(request, parameters, CHAT_API, transducer)
+
+    def _answer(
+        self,
+        request: Request,
+        parameters: ResponseRequest,
+        api: DialectApi[D],
+        transducer: AnyTransducer[D],
+    ) -> ASGIApp:
+        tenant = tenant_of(request)
+        if parameters.stream:
+            run = self.service.begin(parameters, tenant, EntryWriter(), connection=request)
+            return TransducedStream(run, transducer, api, request, self.ping_seconds)
+        return TransducedAnswer(
+            self.service.begin(parameters, tenant, EventWriter(), connection=request), transducer, api, request
+        )
+
+    async def _body(self, request: Request) -> dict[str, object]:
+        yielder = Yielder()
+        body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
+        await yielder.checkpoint()  # because decoding may have taken long
+        return body
+
+    def _parameters(self, body: Mapping[str, object]) -> ResponseRequest:
+        """Validate the body of the request for a response, with a limit of output tokens that may be smaller than its minimum."""
+        limit = body.get("max_output_tokens")
+        if not isinstance(limit, int) or limit >= LEAST_TOKENS:
+            return self.service.engine.read(body)
+        return replace(self.service.engine.read({**body, "max_output_tokens": LEAST_TOKENS}), max_output_tokens=limit)
+
+    def _opener(self, request: Request) -> Callable[[str, str], Awaitable[object]]:
+        """Return a function that opens the signature of a model's reasoning, or raises an `ApiError`."""
+        tenant = tenant_of(request)
+
+        async def open_signature(model: str, signature: str) -> object:
+            return await Seals(self.service.envelope, model, tenant).open("reasoning", signature, "signature")
+
+        return open_signature
+
+
+def messages_model(name: str, created: int) -> dict[str, object]:
+    """Return a model as clients of Messages read it."""
+    return {"type": "model", "id": name, "display_name": name, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+
+
+def list_messages_models(names: Iterable[str], created: int) -> dict[str, object]:
+    """Return the list of models as clients of Messages read it."""
+    data = [messages_model(name, created) for name in names]
+    ends = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[1]}

@@ -1,0 +1,219 @@
+"""Reads requests of OpenAI's Chat Completions API as requests for responses. docs/dialects.md has a table of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from attrs import frozen
+from msgspec import Meta, Struct
+
+from interlock.events.items import FunctionCall, FunctionCallOutput
+from interlock.events.json import as_json, members
+from interlock.events.parts import Content, ContentPart, InputAudio, InputFile, InputImage, InputText, Json, OutputText, Refusal
+from interlock.serving.requests.api_errors import invalid
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.limits import ENGINE_PARAMETERS
+from interlock.serving.requests.refusals import require
+
+LOGPROBS: Final = "message.output_text.logprobs"
+
+FORWARDED: Final = (
+    *("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls", "service_tier", "user", "metadata"),
+    *("prompt_cache_key", "safety_identifier", "stop", "seed", "logit_bias", "top_k", "min_p", "repetition_penalty"),
+    *("prediction", "stop_token_ids", *ENGINE_PARAMETERS),
+)
+"""The parameters that mean the same in both APIs, or that only an upstream server reads."""
+
+
+class CalledFunction(Struct, kw_only=True):
+    """The function of a call."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    arguments: str = ""
+
+
+class InCall(Struct, kw_only=True):
+    """A call that an answer had."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    function: CalledFunction
+
+
+class InChatMessage(Struct, kw_only=True):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[dict[str, Json]] | None = None
+    tool_calls: list[InCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    function_call: Json = None
+
+
+class StreamChoices(Struct, kw_only=True):
+    """Options of the stream."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(Struct, kw_only=True):
+    """The body of `POST /v1/chat/completions`, without the parameters that are passed on unread."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Annotated[list[InChatMessage], Meta(min_length=1, max_length=5_000)]
+    stream: bool | None = None
+    stream_options: StreamChoices | None = None
+    tools: list[dict[str, Json]] | None = None
+    tool_choice: str | dict[str, Json] | None = None
+    functions: list[dict[str, Json]] | None = None
+    function_call: str | dict[str, Json] | None = None
+    response_format: dict[str, Json] | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    audio: Json = None
+    web_search_options: dict[str, Json] | None = None
+
+
+@frozen
+class ChatBody:
+    """The body of the request for a response, and what only the answer needs."""
+
+    body: Mapping[str, object]
+    stream: bool
+    usage: bool
+    logprobs: bool
+    named: bool
+    """Whether the request names the function to call."""
+
+
+def read_chat(raw: Mapping[str, object]) -> ChatBody:
+    """Read a request; raise a 400 for a parameter or part that is invalid or not supported."""
+    request: ChatRequest = require(raw, ChatRequest)
+    _require_supported(request)
+    body: dict[str, object] = {
+        **{name: raw[name] for name in FORWARDED if name in raw},
+        "model": request.model,
+        "input": [*_input(request.messages)],
+        "tools": [*_tools(request)] or None,
+        "tool_choice": _choice(request),
+        "max_output_tokens": request.max_completion_tokens or request.max_tokens,
+        "reasoning": None if request.reasoning_effort is None else {"effort": request.reasoning_effort},
+        "text": _text(request),
+        "stream": bool(request.stream),
+        "store": False,
+    }
+    if request.logprobs:
+        body |= {"include": [LOGPROBS], "top_logprobs": request.top_logprobs or 0}
+    sent = {name: value for name, value in body.items() if value is not None}
+    usage = request.stream_options is not None and bool(request.stream_options.include_usage)
+    return ChatBody(sent, bool(request.stream), usage, bool(request.logprobs), bool(members(sent.get("tool_choice")).get("name")))
+
+
+def _require_supported(request: ChatRequest) -> None:
+    if request.n not in (None, 1):
+        raise invalid("n", "This server makes one choice for each request.", "unsupported_value")
+    if request.top_logprobs and not request.logprobs:
+        raise invalid("top_logprobs", "'top_logprobs' needs 'logprobs' to be true.")
+    for index, message in enumerate(request.messages):
+        if message.function_call is not None:
+            raise invalid(f"messages[{index}].function_call", "A call of an answer must be in 'tool_calls'.", "unsupported_value")
+    if request.audio is not None or any(each != "text" for each in request.modalities or ()):
+        raise invalid("modalities", "This server answers with text alone.", "unsupported_value")
+
+
+def _input(messages: Iterable[InChatMessage]) -> Iterator[JsonItem]:
+    for index, message in enumerate(messages):
+        param = f"messages[{index}]"
+        match message.role:
+            case "tool":
+                if not message.tool_call_id:
+                    raise invalid(
+                        f"{param}.tool_call_id", "A message of a tool needs the id of its call.", "missing_required_parameter"
+                    )
+                output = FunctionCallOutput(call_id=message.tool_call_id, output=_content(message, param))
+                yield members(as_json(output))
+            case "assistant":
+                yield from _assistant(message, param)
+            case role:
+                yield {"type": "message", "role": role, "content": as_json(_content(message, param))}
+
+
+def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
+    """Yield the reasoning, the text and the calls of an answer."""
+    reasoning = message.reasoning_content or message.reasoning
+    if reasoning:
+        yield {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": reasoning}]}
+    if message.content or message.refusal:
+        refusal = [Refusal(refusal=message.refusal)] if message.refusal else []
+        content = [*_parts(message.content or "", OutputText, param), *refusal]
+        yield {"type": "message", "role": "assistant", "content": as_json(content)}
+    for call in message.tool_calls or ():
+        arguments = call.function.arguments or "{}"
+        yield members(as_json(FunctionCall(call_id=call.id, name=call.function.name, arguments=arguments)))
+
+
+def _content(message: InChatMessage, param: str) -> Content:
+    content = message.content or ""
+    return content if isinstance(content, str) else _parts(content, InputText, param)
+
+
+def _parts(content: str | Sequence[Mapping[str, object]], text: type[InputText | OutputText], param: str) -> list[ContentPart]:
+    if isinstance(content, str):
+        return [text(text=content)] if content else []
+    return [_part(part, text, f"{param}.content[{index}]") for index, part in enumerate(content)]
+
+
+def _part(part: Mapping[str, object], text: type[InputText | OutputText], param: str) -> ContentPart:
+    converted: ContentPart
+    match part.get("type"):
+        case "text":
+            converted = text(text=require(part.get("text"), str, f"{param}.text"))
+        case "refusal":
+            converted = Refusal(refusal=require(part.get("refusal"), str, f"{param}.refusal"))
+        case "image_url":
+            image = members(part.get("image_url"))
+            fields = {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}
+            converted = require(fields, InputImage, param)
+        case "file":
+            converted = require({"type": "input_file", **members(part.get("file"))}, InputFile, param)
+        case "input_audio":
+            converted = require(part, InputAudio, param)
+        case other:
+            message = f"A content part of the type '{str(other)[:100]}' is not supported."
+            raise invalid(f"{param}.type", message, "unsupported_value")
+    return converted
+
+
+def _tools(request: ChatRequest) -> Iterator[Mapping[str, object]]:
+    for tool in request.tools or ():
+        kind = tool.get("type")
+        yield {"type": kind, **members(tool.get(str(kind)))} if kind in ("function", "custom") else tool
+    for function in request.functions or ():
+        yield {"type": "function", **function}
+    if request.web_search_options is not None:
+        yield {"type": "web_search", **request.web_search_options}
+
+
+def _choice(request: ChatRequest) -> object:
+    choice = request.function_call if request.tool_choice is None else request.tool_choice
+    if not isinstance(choice, dict):
+        return choice
+    kind = str(choice.get("type", "function"))
+    return {"type": kind, **members(choice.get(kind, choice if "name" in choice else None))}
+
+
+def _text(request: ChatRequest) -> Mapping[str, object] | None:
+    form = members(request.response_format)
+    if form.get("type") == "json_schema":
+        form = {"type": "json_schema", **members(form.get("json_schema"))}
+    text = {"format": dict(form) or None, "verbosity": request.verbosity}
+    return {name: value for name, value in text.items() if value is not None} or None

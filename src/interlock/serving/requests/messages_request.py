@@ -1,0 +1,466 @@
+"""Reads requests of Anthropic's Messages API as requests for responses. docs/dialects.md has a table of the parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Final, Literal, TypeAlias
+
+from attrs import frozen
+from msgspec import Meta, Struct
+
+from interlock.events.items import FunctionCall, FunctionCallOutput
+from interlock.events.json import as_json, dumps, members
+from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
+from interlock.parsers.routing import flat_name
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.limits import ENGINE_PARAMETERS
+from interlock.serving.requests.refusals import require
+from interlock.serving.requests.tool_offer import NO_PARAMETERS
+
+BILLING: Final = "x-anthropic-billing-header:"
+"""Begins a text of Claude Code's system prompt that differs from request to request, which would defeat every prefix cache."""
+
+INCLUDED: Final = ("reasoning.encrypted_content", "web_search_call.action.sources", "code_interpreter_call.outputs")
+"""What the blocks of an answer need of the response."""
+
+BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
+"""The reasoning effort for a budget of thinking tokens below a number; `high` for any other."""
+
+HOSTED: Final = ((re.compile(r"web_search_\d+"), "web_search"), (re.compile(r"code_execution_\d+"), "code_interpreter"))
+"""The tools of the server, by the API's types, which end in a date."""
+
+
+LONGEST_USER: Final = 64
+"""The most characters of a `safety_identifier`."""
+
+SignatureOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
+"""Opens the signature of a model's reasoning, or raises an `ApiError` if the signature is not this server's."""
+
+
+class BlockSource(Struct, kw_only=True):
+    """The data of an image or a document."""
+
+    type: Literal["base64", "url", "text", "content"]
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    content: Json = None
+
+
+class InBlock(Struct, tag_field="type", kw_only=True):
+    """A block of a message in a request."""
+
+
+class InText(InBlock, tag="text", kw_only=True):
+    """Text."""
+
+    text: str
+
+
+class InImage(InBlock, tag="image", kw_only=True):
+    """An image."""
+
+    source: BlockSource
+
+
+class InDocument(InBlock, tag="document", kw_only=True):
+    """A document: a PDF file or text."""
+
+    source: BlockSource
+    title: str | None = None
+
+
+class InThinking(InBlock, tag="thinking", kw_only=True):
+    """Reasoning that an answer had."""
+
+    thinking: str = ""
+    signature: str = ""
+
+
+class InRedacted(InBlock, tag="redacted_thinking", kw_only=True):
+    """Reasoning of another service, which nobody here can read."""
+
+
+class InUse(InBlock, kw_only=True):
+    """A call that an answer had."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    name: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    input: Json
+
+
+class InToolUse(InUse, tag="tool_use", kw_only=True):
+    """A call of a client's tool."""
+
+
+class InServerUse(InUse, tag="server_tool_use", kw_only=True):
+    """A call of a tool of the server."""
+
+
+class InMcpUse(InUse, tag="mcp_tool_use", kw_only=True):
+    """A call of an MCP server's tool."""
+
+    server_name: str
+
+
+class InResult(InBlock, kw_only=True):
+    """The result of a call."""
+
+    tool_use_id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    content: Json = None
+    is_error: bool | None = None
+
+
+class InToolReference(InBlock, tag="tool_reference", kw_only=True):
+    """A tool that the client's search for tools found; the request declares it, because `defer_loading` is ignored."""
+
+    tool_name: str
+
+
+class InToolResult(InResult, tag="tool_result", kw_only=True):
+    """The result of a client's tool."""
+
+    content: str | list[InText | InImage | InDocument | InToolReference] | None = None
+
+
+class InSearchResult(InResult, tag="web_search_tool_result", kw_only=True):
+    """The result of a search."""
+
+
+class InCodeResult(InResult, tag="code_execution_tool_result", kw_only=True):
+    """The result of code."""
+
+
+class InMcpResult(InResult, tag="mcp_tool_result", kw_only=True):
+    """The result of an MCP server's tool."""
+
+
+AnyBlock: TypeAlias = (
+    InText
+    | InImage
+    | InDocument
+    | InThinking
+    | InRedacted
+    | InToolUse
+    | InServerUse
+    | InMcpUse
+    | InToolResult
+    | InSearchResult
+    | InCodeResult
+    | InMcpResult
+)
+
+
+class InMessage(Struct, kw_only=True):
+    """A message of the conversation. Claude Code sends system messages, too."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[AnyBlock]
+
+
+class RequestedChoice(Struct, kw_only=True):
+    """Which tool the model must call."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(Struct, kw_only=True):
+    """Whether and how the model reasons."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+class OutputFormat(Struct, kw_only=True):
+    """The JSON schema of the answer."""
+
+    type: Literal["json_schema"]
+    schema: dict[str, Json]
+
+
+class OutputConfig(Struct, kw_only=True):
+    """How much the model reasons, and the format of the answer."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
+
+
+class ToolConfiguration(Struct, kw_only=True):
+    """Which tools of an MCP server the model may call."""
+
+    enabled: bool | None = None
+    allowed_tools: list[str] | None = None
+
+
+class RequestedServer(Struct, kw_only=True):
+    """An MCP server, whose tools this server calls without asking."""
+
+    type: Literal["url"]
+    url: str
+    name: str
+    authorization_token: str | None = None
+    tool_configuration: ToolConfiguration | None = None
+
+
+class InTool(Struct, kw_only=True):
+    """A tool: of the client, if it has no type or the type `custom`, or of the server."""
+
+    name: str = ""
+    type: str | None = None
+    description: str | None = None
+    input_schema: dict[str, Json] | None = None
+
+
+class RequestMetadata(Struct, kw_only=True):
+    """Who asks."""
+
+    user_id: str | None = None
+
+
+class CountRequest(Struct, kw_only=True):
+    """The body of `POST /v1/messages/count_tokens`."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Annotated[list[InMessage], Meta(min_length=1, max_length=5_000)]
+    system: str | list[InText] | None = None
+    tools: list[InTool] | None = None
+    tool_choice: RequestedChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    mcp_servers: list[RequestedServer] | None = None
+
+
+class MessagesRequest(CountRequest, kw_only=True):
+    """The body of `POST /v1/messages`."""
+
+    max_tokens: Annotated[int, Meta(ge=1)]
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: int | None = None
+    metadata: RequestMetadata | None = None
+
+
+@frozen
+class MessagesBody:
+    """The body of the request for a response, and what only the answer needs."""
+
+    body: Mapping[str, object]
+    stream: bool
+    shows_thinking: bool
+    """Whether the text of the reasoning is sent, and not only its signature."""
+
+
+async def read_messages(raw: Mapping[str, object], opens: SignatureOpener, *, counts: bool = False) -> MessagesBody:
+    """Read a request; `counts` is for a body whose tokens are counted.
+
+    Raises:
+        ApiError: 400 for a parameter or block that is invalid or not supported.
+    """
+    request: CountRequest = require(raw, CountRequest if counts else MessagesRequest)
+    body: dict[str, object] = {
+        **{name: raw[name] for name in ENGINE_PARAMETERS if name in raw},
+        "model": request.model,
+        "input": await _input(request.messages, partial(opens, request.model)),
+        "instructions": _instructions(request.system),
+        "tools": [*_tools(request)] or None,
+        "include": INCLUDED,
+        "store": False,
+        **_choice(request.tool_choice),
+        **_reasoning(request),
+        **_format(request.output_config),
+    }
+    stream, thinking = False, request.thinking
+    if isinstance(request, MessagesRequest):
+        stream = bool(request.stream)
+        user = None if request.metadata is None else _identifier(request.metadata.user_id)
+        body |= {
+            "max_output_tokens": request.max_tokens,
+            "stream": stream,
+            "stop": request.stop_sequences or None,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "top_k": request.top_k,
+            "safety_identifier": user,
+        }
+    sent = {name: value for name, value in body.items() if value is not None}
+    return MessagesBody(sent, stream, thinking is None or thinking.display != "omitted")
+
+
+def _identifier(user: str | None) -> str | None:
+    """Return a name of a user, or the digest of one that is longer than OpenAI's service allows; that of Claude Code is."""
+    return user if user is None or len(user) <= LONGEST_USER else hashlib.sha256(user.encode(errors="replace")).hexdigest()
+
+
+def _instructions(system: str | Sequence[InText] | None) -> str | None:
+    texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
+    return "\n\n".join(text for text in texts if text and not text.startswith(BILLING)) or None
+
+
+async def _input(messages: Iterable[InMessage], opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+    items: list[JsonItem] = []
+    for index, message in enumerate(messages):
+        blocks = [InText(text=message.content)] if isinstance(message.content, str) else message.content
+        parts: list[ContentPart] = []
+        for at, block in enumerate(blocks):
+            part = _part(block, message.role, f"messages[{index}].content[{at}]")
+            if part is not None:
+                parts.append(part)
+                continue
+            items += _message(message.role, parts)
+            parts = []
+            items += await _items(block, opens)
+        items += _message(message.role, parts)
+    return items
+
+
+def _message(role: str, parts: Sequence[ContentPart]) -> Iterator[JsonItem]:
+    if parts:
+        yield {"type": "message", "role": "developer" if role == "system" else role, "content": as_json(parts)}
+
+
+def _part(block: AnyBlock | InToolReference, role: str, param: str) -> ContentPart | None:
+    """Return a block as a content part, or None for a block that is an item of its own."""
+    match block:
+        case InText():
+            return OutputText(text=block.text) if role == "assistant" else InputText(text=block.text)
+        case InImage() | InDocument() if role == "assistant":
+            raise invalid(param, "An assistant's message cannot have images or documents.")
+        case InImage():
+            return InputImage(image_url=_url(block.source, param), detail="auto")
+        case InDocument():
+            return _document(block, param)
+        case InToolReference():
+            return InputText(text=f"The tool {block.tool_name} is available.")
+        case _:
+            return None
+
+
+def _url(source: BlockSource, param: str) -> str:
+    match source.type:
+        case "url":
+            return source.url
+        case "base64":
+            return f"data:{source.media_type};base64,{source.data}"
+        case other:
+            raise invalid(f"{param}.source.type", f"A source of the type '{other}' is not supported here.", "unsupported_value")
+
+
+def _document(block: InDocument, param: str) -> InputText | InputFile:
+    source = block.source
+    match source.type:
+        case "text":
+            return InputText(text=source.data)
+        case "url":
+            return InputFile(file_url=source.url)
+        case _:
+            return InputFile(filename=block.title or "document.pdf", file_data=_url(source, param))
+
+
+async def _items(block: AnyBlock, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+    """Return the items of a block: reasoning, a call or a result."""
+    match block:
+        case InThinking():
+            return await _thinking(block, opens)
+        case InMcpUse():
+            return [_call(block.id, flat_name(block.server_name, block.name), block.input)]
+        case InUse():
+            return [_call(block.id, block.name, block.input)]
+        case InToolResult():
+            return [_result(block.tool_use_id, _output(block))]
+        case InResult():
+            return [_result(block.tool_use_id, dumps(block.content).decode())]
+        case _:
+            return []
+
+
+def _call(call_id: str, name: str, arguments: object) -> JsonItem:
+    return members(as_json(FunctionCall(call_id=call_id, name=name, arguments=dumps(arguments or {}).decode())))
+
+
+def _result(call_id: str, output: Content) -> JsonItem:
+    return members(as_json(FunctionCallOutput(call_id=call_id, output=output)))
+
+
+async def _thinking(block: InThinking, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+    """Return the reasoning; if another model or server signed it, only its text counts (rule M14)."""
+    if block.signature:
+        with suppress(ApiError):
+            await opens(block.signature)
+            return [{"type": "reasoning", "summary": [], "encrypted_content": block.signature}]
+    content = [{"type": "reasoning_text", "text": block.thinking}]
+    return [{"type": "reasoning", "summary": [], "content": content}] if block.thinking else []
+
+
+def _output(block: InToolResult) -> Content:
+    """Return the output of a tool; an error says that it is one, because an output has no field for it."""
+    if isinstance(block.content, list):
+        parts = [part for each in block.content if (part := _part(each, "user", "content")) is not None]
+        return [InputText(text="The tool failed:"), *parts] if block.is_error else parts
+    text = block.content or ""
+    return f"The tool failed: {text}" if block.is_error else text
+
+
+def _tools(request: CountRequest) -> Iterator[Mapping[str, object]]:
+    for index, tool in enumerate(request.tools or ()):
+        if tool.type in (None, "custom"):
+            schema = NO_PARAMETERS if tool.input_schema is None else tool.input_schema
+            described = {} if tool.description is None else {"description": tool.description}
+            yield {"type": "function", "name": tool.name, "parameters": schema, "strict": False, **described}
+        elif tool.type != "mcp_toolset":
+            yield {"type": _hosted(tool, f"tools[{index}].type")}
+    for server in request.mcp_servers or ():
+        configuration = server.tool_configuration or ToolConfiguration()
+        if configuration.enabled is not False:
+            allowed = {} if configuration.allowed_tools is None else {"allowed_tools": configuration.allowed_tools}
+            token = {} if server.authorization_token is None else {"authorization": server.authorization_token}
+            declared = {"type": "mcp", "server_label": server.name, "server_url": server.url, "require_approval": "never"}
+            yield {**declared, **allowed, **token}
+
+
+def _hosted(tool: InTool, param: str) -> str:
+    for pattern, kind in HOSTED:
+        if pattern.fullmatch(tool.type or ""):
+            return kind
+    raise invalid(param, f"A tool of the type '{str(tool.type)[:100]}' is not supported.", "unsupported_value")
+
+
+def _choice(choice: RequestedChoice | None) -> Mapping[str, object]:
+    if choice is None:
+        return {}
+    parallel = {"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {}
+    match choice.type:
+        case "tool":
+            return {"tool_choice": {"type": "function", "name": choice.name}, **parallel}
+        case "any":
+            return {"tool_choice": "required", **parallel}
+        case kind:
+            return {"tool_choice": kind, **parallel}
+
+
+def _reasoning(request: CountRequest) -> Mapping[str, object]:
+    """Return the effort that the request asks for, or that a budget of thinking tokens stands for."""
+    if request.output_config is not None and request.output_config.effort is not None:
+        return {"reasoning": {"effort": request.output_config.effort}}
+    match request.thinking:
+        case Thinking(type="disabled"):
+            return {"reasoning": {"effort": "none"}}
+        case Thinking(type="enabled", budget_tokens=int(budget)):
+            return {"reasoning": {"effort": next((effort for limit, effort in BUDGETS if budget < limit), "high")}}
+        case _:
+            return {}
+
+
+def _format(config: OutputConfig | None) -> Mapping[str, object]:
+    if config is None or config.format is None:
+        return {}
+    return {"text": {"format": {"type": "json_schema", "name": "answer", "schema": config.format.schema, "strict": True}}}

@@ -1,0 +1,34 @@
+"""What the accumulators of `anthropic` and `openai` make of a stream, and the same answer without streaming."""
+
+import json
+import os
+import sys
+
+import anthropic
+import openai
+from conversation import API_KEY, MODEL, QUESTION
+
+URL = os.environ["BASE_URL"]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+ABOUT = {"name": "get_weather", "description": "The weather of a city."}
+ASKED = {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": QUESTION}]}
+USE = {**ASKED, "tools": [{**ABOUT, "input_schema": SCHEMA}]}
+CALL = {**ASKED, "tools": [{"type": "function", "function": {**ABOUT, "parameters": SCHEMA}}]}
+
+
+def messages():
+    with anthropic.Anthropic(base_url=URL.removesuffix("/v1"), api_key=API_KEY) as client:
+        for settings in (ASKED, USE):
+            with client.messages.stream(**settings) as stream:
+                yield stream.get_final_message(), client.messages.create(**settings)
+
+
+def completions():
+    with openai.OpenAI(base_url=URL, api_key=API_KEY) as client:
+        for settings in (ASKED, CALL):
+            with client.chat.completions.stream(**settings, stream_options={"include_usage": True}) as stream:
+                yield stream.get_final_completion(), client.chat.completions.create(**settings)
+
+
+pairs = [*messages(), *completions()]
+sys.stdout.write(json.dumps([[one.model_dump(mode="json", warnings=False) for one in pair] for pair in pairs]) + "\n")

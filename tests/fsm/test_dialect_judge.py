@@ -1,0 +1,88 @@
+"""The judge finds out the API of a stream, and names the rules that it breaks."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from interlock.fsm.acceptor import DIALECT_RULES, AnyJudge, DialectJudge, judge
+from interlock.fsm.oracle import chat, messages
+
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+EVENTS = [
+    {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 1, "output_tokens": 0}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+]
+BASE = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+CHUNKS = [
+    {**BASE, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+    {**BASE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+
+
+def framed(events):
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def chunked(chunks, end="data: [DONE]\n\n"):
+    return ("".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + end).encode()
+
+
+def verdict(data, size=1000, content_type=None, **options):
+    judging = AnyJudge(**options)
+    if content_type is not None:
+        judging.content_type(content_type)
+    for start in range(0, len(data), size):
+        judging.feed(data[start : start + size])
+    return judging.end()
+
+
+@pytest.mark.parametrize("size", [1, 50, 100_000])
+def test_legal_streams_of_each_api(size):
+    result = verdict(framed([{"type": "ping"}, *EVENTS]), size, "text/event-stream; charset=utf-8")
+    assert (result.legal, result.events, result.items, result.status) == (True, 7, ["text"], "end_turn")
+    result = verdict(chunked(CHUNKS), size)
+    assert (result.legal, result.events, result.items, result.status, result.marked) == (True, 2, [], "stop", True)
+
+
+def test_a_stream_of_the_responses_api_is_judged_as_before():
+    data = b'event: response.created\ndata: {"type":"response.created"}\n\n'
+    assert verdict(data) == judge([data])
+    assert verdict(b"") == judge([])
+
+
+def test_the_option_forces_an_api():
+    assert verdict(framed(EVENTS), api="chat").legal is False
+    assert verdict(chunked(CHUNKS), api="responses").legal is False
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "line", "received"),
+    [
+        (framed([EVENTS[0], *EVENTS[2:]]), "M2", 4, "content_block_delta"),
+        (framed(EVENTS).replace(b"event: message_stop", b"event: stop"), "M12", 16, "message_stop"),
+        (framed(EVENTS[:1]) + b"event: message_stop\ndata: {\n\n", "M9", 4, "message_stop"),
+        (chunked(CHUNKS, ""), "C8", None, ""),
+        (chunked([CHUNKS[0], CHUNKS[0], CHUNKS[1]]), "C1", 3, "message"),
+    ],
+)
+def test_a_broken_stream_names_its_rule_and_place(data, rule, line, received):
+    findings = [each.finding for each in verdict(data).reported if each.finding.rule == rule]
+    assert [(finding.line, finding.received) for finding in findings[:1]] == [(line, received)]
+    assert verdict(data).rules[rule] == len(findings)
+
+
+def test_another_content_type():
+    assert "M12" in verdict(framed(EVENTS), content_type="text/plain").rules
+    assert "C8" in verdict(chunked(CHUNKS), content_type="text/plain").rules
+
+
+def test_every_rule_of_the_oracles_is_explained():
+    source = "".join(Path(module.__file__).read_text() for module in (messages, chat))
+    assert {*DIALECT_RULES} == {*re.findall(r'"([MC]\d+)"', source), "M12"}  # only the judge sees the names of frames
+    assert DialectJudge("chat").end().readable is False

@@ -1,0 +1,165 @@
+"""The oracles of Messages and Chat Completions name the rule that a broken stream breaks."""
+
+from copy import deepcopy
+
+import pytest
+
+from interlock.fsm.oracle import check_chat, check_messages
+
+START = {
+    "type": "message_start",
+    "message": {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+        "usage": {"input_tokens": 1, "output_tokens": 0},
+    },
+}
+
+
+def block(index, kind, *pieces, **fields):
+    deltas = [{"type": "content_block_delta", "index": index, "delta": piece} for piece in pieces]
+    start = {"type": "content_block_start", "index": index, "content_block": {"type": kind, **fields}}
+    return [start, *deltas, {"type": "content_block_stop", "index": index}]
+
+
+def ended(reason="end_turn"):
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 2}}, {"type": "message_stop"}]
+
+
+TEXT = block(0, "text", {"type": "text_delta", "text": "Hi"}, text="")
+SIGNED = {"type": "signature_delta", "signature": "s"}
+THINKING = block(0, "thinking", {"type": "thinking_delta", "thinking": "Hm"}, SIGNED, thinking="", signature="")
+PIECE = {"type": "input_json_delta", "partial_json": "{}"}
+CALL = block(0, "tool_use", PIECE, id="t", name="f", input={})
+RESULT = block(0, "mcp_tool_result", tool_use_id="t", is_error=False, content=[])
+FAILED = {"type": "error", "error": {"type": "api_error", "message": "No"}}
+
+
+def rules(events):
+    return [violation.rule for violation in check_messages(events)]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [START, *ended()],
+        [START, {"type": "ping"}, *TEXT, *ended("max_tokens")],
+        [START, *THINKING, *ended()],
+        [START, *CALL, *ended("tool_use")],
+        [START, *CALL, *ended("max_tokens")],
+        [START, *RESULT, *ended()],
+        [START, *TEXT[:2], FAILED],
+        [FAILED],
+    ],
+)
+def test_legal_messages(events):
+    assert rules(events) == []
+
+
+def changed(events, place, **fields):
+    events = deepcopy(events)
+    events[place].update(fields)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("rule", "events"),
+    [
+        ("M1", []),
+        ("M1", [*ended()]),
+        ("M1", [START, START, *ended()]),
+        ("M1", changed([START, *ended()], 0, message={**START["message"], "stop_reason": "end_turn"})),
+        ("M1", changed([START, *ended()], 0, message={**START["message"], "id": ""})),
+        ("M1", changed([START, *ended()], 0, message={**START["message"], "usage": {}})),
+        ("M2", [START, *changed(TEXT, 0, index=1), *ended()]),
+        ("M2", [START, *changed(TEXT, 1, index=1), *ended()]),
+        ("M2", [START, *TEXT[:2], *TEXT, *ended()]),
+        ("M2", [START, *TEXT[:2], *ended()]),
+        ("M2", [START, TEXT[2], *ended()]),
+        ("M3", [START, *block(0, "poem"), *ended()]),
+        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}), *ended()]),
+        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, text="Hi"), *ended()]),
+        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, PIECE, text=""), *ended()]),
+        ("M3", [START, *block(0, "mcp_tool_result", PIECE, tool_use_id="t", is_error=False, content=[]), *ended()]),
+        ("M4", [START, *block(0, "thinking", thinking="", signature=""), *ended()]),
+        ("M4", [START, *block(0, "thinking", SIGNED, SIGNED, thinking="", signature=""), *ended()]),
+        ("M4", [START, *block(0, "thinking", SIGNED, *[THINKING[1]["delta"]], thinking="", signature=""), *ended()]),
+        ("M5", [START, *block(0, "tool_use", id="t", name="f"), *ended("tool_use")]),
+        ("M5", [START, *block(0, "tool_use", id="t", name="f", input={"a": 1}), *ended("tool_use")]),
+        ("M7", [START, {"type": "message_stop"}]),
+        ("M7", [START, ended()[0], *TEXT, {"type": "message_stop"}]),
+        ("M7", changed([START, *ended()], 1, usage={})),
+        ("M8", [START, *ended("stop")]),
+        ("M8", [START, *ended("tool_use")]),
+        ("M8", [START, *CALL, *ended()]),
+        ("M9", [START, *TEXT]),
+        ("M9", [START, *ended(), *TEXT]),
+        ("M11", [START, FAILED, *ended()]),
+        ("M11", [START, {"type": "error", "error": {}}]),
+        ("M14", [START, *block(0, "text", text=""), *ended()]),
+    ],
+)
+def test_broken_messages(rule, events):
+    assert rule in rules(events)
+
+
+def test_a_call_that_is_not_whole_needs_no_reason():
+    cut = block(0, "tool_use", {"type": "input_json_delta", "partial_json": '{"a'}, id="t", name="f", input={})
+    assert rules([START, *cut, *ended()]) == []
+
+
+def chunk(delta=None, finish_reason=None, **fields):
+    base = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+    return {**base, "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish_reason}], **fields}
+
+
+ROLE = chunk({"role": "assistant", "content": ""})
+BEGUN = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
+MORE = {"index": 0, "function": {"arguments": "{}"}}
+USAGE = {**chunk(usage={"total_tokens": 1}), "choices": []}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "usage"),
+    [
+        ([ROLE, chunk({"content": "Hi"}), chunk(finish_reason="stop")], False),
+        ([ROLE, chunk({"tool_calls": [BEGUN]}), chunk({"tool_calls": [MORE]}), chunk(finish_reason="tool_calls")], False),
+        ([ROLE, chunk(finish_reason="stop"), USAGE], True),
+        ([ROLE, chunk(finish_reason="stop"), {**USAGE, "usage": None}], True),
+        ([ROLE, {"error": {"message": "No"}}], False),
+    ],
+)
+def test_legal_chat(chunks, usage):
+    assert check_chat(chunks, usage=usage) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "chunks"),
+    [
+        ("C1", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),
+        ("C1", [ROLE, ROLE, chunk(finish_reason="stop")]),
+        ("C2", []),
+        ("C2", [ROLE]),
+        ("C2", [ROLE, chunk(finish_reason="stop"), chunk(finish_reason="stop")]),
+        ("C2", [ROLE, chunk({"content": "Hi"}, "stop")]),
+        ("C2", [ROLE, {**ROLE, "choices": [{"delta": {}}]}, chunk(finish_reason="stop")]),
+        ("C2", [ROLE, chunk(finish_reason="done")]),
+        ("C3", [ROLE, chunk(finish_reason="tool_calls")]),
+        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "index": 1}]}), chunk(finish_reason="tool_calls")]),
+        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "type": "tool"}]}), chunk(finish_reason="tool_calls")]),
+        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "function": {"name": "f"}}]}), chunk(finish_reason="tool_calls")]),
+        ("C5", [ROLE, chunk(finish_reason="stop"), USAGE]),
+        ("C6", [ROLE, chunk(finish_reason="stop", id="d")]),
+        ("C6", [ROLE, chunk(finish_reason="stop", object="chat")]),
+        ("C7", [ROLE, chunk({"reasoning": "Hm"}), chunk(finish_reason="stop")]),
+        ("C8", [ROLE, {"error": {}}]),
+        ("C8", [{"error": {"message": "No"}}, ROLE, chunk(finish_reason="stop")]),
+    ],
+)
+def test_broken_chat(rule, chunks):
+    assert rule in [violation.rule for violation in check_chat(chunks)]

@@ -1,0 +1,403 @@
+"""The transducers: every stream of Messages and Chat Completions is legal, whole, and the same on the fast path."""
+
+import json
+from pathlib import Path
+
+import pytest
+from table_mutations import changes
+
+from interlock.events.chat import ChatError, ChunkChoice, ChunkDelta, CompletionChunk, ErrorChunk
+from interlock.events.json import as_json, dumps
+from interlock.events.messages import Ping
+from interlock.events.sse import EventWriter
+from interlock.fsm import SequentialIds, deltas
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.errors import IllegalTransition, InterlockError
+from interlock.fsm.oracle import check_chat, check_messages
+from interlock.fsm.table import Table
+from interlock.fsm.transducers import CHAT, MESSAGES, ChatTransducer, EntryWriter, MessagesTransducer
+from interlock.fsm.transducers.chat import ChatEffect, fold_chat
+from interlock.fsm.transducers.messages import MessagesEffect, fold_messages
+from interlock.fsm.transducers.transducer import EventTrigger
+from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_steps
+
+RECORDINGS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "recordings").rglob("*.jsonl"))}
+
+
+USAGE = deltas.Usage(input_tokens=9, cached_tokens=4, output_tokens=3, reasoning_tokens=2)
+
+
+def driven(*changes_, writer=None, usage=USAGE):
+    """The entries of a response, from deltas in turns; a function among them makes deltas of the driver."""
+    driver = ResponseDriver({"model": "m"}, writer=writer or EntryWriter(), ids=SequentialIds(), clock=lambda: 7)
+    entries = driver.feed([deltas.Start()])
+    for each in changes_:
+        entries += driver.feed(each(driver) if callable(each) else [each])
+    return [*entries, *driver.feed([deltas.EndTurn("stop", usage), deltas.Finish()])]
+
+
+def bodies(frames):
+    return [json.loads(frame.partition(b"data: ")[2]) for frame in frames.split(b"\n\n") if frame and frame != b"data: [DONE]"]
+
+
+def messages(entries, **options):
+    return bodies(MessagesTransducer(**options).encode(entries))
+
+
+def chat(entries, **options):
+    return bodies(ChatTransducer(**options).encode(entries))
+
+
+THINK = [deltas.Open("reasoning"), "Hm", ". ", deltas.EndPart(), "So.", deltas.Close()]
+CALL = [deltas.Open("function_call", {"name": "f", "call_id": "call_a"}), '{"a"', ": 1}", deltas.Close()]
+CUSTOM = [deltas.Open("custom_tool_call", {"name": "g", "call_id": "call_b"}), "x\ny", deltas.Close()]
+SAY = [deltas.Open("message"), "Hel", "l", "o", deltas.Close()]
+REFUSE = [deltas.Open("message"), deltas.Refusal("N"), deltas.Refusal("o"), deltas.Refusal("."), deltas.Close()]
+MCP = [deltas.Open("mcp_call", {"server_label": "s", "name": "t"}), '{"q":', "2}", deltas.Close()]
+CODE = [deltas.Open("code_interpreter_call", {}), "1 +", " 1", deltas.Close()]
+SEARCH = [deltas.Open("web_search_call", {"action": {"type": "search", "query": "w"}}), deltas.Close()]
+
+
+def run(driver):
+    return [deltas.Run(call.id) for call in driver.ready]
+
+
+def fail(driver):
+    return [deltas.Fail("", "It broke.")] if driver.item_count else []
+
+
+RESULT = deltas.Succeed("mcp_1", {"output": "three"})
+OUTPUTS = deltas.Succeed("ci_1", {"outputs": [{"type": "logs", "logs": "2"}]})
+SOURCES = deltas.Succeed(
+    "ws_1", {"action": {"type": "search", "query": "w", "sources": [{"type": "url", "url": "https://a.example"}]}}
+)
+SCRIPTS = {
+    "nothing": [],
+    "text": SAY,
+    "reasoning and two calls": [*THINK, *CALL, *CUSTOM],
+    "refusal": REFUSE,
+    "refusal after text": [deltas.Open("message"), "Well", deltas.Refusal("No"), deltas.Close()],
+    "sealed": [deltas.Open("reasoning", {"encrypted_content": "x"}), deltas.Close(), *SAY],
+    "summary": [deltas.Open("reasoning"), deltas.Summary("One"), deltas.EndPart(), deltas.Summary("Two"), deltas.Close()],
+    "mcp": [*MCP, run, RESULT, *SAY],
+    "mcp that fails": [*MCP, run, fail],
+    "mcp beside text": [*MCP, run, deltas.Open("message"), "Mean", RESULT, "while", deltas.Close()],
+    "mcp beside a call": [*MCP, *CALL[:2], run, RESULT, *CALL[2:]],
+    "mcp beside reasoning": [*MCP, deltas.Open("reasoning"), "Hm", run, RESULT, deltas.Close()],
+    "code": [*CODE, run, OUTPUTS],
+    "code that fails": [*CODE, run, fail],
+    "search": [*SEARCH, run, SOURCES, *SAY],
+    "search beside text": [*SEARCH, run, deltas.Open("message"), "Mean", SOURCES, "while", deltas.Close()],
+    "search that fails": [*SEARCH, run, fail],
+    "fault": [*SAY, deltas.Fault("server_error", "The engine failed.")],
+    "length": [*THINK, *CALL[:2], deltas.EndTurn("length")],
+    "filter": [*SAY[:2], deltas.EndTurn("content_filter")],
+    "cancel": [*SAY[:2], deltas.Cancel()],
+    "cut call": [*CALL[:2], deltas.EndTurn("cut")],
+    "cut mcp call": [*MCP[:2], deltas.EndTurn("length")],
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_every_script_is_legal_in_both_apis_and_the_same_on_the_fast_path(script):
+    entries, events = driven(*script), driven(*script, writer=EventWriter())
+    assert check_messages(messages(entries)) == []
+    assert check_chat(chat(entries, usage=True), usage=True) == []
+    assert messages(entries) == messages(events)
+    assert chat(entries) == chat(events)
+
+
+@pytest.mark.parametrize("path", RECORDINGS.values(), ids=RECORDINGS)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_every_recording_is_legal_in_both_apis(path, size):
+    recording = rechunk(read(path), size)
+    entries = [entry for _, entries in replay_steps(recording, EntryWriter()) for entry in entries]
+    assert check_messages(messages(entries)) == []
+    assert check_chat(chat(entries)) == []
+    assert messages(entries) == messages(replay_events(recording))
+
+
+@pytest.mark.parametrize("path", RECORDINGS.values(), ids=RECORDINGS)
+def test_a_whole_answer_does_not_depend_on_the_chunks(path):
+    recording = read(path)
+    wholes = []
+    for size in (1, 1000):
+        events = [*replay_events(rechunk(recording, size))]
+        folds = (MessagesTransducer(), fold_messages), (ChatTransducer(usage=True), fold_chat)
+        wholes.append([as_json(fold([made for event in events for made in one.feed(event)])) for one, fold in folds])
+    assert wholes[0] == wholes[1]
+
+
+def test_reasoning_and_calls_in_messages():
+    counts = {"input_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 3}
+    absent = dict.fromkeys(("cache_creation", "server_tool_use", "service_tier", "inference_geo"))
+    usage, nothing = (
+        {**numbers, **absent, "output_tokens_details": {"thinking_tokens": thought}}
+        for numbers, thought in ((counts, 2), (dict.fromkeys(counts, 0), 0))
+    )
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": []}
+    end = {"stop_sequence": None, "stop_details": None, "container": None}
+    start = {**message, **end, "stop_reason": None, "usage": nothing}
+
+    def delta(index, **piece):
+        return {"type": "content_block_delta", "index": index, "delta": piece}
+
+    def block(index, **fields):
+        return {"type": "content_block_start", "index": index, "content_block": fields}
+
+    assert messages(driven(*THINK, *CALL)) == [
+        {"type": "message_start", "message": start},
+        block(0, type="thinking", thinking="", signature=""),
+        delta(0, type="thinking_delta", thinking="Hm"),
+        delta(0, type="thinking_delta", thinking=". "),
+        delta(0, type="thinking_delta", thinking="\n\n"),
+        delta(0, type="thinking_delta", thinking="So."),
+        delta(0, type="signature_delta", signature=""),
+        {"type": "content_block_stop", "index": 0},
+        block(1, type="tool_use", id="call_a", name="f", input={}, caller={"type": "direct"}),
+        delta(1, type="input_json_delta", partial_json='{"a"'),
+        delta(1, type="input_json_delta", partial_json=": 1}"),
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {**end, "stop_reason": "tool_use"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+
+def test_reasoning_that_the_client_omits_is_only_its_signature():
+    kinds = [body["delta"]["type"] for body in messages(driven(*THINK), thinks=False) if body["type"] == "content_block_delta"]
+    assert kinds == ["signature_delta"]
+
+
+def whole(*script):
+    made = MessagesTransducer()
+    return as_json(fold_messages([event for each in driven(*script, writer=EventWriter()) for event in made.feed(each)]))
+
+
+def test_a_result_waits_until_the_open_block_ends():
+    assert [block["type"] for block in whole(*SCRIPTS["mcp beside text"])["content"]] == [
+        "mcp_tool_use",
+        "text",
+        "mcp_tool_result",
+    ]
+    assert [block["type"] for block in whole(*SCRIPTS["search beside text"])["content"]] == [
+        "text",
+        "server_tool_use",
+        "web_search_tool_result",
+    ]
+
+
+def test_calls_of_the_server_and_their_results():
+    assert whole(*SCRIPTS["mcp"])["content"] == [
+        {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "t", "server_name": "s", "input": {"q": 2}},
+        {
+            "type": "mcp_tool_result",
+            "tool_use_id": "mcptoolu_1",
+            "is_error": False,
+            "content": [{"type": "text", "text": "three", "citations": None}],
+        },
+        {"type": "text", "text": "Hello", "citations": None},
+    ]
+    direct = {"caller": {"type": "direct"}}
+    result = {"type": "code_execution_result", "stdout": "2", "stderr": "", "return_code": 0, "content": []}
+    assert whole(*SCRIPTS["code"])["content"] == [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "1 + 1"}, **direct},
+        {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": result},
+    ]
+    found = {"type": "web_search_result", "url": "https://a.example", "title": "https://a.example", "encrypted_content": ""}
+    assert whole(*SCRIPTS["search"])["content"][:2] == [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "w"}, **direct},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{**found, "page_age": None}], **direct},
+    ]
+
+
+def test_a_call_of_the_server_that_fails_has_a_result_that_says_so():
+    assert whole(*SCRIPTS["mcp that fails"])["content"][1]["is_error"] is True
+    assert whole(*SCRIPTS["code that fails"])["content"][1]["content"]["return_code"] == 1
+    assert whole(*SCRIPTS["search that fails"])["content"][1]["content"] == {
+        "type": "web_search_tool_result_error",
+        "error_code": "unavailable",
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "stop_reason", "finish_reason"),
+    [
+        ("text", "end_turn", "stop"),
+        ("refusal", "refusal", "stop"),
+        ("reasoning and two calls", "tool_use", "tool_calls"),
+        ("length", "max_tokens", "length"),
+        ("filter", "refusal", "content_filter"),
+        ("cancel", "end_turn", "stop"),
+        ("cut call", "max_tokens", "stop"),
+        ("mcp", "end_turn", "stop"),
+    ],
+)
+def test_why_an_answer_ended(script, stop_reason, finish_reason):
+    assert whole(*SCRIPTS[script])["stop_reason"] == stop_reason
+    assert chat(driven(*SCRIPTS[script]))[-1]["choices"][0]["finish_reason"] == finish_reason
+
+
+def test_a_named_function_ends_with_stop_in_chat():
+    assert chat(driven(*CALL), named=True)[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_failed_response_ends_with_an_error_in_both_apis():
+    entries = driven(*SCRIPTS["fault"])
+    error = {"type": "api_error", "message": "The engine failed."}
+    assert messages(entries)[-1] == {"type": "error", "error": error, "request_id": None}
+    assert chat(entries)[-1] == {
+        "error": {"message": "The engine failed.", "type": "server_error", "param": None, "code": "server_error"}
+    }
+    assert whole(*SCRIPTS["fault"]) == messages(entries)[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "said", "chat_code"),
+    [
+        (
+            "invalid_prompt",
+            "It exceeds the context window.",
+            "invalid_request_error",
+            "prompt is too long: It exceeds the context window.",
+            "context_length_exceeded",
+        ),
+        ("invalid_prompt", "No such image.", "invalid_request_error", "No such image.", "invalid_prompt"),
+        ("rate_limit_exceeded", "Slowly.", "rate_limit_error", "Slowly.", "rate_limit_exceeded"),
+    ],
+)
+def test_an_error_that_the_client_caused_says_so_in_both_apis(code, text, kind, said, chat_code):
+    entries = driven(deltas.Fault(code, text))
+    assert messages(entries)[-1]["error"] == {"type": kind, "message": said}
+    error = {"message": text, "type": "invalid_request_error", "param": None, "code": chat_code}
+    assert chat(entries)[-1]["error"] == error
+
+
+@pytest.mark.parametrize("make", [MessagesTransducer, ChatTransducer])
+def test_a_fork_goes_its_own_way(make):
+    entries = driven(*SCRIPTS["mcp beside text"])
+    for place in range(len(entries)):
+        transducer = make()
+        before = transducer.encode(entries[:place])
+        other = transducer.fork()
+        assert before + other.encode(entries[place:]) == make().encode(entries)
+        assert transducer.encode(entries[place:]) == make().encode(entries)[len(before) :]
+
+
+@pytest.mark.parametrize(
+    ("transducer", "event"),
+    [
+        (MessagesTransducer(), Ping()),
+        (ChatTransducer(), ErrorChunk(error=ChatError(message="No", type="server_error"))),
+        (
+            ChatTransducer(),
+            CompletionChunk(id="c", created=1, model="m", choices=[ChunkChoice(delta=ChunkDelta(role="assistant"))]),
+        ),
+    ],
+)
+def test_an_event_without_text_is_not_repeated(transducer, event):
+    assert transducer.mark(event) is None
+
+
+def test_calls_and_usage_in_chat():
+    chunks = chat(driven(*CALL, *CUSTOM), usage=True)
+    assert [call for chunk in chunks[:-1] for call in chunk["choices"][0]["delta"].get("tool_calls", [])] == [
+        {"index": 0, "id": "call_a", "type": "function", "function": {"name": "f", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"a"'}},
+        {"index": 0, "function": {"arguments": ": 1}"}},
+        {"index": 1, "id": "call_b", "type": "function", "function": {"name": "g", "arguments": ""}},
+        {"index": 1, "function": {"arguments": '{"input":"x\\ny"}'}},
+    ]
+    assert (chunks[-1]["choices"], chunks[-1]["usage"]) == (
+        [],
+        {
+            "prompt_tokens": 9,
+            "completion_tokens": 3,
+            "total_tokens": 12,
+            "prompt_tokens_details": {"cached_tokens": 4},
+            "completion_tokens_details": {"reasoning_tokens": 2},
+        },
+    )
+
+
+def test_log_probabilities_in_chat_only_if_the_client_wants_them():
+    entry = {"token": "Hi", "bytes": [72, 105], "logprob": -0.5, "top_logprobs": []}
+    entries = driven(deltas.Open("message"), deltas.Text("Hi", (entry,)), deltas.Close())
+    assert chat(entries, logprobs=True)[1]["choices"][0]["logprobs"] == {"content": [entry], "refusal": None}
+    assert chat(entries)[1]["choices"][0]["logprobs"] is None
+
+
+def test_usage_that_nobody_counted():
+    assert messages(driven(*SAY, lambda _: [deltas.EndTurn("stop", None)], usage=None))[-2]["usage"]["output_tokens"] == 0
+    assert chat(driven(*SAY, usage=None), usage=True)[-1]["usage"] is None
+
+
+def test_a_stream_ends_once():
+    transducer = ChatTransducer()
+    assert transducer.encode(driven(*SAY)).endswith(b"}\n\ndata: [DONE]\n\n")
+    assert (transducer.has_ended, transducer.encode([])) == (True, b"")
+
+
+@pytest.mark.parametrize(("table", "make"), [(MESSAGES, MessagesTransducer), (CHAT, ChatTransducer)])
+def test_a_trigger_that_a_state_lacks_changes_nothing(table, make):
+    for state in table.states.values():
+        for trigger in EventTrigger:
+            if trigger not in state.rows:
+                transducer = make()
+                transducer._machine.state = state
+                with pytest.raises(IllegalTransition):
+                    transducer._machine.fire(trigger)
+                assert transducer.place[0] == state.name
+
+
+@pytest.mark.parametrize("transducer", [MessagesTransducer(), ChatTransducer()])
+def test_an_effect_refuses_what_it_cannot_use(transducer):
+    with pytest.raises(TypeError, match="cannot use 5"):
+        transducer.make(next(iter(transducer.table.edges[0].effects)), 5)
+
+
+def fates(table, make, check, fold):
+    """Whether each mutation of a table is refused, caught by a script, or survives."""
+    streams = [driven(*script, writer=EventWriter()) for script in SCRIPTS.values()]
+    expected = [dumps(fold([made for one in [make()] for event in stream for made in one.feed(event)])) for stream in streams]
+    for place, edge in enumerate(table.edges):
+        for change, edges in changes(table, edge):
+            mutated = (*table.edges[:place], *edges, *table.edges[place + 1 :])
+            try:
+                other = Table(table.name, table.initial, mutated, table.final)
+            except InterlockError:
+                continue
+            yield f"{edge.source}/{edge.trigger}: {change}", any(map(caught(other, make, check, fold), streams, expected))
+
+
+def caught(table, make, check, fold):
+    def judge(stream, expected):
+        transducer = make()
+        transducer._machine.state = table.states[table.initial]
+        try:
+            made = [event for each in stream for event in transducer.feed(each)]
+            faults = check(bodies(b"".join(map(transducer.frame, made))))
+            return bool(faults) or not transducer.has_ended or dumps(fold(made)) != expected
+        except (InterlockError, IndexError):
+            return True
+
+    return judge
+
+
+EQUIVALENT = {"text/close: double RELEASE", "thinking/seal: double RELEASE", "call/close: double RELEASE"}
+"""The mutations that change no event: what was released is not held any more."""
+
+
+@pytest.mark.parametrize(
+    ("table", "make", "check", "fold"),
+    [
+        (MESSAGES, MessagesTransducer, check_messages, fold_messages),
+        (CHAT, ChatTransducer, check_chat, fold_chat),
+    ],
+)
+def test_no_mutation_of_a_table_survives(table, make, check, fold):
+    assert {change for change, was_caught in fates(table, make, check, fold) if not was_caught} <= EQUIVALENT
+
+
+def test_every_effect_is_used():
+    assert {effect for edge in MESSAGES.edges for effect in edge.effects} == {*MessagesEffect}
+    assert {effect for edge in CHAT.edges for effect in edge.effects} == {*ChatEffect}

@@ -1,0 +1,534 @@
+"""Anthropic's Messages over HTTP: the streams, the whole answers, every parameter of a request, and the errors."""
+
+import asyncio
+import hashlib
+import json
+import socket
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+import httpx
+import pytest
+from live.agents import servers
+from live.chunk_shapes import chunk
+from live.dialects import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
+from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
+from live.mcp_servers import Workshop, running
+from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
+
+from interlock.serving.engines.embedded import MODEL
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.http import app
+from interlock.serving.http.dialect_routes import DialectRoutes
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.tool_runner import NullTools
+
+CALLS = f"{REASONING}{CALL}<|call|>"
+LOOK_UP = {"name": "look_up", "description": "Look a word up.", "input_schema": {"type": "object", "properties": {}}}
+USER = {"role": "user", "content": "Hi there"}
+USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"word": "a"}}]}
+
+
+def seen(*messages, **body):
+    """The turn that the engine gets for a request."""
+    engine = StagedEngine(steps(ANSWER))
+    with ServerThread(app.create_app(engine)) as url:
+        answer = post_message(url, messages=[*messages] or [USER], **body)
+        assert answer.status_code == 200, answer.text
+    return engine.turns[0]
+
+
+def error_of(answer):
+    body = answer.json()
+    assert (answer.headers["content-type"], body["type"], [*body["error"]]) == ("application/json", "error", ["type", "message"])
+    return answer.status_code, body["error"]["type"], body["error"]["message"]
+
+
+def refusal(url, **body):
+    return error_of(post_message(url, **{"model": MODEL, **body}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({}, id="text"),
+        pytest.param({"thinking": {"type": "enabled", "budget_tokens": 1_024, "display": "omitted"}}, id="omitted"),
+        pytest.param({"tools": [LOOK_UP], "messages": [{"role": "user", "content": "Please look_up a word"}]}, id="call"),
+        pytest.param({"max_tokens": 1}, id="cut at once"),
+        pytest.param({"max_tokens": 20}, id="cut"),
+        pytest.param(
+            {
+                "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+                "messages": [{"role": "user", "content": "Search the web for llamas"}],
+            },
+            id="search",
+        ),
+        pytest.param(
+            {
+                "tools": [{"type": "code_execution_20250825", "name": "code_execution"}],
+                "messages": [{"role": "user", "content": "Calculate 1 + 1"}],
+            },
+            id="code",
+        ),
+    ],
+)
+def test_a_whole_message_equals_what_its_stream_adds_up_to(url, body) -> None:
+    streamed = post_message(url, **{"model": MODEL, "stream": True, **body})
+    assert streamed.headers["content-type"] == "text/event-stream"
+    whole = post_message(url, **{"model": MODEL, **body})
+    assert (whole.status_code, whole.headers["content-type"]) == (200, "application/json")
+    assert without_chance(folded_message(messages_of(streamed.content))) == without_chance(whole.json())
+
+
+def test_a_message_has_thinking_with_a_signature_and_calls_with_their_input(serve) -> None:
+    with serve(StagedEngine(steps(CALLS))) as url:
+        message = post_message(url, tools=[LOOK_UP]).json()
+    thinking, call_block = message["content"]
+    assert (thinking["type"], thinking["thinking"], len(thinking["signature"]) > 100) == ("thinking", "Let me think.", True)
+    assert (call_block["type"], call_block["name"], call_block["input"]) == ("tool_use", "look_up", {"word": "a"})
+    assert (message["id"][:4], message["model"], message["stop_reason"]) == ("msg_", "staged", "tool_use")
+    assert message["usage"]["output_tokens"] > 0
+
+
+def test_the_reasoning_of_a_signature_of_this_server_comes_back_to_the_model(serve) -> None:
+    engine = StagedEngine(steps(CALLS), steps(ANSWER))
+    with serve(engine) as url:
+        first = post_message(url, tools=[LOOK_UP], thinking={"type": "adaptive", "display": "omitted"}).json()
+        assert [block.get("thinking") for block in first["content"]] == ["", None]
+        result = {"type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": "A letter."}
+        messages = [USER, {"role": "assistant", "content": first["content"]}, {"role": "user", "content": [result]}]
+        second = post_message(url, tools=[LOOK_UP], messages=messages)
+    assert second.status_code == 200, second.text
+    reasoning = next(item for item in engine.turns[1].items if item["type"] == "reasoning")
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Let me think."}]
+
+
+@pytest.mark.parametrize("signature", ["ErUBCkYIBxgCIkDforeign", "", "\N{SNOWMAN}"])
+def test_a_foreign_signature_is_dropped_and_its_text_stays(signature) -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": signature}
+    blocks = [thinking, {"type": "redacted_thinking", "data": "secret"}, {"type": "text", "text": "Hello."}]
+    turn = seen(USER, {"role": "assistant", "content": blocks}, USER)
+    assert [item["type"] for item in turn.items] == ["message", "reasoning", "message", "message"]
+    assert turn.items[1]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
+    assert "encrypted_content" not in turn.items[1]
+
+
+def test_the_system_prompt_lacks_what_differs_from_request_to_request() -> None:
+    header = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.330.a1b; cc_entrypoint=cli"}
+    blocks = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in ("Be brief.", "Be kind.")]
+    assert seen(system=[header, *blocks]).request.instructions == "Be brief.\n\nBe kind."
+    assert seen(system="Be brief.").request.instructions == "Be brief."
+    assert seen(system=[header]).request.instructions is None
+
+
+def test_system_messages_keep_their_place() -> None:
+    turn = seen(
+        USER, {"role": "system", "content": "Reminder."}, {"role": "system", "content": [{"type": "text", "text": "Two."}]}
+    )
+    texts = [(item["role"], item["content"][0]["text"]) for item in turn.items]
+    assert texts == [("user", "Hi there"), ("developer", "Reminder."), ("developer", "Two.")]
+
+
+def test_images_and_documents_become_parts() -> None:
+    blocks = [
+        {"type": "text", "text": "Look", "cache_control": {"type": "ephemeral"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}, "title": "a.pdf"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}},
+        {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}},
+    ]
+    (item,) = seen({"role": "user", "content": blocks}).items
+    assert item["content"] == [
+        {"type": "input_text", "text": "Look"},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"},
+        {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
+        {"type": "input_text", "text": "words"},
+        {"type": "input_file", "file_url": "https://example.com/a.pdf"},
+    ]
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+PART = {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("result", "output"),
+    [
+        ({"content": "Sunny"}, "Sunny"),
+        ({"content": "No such city", "is_error": True}, "The tool failed: No such city"),
+        ({"content": [{"type": "text", "text": "See"}, IMAGE]}, [{"type": "input_text", "text": "See"}, PART]),
+        ({"content": [IMAGE], "is_error": True}, [{"type": "input_text", "text": "The tool failed:"}, PART]),
+        ({"content": "Sunny", "is_error": False, "cache_control": {"type": "ephemeral"}}, "Sunny"),
+        (
+            {"content": [{"type": "tool_reference", "tool_name": "CronCreate"}]},
+            [{"type": "input_text", "text": "The tool CronCreate is available."}],
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_result_of_a_tool_comes_before_the_text_beside_it(result, output) -> None:
+    answer = [{"type": "tool_result", "tool_use_id": "toolu_1", **result}, {"type": "text", "text": "Go on"}]
+    turn = seen(USER, USED, {"role": "user", "content": answer}, tools=[LOOK_UP])
+    assert [item["type"] for item in turn.items] == ["message", "function_call", "function_call_output", "message"]
+    _, made, given, more = turn.items
+    assert (made["call_id"], made["name"], json.loads(made["arguments"])) == ("toolu_1", "look_up", {"word": "a"})
+    assert (given["call_id"], given["output"]) == ("toolu_1", output)
+    assert more["content"] == [{"type": "input_text", "text": "Go on"}]
+
+
+def test_blocks_of_the_servers_tools_come_back_as_calls_and_results() -> None:
+    blocks = [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "a"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+        {"type": "mcp_tool_use", "id": "mcptoolu_1", "server_name": "shop", "name": "echo", "input": {}},
+        {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False, "content": [{"type": "text", "text": "x"}]},
+        {"type": "text", "text": "Found."},
+    ]
+    turn = seen(USER, {"role": "assistant", "content": blocks}, USER)
+    assert [item["type"] for item in turn.items] == ["message", *["function_call", "function_call_output"] * 2, *["message"] * 2]
+    assert [turn.items[1]["name"], json.loads(turn.items[4]["output"])] == ["web_search", [{"type": "text", "text": "x"}]]
+
+
+def test_tools_become_functions_and_tools_of_the_server() -> None:
+    tools = [
+        {**LOOK_UP, "defer_loading": True, "cache_control": {"type": "ephemeral"}},
+        {"type": "custom", "name": "n" * 128, "input_schema": {"type": "object"}},
+        {"type": "web_search_20260209", "name": "web_search", "max_uses": 3},
+        {"type": "code_execution_20250825", "name": "code_execution"},
+    ]
+    function = {"type": "function", "strict": False}
+    assert [*seen(tools=tools).request.tools] == [
+        {**function, "name": "look_up", "description": "Look a word up.", "parameters": LOOK_UP["input_schema"]},
+        {**function, "name": "n" * 128, "parameters": {"type": "object"}},
+        {"type": "web_search"},
+        {"type": "code_interpreter"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "look_up"}, {"type": "function", "name": "look_up"}),
+    ],
+)
+@pytest.mark.parametrize("alone", [None, False, True])
+def test_every_choice_of_a_tool(choice, read, alone) -> None:
+    request = seen(tools=[LOOK_UP], tool_choice={**choice, "disable_parallel_tool_use": alone}).request
+    assert (request.tool_choice, request.parallel_tool_calls) == (read, not alone)
+
+
+@pytest.mark.parametrize(
+    ("body", "effort"),
+    [
+        ({}, None),
+        ({"thinking": {"type": "adaptive", "display": "updates"}}, None),
+        ({"thinking": {"type": "disabled"}}, "none"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1_024}}, "low"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 32_000}}, "high"),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
+    ],
+)
+def test_thinking_and_effort(body, effort) -> None:
+    assert seen(**body).request.reasoning_effort == effort
+
+
+def test_the_other_parameters() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+    request = seen(
+        max_tokens=3,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=7,
+        stop_sequences=["END"],
+        metadata={"user_id": "user_" + "a" * 300},
+        output_config={"format": {"type": "json_schema", "schema": schema}},
+        context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        service_tier="auto",
+        of_the_future={"any": "thing"},
+    ).request
+    assert (request.max_output_tokens, request.temperature, request.top_p) == (3, 0.5, 0.9)
+    assert (request.extensions["top_k"], request.extensions["stop"]) == (7, ["END"])
+    assert request.raw["safety_identifier"] == hashlib.sha256(b"user_" + b"a" * 300).hexdigest()
+    assert request.text_format == {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    assert (request.store, "context_management" in request.raw, "of_the_future" in request.raw) == (False, False, False)
+
+
+def test_a_request_of_claude_code_is_answered(url) -> None:
+    body = {
+        "system": [{"type": "text", "text": "x-anthropic-billing-header: cc_version=1"}, {"type": "text", "text": "You code."}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Use Bash to echo x", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "system", "content": "The date is today."},
+        ],
+        "tools": [{"name": "Bash", "description": "Run a command.", "input_schema": {"type": "object", "properties": {}}}],
+        "metadata": {"user_id": json.dumps({"device_id": "a" * 64, "account_uuid": "", "session_id": "b" * 36})},
+        "thinking": {"type": "adaptive", "display": "updates"},
+        "output_config": {"effort": "high"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "stream": True,
+    }
+    headers = {**VERSION, "anthropic-beta": "claude-code-20250219,context-management-2025-06-27", "x-api-key": "x"}
+    events = messages_of(post_message(url, "/v1/messages?beta=true", headers, model=MODEL, **body).content)
+    assert [event["delta"]["stop_reason"] for event in events if event["type"] == "message_delta"] == ["tool_use"]
+
+
+def test_the_tools_of_mcp_servers_are_run(serve) -> None:
+    ask = '<|channel|>commentary to=mcp.shop.echo <|constrain|>json<|message|>{"text": "a"}<|call|>'
+    shop, engine = Workshop(), StagedEngine(steps(ask), steps(ANSWER))
+    with running(shop.server().streamable_http_app()) as base, serve(engine, tools=servers()) as url:
+        server = {"type": "url", "url": f"{base}/mcp", "name": "shop", "authorization_token": "t"}
+        allowed = {**server, "tool_configuration": {"enabled": True, "allowed_tools": ["echo"]}}
+        events = messages_of(post_message(url, mcp_servers=[allowed], stream=True).content)
+        off = {**server, "tool_configuration": {"enabled": False}}
+        toolset = {"type": "mcp_toolset", "mcp_server_name": "shop"}
+        post_message(url, mcp_servers=[off], tools=[toolset])
+    use, result, text = folded_message(events)["content"]
+    assert (use["type"], use["name"], use["server_name"], use["input"]) == ("mcp_tool_use", "echo", "shop", {"text": "a"})
+    assert (result["tool_use_id"], result["is_error"]) == (use["id"], False)
+    assert [block["text"] for block in (*result["content"], text)] == ["a", "Hello there, world."]
+    assert [tool["server_label"] for tool in engine.turns[0].request.tools] == ["shop"]
+    assert engine.turns[-1].request.tools == ()
+    assert shop.began == ["echo"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"messages": []}, "Invalid 'messages': empty array."),
+        ({"max_tokens": 0}, "Invalid 'max_tokens': integer below minimum value."),
+        ({"max_tokens": None}, "Invalid type for 'max_tokens': expected an integer, but got null instead."),
+        ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].role: Invalid value: 'tool'."),
+        ({"messages": [{"role": "user", "content": [{"type": "poem"}]}]}, "messages[0].content[0].type: Invalid value: 'poem'."),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "content"}}]}]},
+            "messages[0].content[0].source.type: A source of the type 'content' is not supported here.",
+        ),
+        ({"messages": [{"role": "assistant", "content": [IMAGE]}]}, "messages[0].content[0]: An assistant's message cannot have"),
+        ({"tools": [{"name": "n" * 129}]}, "Invalid 'tools[0].name': string too long."),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type: A tool of the type 'bash_20250124' is not"),
+        ({"tools": [{"type": "text_editor_20250728", "name": "e"}]}, "tools[0].type: A tool of the type 'text_editor_20250728'"),
+        ({"tools": [{"type": "memory_20250818", "name": "memory"}]}, "tools[0].type: A tool of the type 'memory_20250818' is"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: Tool choice 'required' must be"),
+        ({"tool_choice": {"type": "tool", "name": "f"}}, "tool_choice.name: 'f' is not among the 'tools'."),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "poem"}}}},
+            "Invalid schema for 'output_config.format.schema'",
+        ),
+        ({"stop_sequences": "END"}, "Invalid type for 'stop_sequences'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}]},
+            "messages: No tool call found",
+        ),
+        ({"messages": [{"role": "user", "content": "word " * 200_000}]}, "prompt is too long: Your input exceeds the context"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_its_name_in_messages(url, body, message) -> None:
+    status, kind, text = refusal(url, **body)
+    assert (status, kind, text[: len(message)]) == (400, "invalid_request_error", message)
+
+
+def test_a_prompt_that_is_too_long_ends_a_stream_with_the_words_that_clients_know(url) -> None:
+    long = [{"role": "user", "content": "word " * 200_000}]
+    error = messages_of(post_message(url, model=MODEL, messages=long, stream=True).content)[-1]["error"]
+    assert (error["type"], error["message"][:20]) == ("invalid_request_error", "prompt is too long: ")
+
+
+def test_the_errors_of_the_server_are_in_the_words_of_messages(serve) -> None:
+    with serve(StagedEngine(steps(ANSWER)), api_key="sesame", max_body_bytes=2_000) as url:
+        key = {"x-api-key": "sesame"}
+        assert post_message(url, headers={**VERSION, **key}).status_code == 200
+        assert post_message(url, headers={"authorization": "Bearer sesame"}).status_code == 200
+        for headers in ({}, VERSION, {"x-api-key": "wrong"}, {"authorization": "Bearer wrong", **key}):
+            assert error_of(post_message(url, headers=headers))[:2] == (401, "authentication_error")
+        assert error_of(post_message(url, headers=key, model="gpt-0"))[:2] == (404, "not_found_error")
+        assert error_of(post_message(url, headers=key, system="x" * 3_000))[:2] == (413, "request_too_large")
+        wrong = httpx.post(f"{url}/v1/messages", content="{}", headers={**key, "content-type": "text/plain"})
+        assert error_of(wrong)[:2] == (415, "invalid_request_error")
+        broken = httpx.post(f"{url}/v1/messages", content="{", headers={**key, "content-type": "application/json"})
+        assert error_of(broken)[:2] == (400, "invalid_request_error")
+        asked = httpx.get(f"{url}/v1/messages", headers=key)
+        assert (error_of(asked)[:2], asked.headers["allow"]) == ((405, "invalid_request_error"), "POST")
+        assert error_of(httpx.post(f"{url}/v1/messages/batches", headers=key))[:2] == (404, "not_found_error")
+        head = httpx.head(f"{url}/v1/models", headers={**key, **VERSION})
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_a_header_of_messages_changes_no_answer_of_another_api(url) -> None:
+    assert [*httpx.get(f"{url}/v1/responses/resp_no", headers=VERSION).json()["error"]] == ["message", "type", "param", "code"]
+    assert httpx.post(f"{url}/v1/chat/completions", json={}, headers=VERSION).json()["error"]["param"] == "model"
+
+
+def test_a_fault_of_the_engine_is_an_error_of_the_api(serve) -> None:
+    with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
+        whole, streamed = post_message(url), post_message(url, stream=True)
+    assert error_of(whole)[:2] == (500, "api_error")
+    assert (streamed.status_code, messages_of(streamed.content)[-1]) == (200, whole.json())
+    assert "secret" not in whole.text
+
+
+def test_a_server_error_before_the_stream_is_an_error_of_the_api(serve, monkeypatch, caplog) -> None:
+    monkeypatch.setattr("interlock.serving.responses.service.new_driver", lambda *_, **__: 1 / 0)
+    with serve(StagedEngine()) as url:
+        assert error_of(post_message(url, stream=True))[:2] == (500, "api_error")
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_message_beyond_the_limit_is_refused_with_retry_after(serve) -> None:
+    gate = Gate()
+    body = {"model": "staged", "max_tokens": 9, "messages": [USER], "stream": True}
+    with serve(StagedEngine([gate, *steps(ANSWER)], steps(ANSWER)), max_streams=1) as url:
+        with httpx.stream("POST", f"{url}/v1/messages", json=body, timeout=PATIENCE) as first:
+            assert gate.reached.wait(30)
+            refused = [post_message(url), post_message(url, stream=True)]
+            gate.open()
+            assert messages_of(first.read())[-1]["type"] == "message_stop"
+        assert [(error_of(each)[:2], each.headers["retry-after"]) for each in refused] == [((429, "rate_limit_error"), "1")] * 2
+
+
+def test_a_server_that_ends_is_overloaded() -> None:
+    application = app.create_app(StagedEngine(steps(ANSWER)))
+    with ServerThread(application) as url:
+        application.state.active_runs.refuse()
+        refused = post_message(url, stream=True)
+    assert error_of(refused)[:2] == (503, "overloaded_error")
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_client_that_disconnects_stops_the_generation(serve, streams) -> None:
+    gate = Gate()
+    engine = StagedEngine([step(ANSWER), gate])
+    content = json.dumps({"model": "staged", "max_tokens": 99, "messages": [USER], "stream": streams})
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
+    with serve(engine) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"{head}\r\n\r\n{content}".encode())
+            assert gate.reached.wait(10)
+        assert engine.closed.wait(10)
+
+
+def test_tokens_are_counted_as_the_answer_counts_them(url) -> None:
+    body = {"model": MODEL, "system": "Be brief.", "tools": [LOOK_UP], "messages": [USER]}
+    count = httpx.post(f"{url}/v1/messages/count_tokens?beta=true", json=body, headers=VERSION).json()
+    assert count == {"input_tokens": post_message(url, **body).json()["usage"]["input_tokens"]}
+    assert error_of(post_message(url, "/v1/messages/count_tokens", model="gpt-0"))[:2] == (404, "not_found_error")
+    assert error_of(post_message(url, "/v1/messages/count_tokens", messages=7))[:2] == (400, "invalid_request_error")
+
+
+def test_the_models_are_listed_as_the_client_reads_them(serve) -> None:
+    with serve(StagedEngine()) as url:
+        listed = httpx.get(f"{url}/v1/models?limit=1000", headers=VERSION).json()
+        assert [model["id"] for model in listed["data"]] == ["staged", "org/staged-2"]
+        assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, "staged", "org/staged-2")
+        assert {(model["type"], model["display_name"] == model["id"]) for model in listed["data"]} == {("model", True)}
+        assert httpx.get(f"{url}/v1/models/org/staged-2", headers=VERSION).json() == listed["data"][1]
+        assert error_of(httpx.get(f"{url}/v1/models/no", headers=VERSION))[:2] == (404, "not_found_error")
+        assert httpx.get(f"{url}/v1/models").json()["object"] == "list"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Servers that break a silence at once."""
+    monkeypatch.setattr(app, "DialectRoutes", partial(DialectRoutes, ping_seconds=0.01))
+
+
+def until(pieces, word):
+    """What comes until a word comes."""
+    received = b""
+    while word not in received:
+        received += next(pieces)
+    return received
+
+
+@pytest.mark.usefixtures("hasty")
+def test_pings_break_a_silence_of_the_engine(serve) -> None:
+    gate = Gate()
+    body = {"model": "staged", "max_tokens": 99, "messages": [USER], "stream": True}
+    engine = StagedEngine([step(ANSWER), gate, *steps(" More.")])
+    with serve(engine) as url, httpx.stream("POST", f"{url}/v1/messages", json=body, timeout=PATIENCE) as answer:
+        pieces = answer.iter_bytes()
+        received = until(pieces, b"event: ping")
+        assert gate.reached.wait(30)
+        gate.open()
+        events = messages_of(received + b"".join(pieces))
+    assert [block["text"] for block in folded_message(events)["content"]] == ["Hello there, world. More."]
+
+
+@contextmanager
+def patient_gateway(gate, reply):
+    """A gateway whose upstream answers when the gate opens."""
+    upstream = ScriptedUpstream([reply])
+
+    async def application(scope, receive, send):
+        if scope["type"] == "http" and scope["method"] == "POST":
+            await gate.wait()
+        await upstream(scope, receive, send)
+
+    with serve_upstream(application) as url:
+        engine = Gateway([UpstreamSettings(url=url, retries=0).upstream()])
+        with ServerThread(app.create_app(engine)) as gateway_url:
+            yield gateway_url
+
+
+ASKED = {"model": "m", "max_tokens": 99, "messages": [USER], "stream": True}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("reply", "events"),
+    [
+        pytest.param(stream(chunk({"content": "Yes."}), chunk({}, "stop")), ["message_start", "message_stop"], id="accepted"),
+        pytest.param(failure(400, {"error": {"message": "No."}}), ["error", "error"], id="refused"),
+    ],
+)
+def test_pings_begin_before_the_engine_has_accepted_the_request(reply, events) -> None:
+    gate = Gate()
+    with (
+        patient_gateway(gate, reply) as url,
+        httpx.stream("POST", f"{url}/v1/messages", json=ASKED, timeout=PATIENCE) as answer,
+    ):
+        pieces = answer.iter_bytes()
+        received = until(pieces, b"event: ping")
+        assert gate.reached.wait(30)
+        gate.open()
+        read = messages_of(received + b"".join(pieces))
+    assert (answer.status_code, read[0]["type"]) == (200, "ping")
+    others = [event for event in read if event["type"] != "ping"]
+    assert [others[0]["type"], others[-1]["type"]] == events
+    if "error" in events:
+        assert others[-1]["error"] == {"type": "invalid_request_error", "message": "No."}
+
+
+def test_no_ping_follows_the_end(monkeypatch) -> None:
+    monkeypatch.setattr(app, "DialectRoutes", partial(DialectRoutes, ping_seconds=0))
+
+    class Tools(NullTools):
+        @asynccontextmanager
+        async def begin(self, request, items):
+            del request, items
+            yield self
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+    pending = [{"type": "http.request", "body": json.dumps({**ASKED, "model": "staged"}).encode(), "more_body": False}]
+    sent = []
+
+    async def receive():
+        return pending.pop(0) if pending else await asyncio.Event().wait()
+
+    async def send(message):
+        await asyncio.sleep(0)
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
+    asyncio.run(app.create_app(StagedEngine(steps(ANSWER)), tools=Tools())(scope, receive, send))
+    assert [message["more_body"] for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
+    assert messages_of(b"".join(message["body"] for message in sent[1:]))[-1]["type"] == "message_stop"
