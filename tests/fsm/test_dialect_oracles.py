@@ -97,6 +97,8 @@ def changed(events, place, **fields):
         ("M8", [START, *ended("stop")]),
         ("M8", [START, *ended("tool_use")]),
         ("M8", [START, *CALL, *ended()]),
+        ("M8", [START, *ended("stop_sequence")]),
+        ("M8", changed([START, *ended()], 1, delta={"stop_reason": "end_turn", "stop_sequence": "END"})),
         ("M9", [START, *TEXT]),
         ("M9", [START, *ended(), *TEXT]),
         ("M11", [START, FAILED, *ended()]),

@@ -168,8 +168,9 @@ def test_reasoning_that_the_client_omits_is_only_its_signature():
     assert kinds == ["signature_delta"]
 
 
-def whole(*script):
+def whole(*script, stop_sequence=None):
     made = MessagesTransducer()
+    made.stop_sequence = stop_sequence
     return as_json(fold_messages([event for each in driven(*script, writer=EventWriter()) for event in made.feed(each)]))
 
 
@@ -235,6 +236,28 @@ def test_a_call_of_the_server_that_fails_has_a_result_that_says_so():
 def test_why_an_answer_ended(script, stop_reason, finish_reason):
     assert whole(*SCRIPTS[script])["stop_reason"] == stop_reason
     assert chat(driven(*SCRIPTS[script]))[-1]["choices"][0]["finish_reason"] == finish_reason
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("text", "stop_sequence"),
+        ("cut call", "stop_sequence"),
+        ("reasoning and two calls", "tool_use"),
+        ("length", "max_tokens"),
+        ("cancel", "end_turn"),
+    ],
+)
+def test_a_stop_sequence_is_the_reason_unless_the_client_has_a_call_to_run(script, reason):
+    message = whole(*SCRIPTS[script], stop_sequence="END")
+    assert (message["stop_reason"], message["stop_sequence"]) == (reason, "END" if reason == "stop_sequence" else None)
+    transducer = MessagesTransducer()
+    transducer.stop_sequence = "END"
+    events = bodies(transducer.encode(driven(*SCRIPTS[script])))
+    assert check_messages(events) == []
+    assert {name: events[-2]["delta"][name] for name in ("stop_reason", "stop_sequence")} == {
+        name: message[name] for name in ("stop_reason", "stop_sequence")
+    }
 
 
 def test_a_named_function_ends_with_stop_in_chat():

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from interlock.events.parts import Json
 
-StopReason: TypeAlias = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "tool_use", "refusal", "stop_sequence"]
 """Why a message ended, of the reasons that this server knows."""
 
 

@@ -43,6 +43,25 @@ RESPONSES = stream(
 UPSTREAMS = pytest.mark.parametrize(("api", "reply"), [("chat", CHAT), ("responses", RESPONSES)])
 
 
+@pytest.mark.parametrize(
+    ("stops", "fields", "reason"),
+    [
+        (["END", "STOP"], {"stop_reason": "STOP"}, ("stop_sequence", "STOP")),
+        (["END"], {"matched_stop": "END"}, ("stop_sequence", "END")),
+        (["END"], {}, ("end_turn", None)),
+        (["END"], {"stop_reason": None, "matched_stop": 151645}, ("end_turn", None)),
+        ([], {"stop_reason": "end_turn"}, ("end_turn", None)),
+    ],
+    ids=["vllm", "sglang", "openai", "token", "other word"],
+)
+def test_a_stop_sequence_that_an_upstream_names_is_the_reason(stops, fields, reason) -> None:
+    reply = stream(chunk({"content": "Hello."}), chunk({}, "stop", **fields))
+    with gateway(reply) as (url, upstream):
+        message = post_message(url, model="m", stop_sequences=stops).json()
+    assert (message["stop_reason"], message["stop_sequence"]) == reason
+    assert upstream.bodies[0].get("stop") == (stops or None)
+
+
 @UPSTREAMS
 @pytest.mark.parametrize("streams", [True, False])
 def test_messages_in_front_of_an_upstream(api, reply, streams) -> None:

@@ -239,6 +239,16 @@ def test_thinking_and_effort(body, effort) -> None:
     assert seen(**body).request.reasoning_effort == effort
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_stop_sequence_that_the_engine_names_is_the_reason(serve, streams) -> None:
+    script = steps(ANSWER)
+    script[-1].stop_sequence = "END"
+    with serve(StagedEngine(script)) as url:
+        answer = post_message(url, stop_sequences=["END"], stream=streams)
+    message = folded_message(messages_of(answer.content)) if streams else answer.json()
+    assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", "END")
+
+
 def test_the_other_parameters() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
     request = seen(

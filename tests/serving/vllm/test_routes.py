@@ -66,6 +66,18 @@ def test_messages_and_chat_completions_are_served_if_the_environment_names_them(
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
+@pytest.mark.parametrize(("stop", "reason"), [("END", "stop_sequence"), (200012, "end_turn")])
+def test_a_stop_string_that_vllm_names_is_the_reason_of_a_message(monkeypatch, stop, reason):
+    monkeypatch.setenv("INTERLOCK_DIALECTS", "messages")
+    steps = outputs(ANSWER)
+    steps[-1].outputs[0].stop_reason = stop
+    said = {"messages": [{"role": "user", "content": "Hi"}], "input": None, "stop_sequences": ["END"]}
+    serving = Serving(fake.HarmonyContext, steps)
+    message = ask(serving, "/v1/messages", **said, max_tokens=50).json()
+    assert (message["stop_reason"], message["stop_sequence"]) == (reason, stop if reason == "stop_sequence" else None)
+    assert serving.turns[0].sampling.stop == ["END"]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_body_of_600_levels_is_refused(stream):
     schema = {"type": "object"}

@@ -35,7 +35,9 @@ _PIECES: Final[Mapping[str, Mapping[str, str]]] = {
 
 _EMPTY: Final = ("text", "thinking", "signature", "input")
 """The fields that deltas fill."""
-_STOPS: Final = frozenset({"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"})
+_STOPS: Final = frozenset(
+    {"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"}
+)
 _COUNTS: Final = ("input_tokens", "output_tokens")
 
 Indexed: TypeAlias = Sequence[tuple[int, Mapping[str, object]]]
@@ -156,9 +158,11 @@ def _stop(events: Indexed, blocks: Sequence[_Block]) -> Iterator[Violation]:
         yield Violation("M7", len(events), "the last event before message_stop is not message_delta")
         return
     index, end = ends[-1]
-    reason = as_object(end.get("delta")).get("stop_reason")
+    reason, stop = (as_object(end.get("delta")).get(name) for name in ("stop_reason", "stop_sequence"))
     if reason not in _STOPS:
         yield Violation("M8", index, f"the reason is {reason!r}")
+    if (reason == "stop_sequence") != isinstance(stop, str):
+        yield Violation("M8", index, f"the reason is {reason}, and the stop sequence {stop!r}")
     if type(as_object(end.get("usage")).get("output_tokens")) is not int:
         yield Violation("M7", index, "message_delta has no usage")
     calls = ["".join(block.texts("input_json_delta")) or "{}" for block in blocks if block.kind == "tool_use"]

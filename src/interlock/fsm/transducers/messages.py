@@ -173,8 +173,9 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 held, self._held = self._held, []
                 return [event for each in held for event in self.make(*each)]
             case _E.MESSAGE_STOP, Response() as response:
-                usage = _usage(response.usage or None)
-                return [api.MessageDelta(delta=api.StopDelta(_stop_reason(response)), usage=usage), api.MessageStop()]
+                reason = _stop_reason(response, stopped=self.stop_sequence is not None)
+                delta = api.StopDelta(reason, self.stop_sequence if reason == "stop_sequence" else None)
+                return [api.MessageDelta(delta=delta, usage=_usage(response.usage or None)), api.MessageStop()]
             case _E.ERROR, Response() as response:
                 message, code = (response.error.message, response.error.code) if response.error else ("The response failed.", "")
                 return [error_message(STATUSES.get(code, 500), message)]
@@ -252,12 +253,20 @@ def _result_block(call: ServerCall) -> api.Block:
             return api.WebSearchBlock(tool_use_id=_use_id(call), content=found)
 
 
-def _stop_reason(response: Response) -> api.StopReason:
-    """Return why a message ended; `tool_use` if and only if the client has a complete call to run (rule M8)."""
+def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
+    """Return why a message ended; `tool_use` if and only if the client has a complete call to run (rule M8).
+
+    `stopped` is whether a stop string ended the output.
+    """
     if isinstance(response.incomplete_details, IncompleteDetails):
         return STOP_REASONS.get(response.incomplete_details.reason, "end_turn")
-    if any(isinstance(item, items.ClientCall) for item in response.output):
-        return "tool_use" if response.status == "completed" else "max_tokens"  # an incomplete call must not run
+    calls = any(isinstance(item, items.ClientCall) for item in response.output)
+    if calls and response.status == "completed":
+        return "tool_use"
+    if stopped and response.status != "cancelled":
+        return "stop_sequence"
+    if calls:
+        return "max_tokens"  # an incomplete call must not run
     parts = [part for item in response.output if isinstance(item, items.Message) for part in item.content]
     return "refusal" if any(isinstance(part, Refusal) for part in parts) else "end_turn"
 
@@ -293,7 +302,8 @@ def fold_messages(events: Iterable[api.MessagesEvent]) -> api.MessageObject | ap
             case api.BlockStop():
                 message.content[-1] = _whole(message.content[-1], "".join(pieces))
             case api.MessageDelta():
-                message.stop_reason, message.usage = event.delta.stop_reason, event.usage
+                message.stop_reason, message.stop_sequence = event.delta.stop_reason, event.delta.stop_sequence
+                message.usage = event.usage
             case api.ErrorMessage():
                 return event
             case _:

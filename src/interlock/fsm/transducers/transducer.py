@@ -106,6 +106,8 @@ class Transducer(ABC, Generic[E, D]):
         self._machine = Machine.at_start(self.table)
         self._calls: dict[str, ServerCall] = {}
         """The calls of the server's tools that `USE` has not shown yet, by the id of the item."""
+        self.stop_sequence: str | None = None
+        """The stop string that ended the output, which no event shows; set it before the response ends."""
         self._repeat: Callable[[str], bytes] | None = None
         """Returns the frame of a further text of the last delta; None where the API shows no such text."""
 

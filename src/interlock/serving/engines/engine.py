@@ -22,7 +22,8 @@ class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
     Any step may have the token counts of the prompt (all, read from a prefix cache, written to it) and, if chunks have no token
-    ids, of the whole output (all, reasoning); 0 means unknown. `more` are further chunks of the same step, in order.
+    ids, of the whole output (all, reasoning); 0 means unknown. `more` are further chunks of the same step, in order. With the
+    finish reason `stop`, `stop_sequence` is the request's stop string that ended the turn, or None: no one did, or it is unknown.
     """
 
     chunk: Chunk
@@ -33,6 +34,7 @@ class EngineOutput:
     output_tokens: int = 0
     reasoning_tokens: int = 0
     more: Sequence[Chunk] = ()
+    stop_sequence: str | None = None
 
 
 @frozen

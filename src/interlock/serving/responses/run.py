@@ -142,6 +142,8 @@ class ResponseRun(Generic[T]):
     context: RequestContext = field(init=False)
     generation: Generation = field(init=False)
     driver: ResponseDriver[T] = field(init=False)
+    stop_sequence: str | None = field(default=None, init=False)
+    """The stop string that ended the last turn, if the engine names it. Only Messages shows it."""
     resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """What the run closes at its end before the tools: the engine's generation and the conversation lease."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
@@ -308,7 +310,7 @@ class ResponseRun(Generic[T]):
                     await asyncio.sleep(0)
                 if rewritten:
                     yield rewritten
-                finish_reason = output.finish_reason
+                finish_reason, self.stop_sequence = output.finish_reason, output.stop_sequence
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
                     self._turn_usage = _update_usage(self._turn_usage, output)
         if finish_reason is None:

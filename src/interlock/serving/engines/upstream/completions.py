@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
-from interlock.events.json import members
+from interlock.events.json import elements, members
 from interlock.events.parts import Json
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
@@ -41,10 +41,12 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 
 
 class StreamChoice(Struct):
-    """The fields of a choice that both APIs have."""
+    """The fields of a choice that both APIs have; vLLM and SGLang name the stop string that ended the output."""
 
     index: Json = 0
     finish_reason: Json = None
+    stop_reason: Json = None
+    matched_stop: Json = None
 
 
 C = TypeVar("C", bound=StreamChoice)
@@ -68,6 +70,8 @@ class CompletionsTranslator(Translator, Generic[C]):
     _names: FunctionNames
     _half: str = field(default="", init=False)
     """The first half of a character that ends the raw text so far."""
+    _stop_sequence: str | None = field(default=None, init=False)
+    """The request's stop string that ended the turn, if the upstream names it."""
 
     async def _body(self, turn: Turn) -> dict[str, object]:
         formats = {"stream_options": {"include_usage": True}, "response_format": _response_format(turn.request.text_format)}
@@ -101,12 +105,20 @@ class CompletionsTranslator(Translator, Generic[C]):
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
                     self._finish_reason = REASONS.get(reason.lower(), "stop")
+                    self._stop_sequence = self._find_stop(choice)
                 outputs += self._read_choice(choice)
         return outputs
+
+    def _find_stop(self, choice: C) -> str | None:
+        """Return the request's stop string that a choice names; services without stop strings have other reasons there."""
+        stop = self._call.request.extensions.get("stop")
+        stops = [stop] if isinstance(stop, str) else elements(stop)
+        return next((each for each in (choice.stop_reason, choice.matched_stop) if isinstance(each, str) and each in stops), None)
 
     def end(self) -> EngineOutput:
         output = super().end()
         output.chunk.text = self._raw_end()
+        output.stop_sequence, self._stop_sequence = self._stop_sequence, None
         return output
 
     def _raw(self, text: str) -> str:

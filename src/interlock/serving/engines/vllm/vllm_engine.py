@@ -395,6 +395,7 @@ class VllmGeneration(Generation):
                     engine_output.cached_tokens = output.num_cached_tokens or 0
                     engine_output.cache_write_tokens = output.num_cache_creation_tokens or 0
                 if reason is not None:
+                    engine_output.stop_sequence = new.stop_reason if isinstance(new.stop_reason, str) else None
                     engine_output.output_tokens = len(tokens)  # the parser would count the prefix too
                     self._metrics, self._tokens = step.request_metrics, self._tokens + len(tokens)
                     self._previous = PreviousTurn(turn.items, call, tokens) if harmony else None
