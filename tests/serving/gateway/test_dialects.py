@@ -62,6 +62,27 @@ def test_a_stop_sequence_that_an_upstream_names_is_the_reason(stops, fields, rea
     assert upstream.bodies[0].get("stop") == (stops or None)
 
 
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def test_a_tool_of_the_server_goes_to_an_upstream_of_responses() -> None:
+    with gateway(RESPONSES, api="responses") as (url, upstream):
+        assert post_message(url, model="m", tools=[SEARCH]).status_code == 200
+    assert upstream.bodies[0]["tools"] == [{"type": "web_search"}]
+
+
+def test_a_tool_of_the_server_is_refused_before_an_upstream_of_chat() -> None:
+    with gateway(CHAT) as (url, upstream):
+        refused = post_message(url, model="m", tools=[SEARCH], stream=True)
+        missing = post_message(url, model="other", tools=[SEARCH])
+    message = (
+        "No tool server runs 'web_search_20250305' here. Start the server with --tool-server for web_search, or omit the tool."
+    )
+    error = {"type": "invalid_request_error", "message": f"tools[0].type: {message}"}
+    assert (refused.status_code, refused.json()["error"]) == (400, error)
+    assert (missing.status_code, upstream.bodies) == (400, [])
+
+
 @UPSTREAMS
 @pytest.mark.parametrize("streams", [True, False])
 def test_messages_in_front_of_an_upstream(api, reply, streams) -> None:

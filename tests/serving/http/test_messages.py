@@ -9,6 +9,7 @@ from functools import partial
 
 import httpx
 import pytest
+from attrs import frozen
 from live.agents import servers
 from live.chunk_shapes import chunk
 from live.dialects import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
@@ -16,12 +17,13 @@ from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, step
 from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
-from interlock.serving.engines.embedded import MODEL
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.http import app
 from interlock.serving.http.dialect_routes import DialectRoutes
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.tools.tool_runner import NullTools
 
 CALLS = f"{REASONING}{CALL}<|call|>"
@@ -30,10 +32,10 @@ USER = {"role": "user", "content": "Hi there"}
 USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"word": "a"}}]}
 
 
-def seen(*messages, **body):
+def seen(*messages, server_tools=None, **body):
     """The turn that the engine gets for a request."""
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(app.create_app(engine)) as url:
+    with ServerThread(app.create_app(engine, tools=server_tools)) as url:
         answer = post_message(url, messages=[*messages] or [USER], **body)
         assert answer.status_code == 200, answer.text
     return engine.turns[0]
@@ -57,20 +59,6 @@ def refusal(url, **body):
         pytest.param({"tools": [LOOK_UP], "messages": [{"role": "user", "content": "Please look_up a word"}]}, id="call"),
         pytest.param({"max_tokens": 1}, id="cut at once"),
         pytest.param({"max_tokens": 20}, id="cut"),
-        pytest.param(
-            {
-                "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-                "messages": [{"role": "user", "content": "Search the web for llamas"}],
-            },
-            id="search",
-        ),
-        pytest.param(
-            {
-                "tools": [{"type": "code_execution_20250825", "name": "code_execution"}],
-                "messages": [{"role": "user", "content": "Calculate 1 + 1"}],
-            },
-            id="code",
-        ),
     ],
 )
 def test_a_whole_message_equals_what_its_stream_adds_up_to(url, body) -> None:
@@ -79,6 +67,39 @@ def test_a_whole_message_equals_what_its_stream_adds_up_to(url, body) -> None:
     whole = post_message(url, **{"model": MODEL, **body})
     assert (whole.status_code, whole.headers["content-type"]) == (200, "application/json")
     assert without_chance(folded_message(messages_of(streamed.content))) == without_chance(whole.json())
+
+
+@frozen
+class AllTools(NullTools):
+    """Tools that cannot be reached."""
+
+    hosted = HOSTED_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "kinds"),
+    [
+        ("web_search_20250305", "Search the web for llamas", ["server_tool_use", "web_search_tool_result"]),
+        ("code_execution_20250825", "Calculate 1 + 1", ["server_tool_use", "code_execution_tool_result"]),
+    ],
+)
+def test_a_whole_message_with_a_tool_of_the_server_equals_its_stream(serve, tool, question, kinds) -> None:
+    body = {"tools": [{"type": tool, "name": "t"}], "messages": [{"role": "user", "content": question}]}
+    with serve(EmbeddedEngine(), tools=AllTools()) as url:
+        streamed = post_message(url, model=MODEL, stream=True, **body)
+        whole = post_message(url, model=MODEL, **body).json()
+    assert without_chance(folded_message(messages_of(streamed.content))) == without_chance(whole)
+    assert [block["type"] for block in whole["content"] if block["type"] not in ("thinking", "text")] == kinds
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize(
+    ("tool", "kind"), [("web_search_20250305", "web_search"), ("code_execution_20250825", "code_interpreter")]
+)
+def test_a_tool_that_no_tool_server_runs_is_refused(url, path, tool, kind) -> None:
+    message = f"No tool server runs '{tool}' here. Start the server with --tool-server for {kind}, or omit the tool."
+    answer = post_message(url, path, model=MODEL, stream=True, tools=[LOOK_UP, {"type": tool, "name": "t"}])
+    assert error_of(answer) == (400, "invalid_request_error", f"tools[1].type: {message}")
 
 
 def test_a_message_has_thinking_with_a_signature_and_calls_with_their_input(serve) -> None:
@@ -200,7 +221,7 @@ def test_tools_become_functions_and_tools_of_the_server() -> None:
         {"type": "code_execution_20250825", "name": "code_execution"},
     ]
     function = {"type": "function", "strict": False}
-    assert [*seen(tools=tools).request.tools] == [
+    assert [*seen(tools=tools, server_tools=AllTools()).request.tools] == [
         {**function, "name": "look_up", "description": "Look a word up.", "parameters": LOOK_UP["input_schema"]},
         {**function, "name": "n" * 128, "parameters": {"type": "object"}},
         {"type": "web_search"},
@@ -324,6 +345,10 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
         ({"tools": [{"name": "n" * 129}]}, "Invalid 'tools[0].name': string too long."),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type: A tool of the type 'bash_20250124' is not"),
         ({"tools": [{"type": "text_editor_20250728", "name": "e"}]}, "tools[0].type: A tool of the type 'text_editor_20250728'"),
+        (
+            {"tools": [{"type": "web_fetch_20250910", "name": "f"}]},
+            "tools[0].type: A tool of the type 'web_fetch_20250910' is not",
+        ),
         ({"tools": [{"type": "memory_20250818", "name": "memory"}]}, "tools[0].type: A tool of the type 'memory_20250818' is"),
         ({"tool_choice": {"type": "any"}}, "tool_choice: Tool choice 'required' must be"),
         ({"tool_choice": {"type": "tool", "name": "f"}}, "tool_choice.name: 'f' is not among the 'tools'."),

@@ -115,6 +115,11 @@ class ResponseEngine(ABC):
         del name
         return None
 
+    async def has_tools(self, name: str) -> bool:
+        """Return whether the server of a model may run hosted tools itself; raise `ApiError` if no server has the model."""
+        del name
+        return False
+
     @abstractmethod
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate a request body; raise `ApiError` if it is invalid."""

@@ -39,6 +39,7 @@ from interlock.serving.requests.chat_request import read_chat
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.messages_request import read_messages
 from interlock.serving.requests.runtime import Yielder, alongside, is_fault
+from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.service import ResponseService
@@ -234,7 +235,7 @@ class DialectRoutes:
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self._body(request), self._opener(request))
+            read = await read_messages(await self._body(request), self._opener(request), self._runs)
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
@@ -242,7 +243,7 @@ class DialectRoutes:
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self._body(request), self._opener(request), counts=True)
+            read = await read_messages(await self._body(request), self._opener(request), self._runs, counts=True)
             count = await self.service.count(self.service.engine.read(read.body), tenant_of(request), request)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
@@ -284,6 +285,11 @@ class DialectRoutes:
         if not isinstance(limit, int) or limit >= LEAST_TOKENS:
             return self.service.engine.read(body)
         return replace(self.service.engine.read({**body, "max_output_tokens": LEAST_TOKENS}), max_output_tokens=limit)
+
+    async def _runs(self, model: str, tool: HostedTool) -> bool:
+        """Return whether a hosted tool runs for a model: on a tool server, or perhaps on the server of the model."""
+        tools = self.service.tools
+        return (tools is not None and tool in tools.hosted) or await self.service.engine.has_tools(model)
 
     def _opener(self, request: Request) -> Callable[[str, str], Awaitable[object]]:
         """Return a function that opens the signature of a model's reasoning, or raises an `ApiError`."""

@@ -20,7 +20,7 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
 from interlock.serving.requests.refusals import require
-from interlock.serving.requests.tool_offer import NO_PARAMETERS
+from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool
 
 BILLING: Final = "x-anthropic-billing-header:"
 """Begins a text of Claude Code's system prompt that differs from request to request, which would defeat every prefix cache."""
@@ -31,15 +31,20 @@ INCLUDED: Final = ("reasoning.encrypted_content", "web_search_call.action.source
 BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
 """The reasoning effort for a budget of thinking tokens below a number; `high` for any other."""
 
-HOSTED: Final = ((re.compile(r"web_search_\d+"), "web_search"), (re.compile(r"code_execution_\d+"), "code_interpreter"))
+HOSTED: Final[Mapping[re.Pattern[str], HostedTool]] = {
+    re.compile(r"web_search_\d+"): "web_search",
+    re.compile(r"code_execution_\d+"): "code_interpreter",
+}
 """The tools of the server, by the API's types, which end in a date."""
-
 
 LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
 
 SignatureOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
 """Opens the signature of a model's reasoning, or raises an `ApiError` if the signature is not this server's."""
+
+ToolCheck: TypeAlias = Callable[[str, HostedTool], Awaitable[bool]]
+"""Returns whether a tool of the server runs for a model."""
 
 
 class BlockSource(Struct, kw_only=True):
@@ -260,11 +265,13 @@ class MessagesBody:
     """Whether the text of the reasoning is sent, and not only its signature."""
 
 
-async def read_messages(raw: Mapping[str, object], opens: SignatureOpener, *, counts: bool = False) -> MessagesBody:
+async def read_messages(
+    raw: Mapping[str, object], opens: SignatureOpener, runs: ToolCheck, *, counts: bool = False
+) -> MessagesBody:
     """Read a request; `counts` is for a body whose tokens are counted.
 
     Raises:
-        ApiError: 400 for a parameter or block that is invalid or not supported.
+        ApiError: 400 for a parameter, block or tool that is invalid or not supported.
     """
     request: CountRequest = require(raw, CountRequest if counts else MessagesRequest)
     body: dict[str, object] = {
@@ -272,7 +279,7 @@ async def read_messages(raw: Mapping[str, object], opens: SignatureOpener, *, co
         "model": request.model,
         "input": await _input(request.messages, partial(opens, request.model)),
         "instructions": _instructions(request.system),
-        "tools": [*_tools(request)] or None,
+        "tools": [*await _tools(request, runs), *_mcp_servers(request)] or None,
         "include": INCLUDED,
         "store": False,
         **_choice(request.tool_choice),
@@ -410,14 +417,32 @@ def _output(block: InToolResult) -> Content:
     return f"The tool failed: {text}" if block.is_error else text
 
 
-def _tools(request: CountRequest) -> Iterator[Mapping[str, object]]:
+async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, object]]:
+    tools: list[Mapping[str, object]] = []
     for index, tool in enumerate(request.tools or ()):
         if tool.type in (None, "custom"):
             schema = NO_PARAMETERS if tool.input_schema is None else tool.input_schema
             described = {} if tool.description is None else {"description": tool.description}
-            yield {"type": "function", "name": tool.name, "parameters": schema, "strict": False, **described}
+            tools.append({"type": "function", "name": tool.name, "parameters": schema, "strict": False, **described})
         elif tool.type != "mcp_toolset":
-            yield {"type": _hosted(tool, f"tools[{index}].type")}
+            tools.append({"type": await _hosted(request.model, tool.type, f"tools[{index}].type", runs)})
+    return tools
+
+
+async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedTool:
+    """Return a tool of the server, or refuse one that no server runs: the model would never see it."""
+    for pattern, tool in HOSTED.items():
+        if pattern.fullmatch(kind):
+            if await runs(model, tool):
+                return tool
+            message = (
+                f"No tool server runs '{kind[:100]}' here. Start the server with --tool-server for {tool}, or omit the tool."
+            )
+            raise invalid(param, message, "unsupported_value")
+    raise invalid(param, f"A tool of the type '{kind[:100]}' is not supported.", "unsupported_value")
+
+
+def _mcp_servers(request: CountRequest) -> Iterator[Mapping[str, object]]:
     for server in request.mcp_servers or ():
         configuration = server.tool_configuration or ToolConfiguration()
         if configuration.enabled is not False:
@@ -425,13 +450,6 @@ def _tools(request: CountRequest) -> Iterator[Mapping[str, object]]:
             token = {} if server.authorization_token is None else {"authorization": server.authorization_token}
             declared = {"type": "mcp", "server_label": server.name, "server_url": server.url, "require_approval": "never"}
             yield {**declared, **allowed, **token}
-
-
-def _hosted(tool: InTool, param: str) -> str:
-    for pattern, kind in HOSTED:
-        if pattern.fullmatch(tool.type or ""):
-            return kind
-    raise invalid(param, f"A tool of the type '{str(tool.type)[:100]}' is not supported.", "unsupported_value")
 
 
 def _choice(choice: RequestedChoice | None) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,7 @@ from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:  # a server without recordings does not load the modules that read and render them
     from interlock.serving.engines.recordings import RecordedTurn, ToolResult
@@ -48,6 +49,11 @@ class Tools(Protocol):
 class ToolRunner(Protocol):
     """Creates the tools of each response."""
 
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        """The hosted tools that it runs."""
+        ...
+
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         """Return a context manager for the tools of one response; `items` is the conversation, with the request's input."""
         ...
@@ -56,6 +62,10 @@ class ToolRunner(Protocol):
 @frozen
 class NullTools:
     """No hosted tools: calls of them fail."""
+
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        return ()
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         del request, items
@@ -82,6 +92,10 @@ class RecordedTools:
     """Replays the tool results of a recording, from the turn that a conversation has reached."""
 
     turns: Sequence[RecordedTurn]
+
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        return HOSTED_TOOLS
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
         from interlock.serving.engines.script import rounds  # noqa: PLC0415

@@ -73,6 +73,11 @@ class Gateway(ResponseEngine):
         places = zip(self.upstreams, self._lists, strict=True)
         return next((size for one, listed in places if (size := listed.windows.get(one.aliases.get(name, name)))), None)
 
+    async def has_tools(self, name: str) -> bool:
+        """Return whether a model's upstream has the Responses API, which passes tools on."""
+        upstream, _ = await self.find(name)
+        return upstream.api == "responses"
+
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""
         limit = raw.get("max_output_tokens")
