@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, cast, get_args, get_type_hints
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, get_args
 
-from msgspec import NODEFAULT, UNSET, Struct, ValidationError, convert, field, inspect, structs
+from msgspec import UNSET, Struct, ValidationError, convert, field, structs, to_builtins
 
 from interlock.events.json import as_text, dumps, elements, is_object, members
 from interlock.events.parts import (
@@ -25,6 +25,7 @@ from interlock.events.parts import (
     SummaryText,
     kinds_of,
 )
+from interlock.events.shapes import Arm, Hint, arms_of
 from interlock.events.tools import AnyTool, ContainerReference, Effort, JsonSchemaFormat, LocalEnvironment, TextFormat
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -418,6 +419,8 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
 
 # Searches.
 
+SearchStatus: TypeAlias = Literal["in_progress", "searching", "completed", "failed", "incomplete"]
+
 
 class Source(Struct, tag_field="type", kw_only=True):
     """A source of a web search."""
@@ -473,7 +476,7 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     tool_result = ("action",)
     shown_call = ("web_search", "action")
 
-    status: Outbound[Literal["in_progress", "searching", "completed", "failed", "incomplete"]] = UNSET
+    status: Outbound[SearchStatus] = UNSET
     action: Outbound[Search | OpenPage | FindInPage] = UNSET
 
 
@@ -495,7 +498,7 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     tool_result = ("queries", "results")
     shown_call = ("file_search", "queries")
 
-    status: Outbound[Literal["in_progress", "searching", "completed", "incomplete", "failed"]] = UNSET
+    status: Outbound[SearchStatus] = UNSET
     queries: list[str]
     results: Nullable[list[FileSearchResult]] = None
 
@@ -1042,43 +1045,26 @@ def example(kind: ItemKind) -> dict[str, object]:
 
 def examples(kind: ItemKind, names: Iterable[str]) -> list[dict[str, object]]:
     """Return example values of an item's fields: the simplest ones, and those with another value of one field."""
-    types = {field.encode_name: field.type for field in cast("inspect.StructType", inspect.type_info(ITEMS[kind])).fields}
+    types = {field.encode_name: field.type for field in structs.fields(ITEMS[kind])}
     values = {name: _examples(name, types[name]) for name in names}
     simplest = {name: options[0] for name, options in values.items()}
     return [simplest, *({**simplest, name: value} for name, options in values.items() for value in options[1:])]
 
 
-def _examples(name: str, type_: inspect.Type) -> Sequence[object]:  # noqa: PLR0911 - one case for each sort of type
-    match type_:
-        case inspect.Metadata(inner):
-            return _examples(name, inner)
-        case inspect.UnionType(arms):
-            return [value for arm in arms if not isinstance(arm, inspect.NoneType) for value in _examples(name, arm)]
-        case inspect.LiteralType(values):
-            return values
-        case inspect.ListType(inspect.UnionType()):
-            return [[]]
-        case inspect.ListType(inner):
-            return [], [_examples(name, inner)[0]]
-        case inspect.StructType():
-            tag = {type_.tag_field: type_.tag} if type_.tag_field else {}
-            inner_fields = {field.encode_name: _field_example(field) for field in type_.fields}
-            return [tag | {name: value for name, value in inner_fields.items() if value is not NODEFAULT}]
-        case inspect.StrType():
-            return [name]
-        case inspect.BoolType():
-            return [True]
-        case inspect.IntType() | inspect.FloatType():
-            return [1]
-        case _:
-            return [{}]
+def _examples(name: str, type_: Hint) -> list[object]:
+    return [value for arm in arms_of(type_) if arm.kind is not NoneType for value in _arm_examples(name, arm)]
 
 
-def _field_example(field: inspect.Field) -> object:
-    """Return an example value of a required field, or the default of another; `NODEFAULT` if that is UNSET."""
-    if field.required:
-        return _examples(field.encode_name, field.type)[0]
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+def _arm_examples(name: str, arm: Arm) -> Sequence[object]:
+    if arm.kind is Literal:
+        return sorted(arm.args)
+    if arm.kind is list:
+        return [[]] if len([*arms_of(arm.args[0])]) > 1 else [[], _examples(name, arm.args[0])[:1]]
+    if issubclass(arm.kind, Struct):
+        required = [field for field in structs.fields(arm.kind) if field.required]
+        values = {field.encode_name: _examples(field.encode_name, field.type)[0] for field in required}
+        return [to_builtins(convert({"type": arm.kind.__struct_config__.tag, **values}, arm.kind))]
+    return [{str: name, bool: True, int: 1, float: 1}.get(arm.kind, {})]
 
 
 def _is_required(kind: type[Item], name: str) -> bool:
@@ -1088,23 +1074,14 @@ def _is_required(kind: type[Item], name: str) -> bool:
 @cache
 def literals_of(kind: type[Struct], name: str) -> tuple[str, ...]:
     """Return the literals of a field's type; empty if there is no such field."""
-    hints = get_type_hints(kind)
-    return tuple(_literals(hints[name])) if name in hints else ()
+    hints = [field.type for field in structs.fields(kind) if field.name == name]
+    return tuple(choice for hint in hints for arm in arms_of(hint) if arm.kind is Literal for choice in arm.args)
 
 
 @cache
 def statuses_of(kind: type[Item]) -> tuple[str, ...]:
     """Return the statuses that an item can have; empty for a kind without a status."""
     return literals_of(kind, "status")
-
-
-def _literals(annotation: object) -> Iterator[str]:
-    """Yield the strings of the literals in a type."""
-    for inner in get_args(annotation):
-        if isinstance(inner, str):
-            yield inner
-        else:
-            yield from _literals(inner)
 
 
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:

@@ -7,13 +7,13 @@ This module rejects no request, and leaves the id, the status, the output and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast, get_type_hints
+from contextlib import suppress
+from typing import Final, cast
 
-from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
+from msgspec import ValidationError, convert, to_builtins
 
 from interlock.events.json import elements, members
 from interlock.events.response_object import Response
-from interlock.events.tools import AnyTool
 
 __all__ = ["drop_secrets", "response_settings"]
 
@@ -24,21 +24,14 @@ SETTINGS: Final = (
 )
 """The names of the settings that a response echoes."""
 
-FIELDS: Final[Mapping[str, type[Struct]]] = {
-    name: defstruct(name, [("value", hint)])
-    for name, hint in {**get_type_hints(Response, include_extras=True), "tool": AnyTool}.items()
-    if name in (*SETTINGS, "tool")
-}
-"""The type of each setting, and of a tool, as a Struct with one field, which msgspec compiles once."""
+REQUIRED: Final[Mapping[str, object]] = {"id": "", "created_at": 0, "model": ""}
+"""Values for the fields that every response has."""
 
-DEFAULTS: Final = {name: getattr(Response(id="", created_at=0, model=""), name) for name in SETTINGS}
+DEFAULTS: Final = {name: getattr(convert(REQUIRED, Response), name) for name in SETTINGS}
 """The settings of a response to a request that sets nothing."""
 
 SECRETS: Final = frozenset({"authorization", "headers"})
 """Fields of an MCP tool that a response must not repeat, because responses are stored and logged."""
-
-UNFIT: Final = object()
-"""Marks a value that its field cannot have."""
 
 
 def drop_secrets(tool: Mapping[str, object]) -> dict[str, object]:
@@ -61,24 +54,20 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
     for name in SETTINGS:
         value = request.get(name)
         if value is not None:
-            echoed = _tools(value) if name == "tools" else _fit(_complete(name, value), name)
-            if echoed is not UNFIT:
-                settings[name] = echoed
+            settings |= {name: _tools(value)} if name == "tools" else _fit(name, _complete(name, value))
     conversation = request.get("conversation")
     if conversation is not None:
         settings["conversation"] = {"id": members(conversation).get("id", conversation)}
     return settings
 
 
-def _fit(value: object, name: str) -> object:
-    """Return a value, converted if necessary (`"false"` to false); `UNFIT` if the field cannot have it."""
+def _fit(name: str, value: object) -> dict[str, object]:
+    """Return a setting, converted if necessary (`"false"` to false); nothing if the setting cannot have the value."""
     for strict in (True, False):
-        try:
-            fitted = convert({"value": value}, FIELDS[name], strict=strict)
-        except ValidationError:
-            continue
-        return value if strict else to_builtins(fitted)["value"]
-    return UNFIT
+        with suppress(ValidationError):
+            fitted = convert({**REQUIRED, name: value}, Response, strict=strict)
+            return {name: value if strict else to_builtins(getattr(fitted, name))}
+    return {}
 
 
 def _complete(name: str, value: object) -> object:
@@ -101,8 +90,7 @@ def _complete(name: str, value: object) -> object:
 def _tools(value: object) -> list[dict[str, object]]:
     """Return the tools of known types, with the fields that Open Responses requires and without credentials."""
     completed = [{**drop_secrets(tool), **_require(tool)} for tool in map(members, elements(value))]
-    pairs = [(tool, _fit(tool, "tool")) for tool in completed]
-    return [tool if fitted is tool else {**tool, **members(fitted)} for tool, fitted in pairs if fitted is not UNFIT]
+    return [{**tool, **members(fitted)} for tool in completed for fitted in elements(_fit("tools", [tool]).get("tools"))]
 
 
 def _require(tool: Mapping[str, object]) -> dict[str, object]:

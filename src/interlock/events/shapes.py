@@ -1,4 +1,4 @@
-"""Validate JSON values against the Structs of `interlock.events`."""
+"""The types of the Structs of `interlock.events`, and the validation of JSON values against them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 from attrs import frozen
 from msgspec import Meta, Struct, UnsetType, structs
@@ -17,6 +17,35 @@ from interlock.events.parts import Json
 Direction: TypeAlias = Literal["request", "stream"]
 """`request`: fields with a default may be omitted. `stream`: only fields of type `parts.Maybe` or `parts.Nullable` may be."""
 Path: TypeAlias = tuple[str | int, ...]
+Hint: TypeAlias = Any
+"""A type, or a union of types."""
+
+
+@frozen
+class Arm:
+    """One of the types that a field or another value can have.
+
+    Args:
+        kind: `str`, `int`, `float`, `bool`, `NoneType`, `list`, `dict`, `Literal`, `Any` or a Struct.
+        args: The type of a list's entries, the types of a dict's names and values, or the choices of a literal.
+        metas: The msgspec annotations, which limit the value.
+    """
+
+    kind: Hint
+    args: tuple[Hint, ...] = ()
+    metas: tuple[Meta, ...] = ()
+
+
+def arms_of(type_: Hint, metas: tuple[Meta, ...] = ()) -> Iterator[Arm]:
+    """Yield the types in a union, or the only one; `metas` are for those without annotations of their own."""
+    origin: Hint = get_origin(type_)
+    if origin is Annotated:
+        yield from arms_of(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
+    elif origin in {Union, UnionType}:
+        for arm in get_args(type_):
+            yield from arms_of(arm, metas)
+    elif type_ is not UnsetType:
+        yield Arm(origin or type_, get_args(type_), metas)
 
 
 @frozen
@@ -64,8 +93,6 @@ class _At:
 
 
 _Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
-_Hint: TypeAlias = Any
-"""A type, or a union of types."""
 _Check: TypeAlias = Callable[[Json, _At], Sequence[_Task]]
 """Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
 _MISFIT: Final[_Check] = lambda _value, _at: ()  # noqa: E731 - stands for a JSON type that a value cannot have
@@ -83,7 +110,7 @@ class _Shape:
     choices: frozenset[object] = frozenset()
 
 
-def mismatches(value: object, type_: _Hint, *, direction: Direction) -> Iterator[Mismatch]:
+def mismatches(value: object, type_: Hint, *, direction: Direction) -> Iterator[Mismatch]:
     """Yield the mismatches of a JSON value in document order; the missing fields of an object come last.
 
     Args:
@@ -114,38 +141,37 @@ _NULL: Final = type(None)
 
 
 @cache
-def _shape_of(type_: _Hint, direction: Direction) -> _Shape:
+def _shape_of(type_: Hint, direction: Direction) -> _Shape:
     return _compile(type_, direction)
 
 
-def _compile(type_: _Hint, direction: Direction) -> _Shape:
+def _compile(type_: Hint, direction: Direction) -> _Shape:
     """Compile a type; a union has one check for each JSON type."""
     checks: dict[type, _Check | None] = {}
     words: list[str] = []
     choices: list[str] = []
     kinds: dict[str, type[Struct]] = {}
-    for arm, meta in _arms(type_):
-        origin: _Hint = get_origin(arm)
-        limits = _limits(meta)
-        if arm is Any:
+    for arm in arms_of(type_):
+        limits = _limits(arm.metas)
+        if arm.kind is Any:
             checks = dict.fromkeys((str, int, float, bool, list, dict, _NULL))
             words.append("any value")
-        elif origin is Literal:
-            choices += get_args(arm)
+        elif arm.kind is Literal:
+            choices += arm.args
             checks[str] = _choice(tuple(choices))
-        elif origin is list:
-            entries = _compile(get_args(arm)[0], direction)
+        elif arm.kind is list:
+            entries = _compile(arm.args[0], direction)
             checks[list] = _array(entries, limits)
             words.append(f"an array of {_plural(entries.expected)}")
-        elif origin is dict:
-            name, entry = get_args(arm)
+        elif arm.kind is dict:
+            name, entry = arm.args
             checks[dict] = _names(_limits_of(name), _compile(entry, direction), limits)
             words.append("an object")
-        elif issubclass(arm, Struct):
-            kinds[str(arm.__struct_config__.tag or "")] = arm
-        elif arm is not UnsetType:
-            checks[arm] = _check_bounds(limits) if limits else None
-            words.append(_WORDS[arm])
+        elif issubclass(arm.kind, Struct):
+            kinds[str(arm.kind.__struct_config__.tag or "")] = arm.kind
+        else:
+            checks[arm.kind] = _check_bounds(limits) if limits else None
+            words.append(_WORDS[arm.kind])
     if kinds:
         checks[dict] = _check_tag(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
         words.append("an object")
@@ -156,20 +182,8 @@ def _compile(type_: _Hint, direction: Direction) -> _Shape:
     return _Shape(expected, checks, frozenset(choices))
 
 
-def _arms(type_: _Hint, meta: tuple[Meta, ...] = ()) -> Iterator[tuple[_Hint, tuple[Meta, ...]]]:
-    """Yield the arms of a union, each with its msgspec annotations."""
-    origin: _Hint = get_origin(type_)
-    if origin is Annotated:
-        yield from _arms(get_args(type_)[0], tuple(one for one in type_.__metadata__ if isinstance(one, Meta)))
-    elif origin in {Union, UnionType}:
-        for arm in get_args(type_):
-            yield from _arms(arm, meta)
-    else:
-        yield type_, meta
-
-
-def _limits_of(type_: _Hint) -> Mapping[str, float | str]:
-    return next(_limits(meta) for _, meta in _arms(type_))
+def _limits_of(type_: Hint) -> Mapping[str, float | str]:
+    return next(_limits(arm.metas) for arm in arms_of(type_))
 
 
 def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float | str]:
@@ -302,14 +316,12 @@ def name_of(kind: type[Struct]) -> str:
 @cache
 def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Shape], frozenset[str]]:
     """Return the fields of a type, and the names of the required ones."""
-    hints = get_type_hints(kind, include_extras=True)
     tag = kind.__struct_config__.tag
     shapes: dict[str, _Shape] = {"type": _Shape(f"'{tag}'", {str: _tag(str(tag))}, frozenset({tag}))} if tag else {}
     required = {"type"} if tag and direction == "stream" else set[str]()
     for field in structs.fields(kind):
-        hint = hints[field.name]
-        shape = _compile(hint, direction)
-        presence = _presence(hint)
+        shape = _compile(field.type, direction)
+        presence = _presence(field.type)
         always = presence == "outbound" or not presence if direction == "stream" else field.required
         if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
             shape = _Shape(shape.expected, _drop_null(shape, tolerated=presence == "optional"), shape.choices)
@@ -318,7 +330,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     return shapes, frozenset(required)
 
 
-def _presence(hint: _Hint) -> str:
+def _presence(hint: Hint) -> str:
     """Return the `presence` that a field's type declares (`interlock.events.parts`); an empty string if it declares none."""
     extras = (members(one.extra) for one in getattr(hint, "__metadata__", ()))
     return next((as_text(extra["presence"]) for extra in extras if extra), "")

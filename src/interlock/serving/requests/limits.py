@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
+from types import GenericAlias, NoneType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field, structs
 
 from interlock.events import items, parts, tools
 from interlock.events.parts import ContentPart, Json, Number
 from interlock.events.response_object import Conversation, Identifier
+from interlock.events.shapes import Arm, Hint, arms_of
 
-FieldLimits: TypeAlias = Mapping[str, Any]
+FieldLimits: TypeAlias = Mapping[str, Hint]
 """The limit of each field, or a type that replaces its type in `interlock.events`."""
 
 MAX_INPUT_ITEMS: Final = 5_000
@@ -135,25 +136,22 @@ OPAQUE_FIELDS: Final[FieldLimits] = {
 """The fields that the server reads, if present, in items without an entry in `READ`, such as calls of hosted tools."""
 
 
-def _read(type_: Any, limit: Meta = ANY) -> Any:  # noqa: ANN401 - a type
+def _read(type_: Hint, limit: Meta = ANY) -> Hint:
     """Return a type that validates only what the server reads: texts and arrays with limits, and the read fields of objects."""
-    origin = get_origin(type_)
-    if origin is Annotated:
-        inner, *metas = get_args(type_)
-        return _read(inner, limit) if limit is not ANY else Annotated[(_read(inner), *metas)]
-    if origin in {Union, UnionType}:
-        return Union[tuple(_read(arm, limit) for arm in get_args(type_) if arm is not UnsetType)]  # noqa: UP007 - of any number of types
-    if origin is list:
-        return Annotated[GenericAlias(list, _read(get_args(type_)[0])), limit]
-    if type_ is str or (origin is Literal and limit is not ANY):
-        return Annotated[str, limit]
-    if origin is not dict and not _is_struct(type_):
-        return type_
-    return _object(type_) if type_ in READ else type_ if issubclass(type_, Names) else dict[str, Any]
+    return Union[tuple(_read_arm(arm, limit) for arm in arms_of(type_))]  # noqa: UP007 - of any number of types
 
 
-def _is_struct(type_: object) -> bool:
-    return isinstance(type_, type) and issubclass(type_, Struct)
+def _read_arm(arm: Arm, limit: Meta) -> Hint:
+    metas = (arm.metas or (ANY,)) if limit is ANY else (limit,)
+    if arm.kind is list:
+        return Annotated[(GenericAlias(list, _read(arm.args[0])), *metas)]
+    if arm.kind is Literal:
+        return Literal[arm.args] if limit is ANY else Annotated[str, limit]
+    if arm.kind is str:
+        return Annotated[(str, *metas)]
+    if arm.kind in READ:
+        return _object(arm.kind)
+    return dict[str, Any] if arm.kind is dict or (issubclass(arm.kind, Struct) and not issubclass(arm.kind, Names)) else arm.kind
 
 
 @cache
@@ -161,7 +159,7 @@ def _object(kind: type[Struct]) -> type[Struct]:
     """Return a type with only the fields that the server reads."""
     opaque = kind not in READ
     read = OPAQUE_FIELDS if opaque else {"id": ID, "status": ID, **READ[kind]}
-    fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
+    fields: list[tuple[str, Hint] | tuple[str, Hint, None]] = []
     for member in structs.fields(kind):
         if member.encode_name in read:
             limit = read[member.encode_name]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import ValidationError, convert
 
 from interlock.events.json import is_array, is_object
-from interlock.events.shapes import Mismatch, Path, mismatches, param_of
+from interlock.events.shapes import Hint, Mismatch, Path, mismatches, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.limits import JsonSchema
 
@@ -26,7 +26,7 @@ DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "prese
 """The parameters that are decimals in error messages, even if the value is an integer."""
 
 
-def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401 - any type, and its value
+def require(value: object, type_: Hint, *path: str | int) -> Any:  # noqa: ANN401 - a value of the type
     """Convert the JSON value at `path` in the body to a type; unknown members are allowed."""
     try:
         return convert(value, type_)
@@ -34,7 +34,7 @@ def require(value: object, type_: Any, *path: str | int) -> Any:  # noqa: ANN401
         raise _refusal(_first_mismatch(value, type_), path) from None
 
 
-def _first_mismatch(value: object, type_: Any) -> Mismatch:  # noqa: ANN401 - any type
+def _first_mismatch(value: object, type_: Hint) -> Mismatch:
     return next(mismatch for mismatch in mismatches(value, type_, direction="request") if mismatch.kind != "unknown")
 
 
