@@ -59,6 +59,7 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(PYTHON, "( )", "{}"),
     LiteralCase(PYTHON, "(a=1,)", '{"a":1}'),
     LiteralCase(PYTHON, "( a = 1 , b = 'x' )", '{"a":1,"b":"x"}'),
+    LiteralCase(PYTHON, "(\t\ta\t=\u30001,\r\n b=2)", '{"a":1,"b":2}'),
     LiteralCase(PYTHON, "(a=True,b=false,c=None,d=null)", '{"a":true,"b":false,"c":null,"d":null}'),
     LiteralCase(PYTHON, "(a=-1,b=- 2,c=+3,d=07,e=1_000,f=0x1F)", '{"a":-1,"b":-2,"c":3,"d":7,"e":1000,"f":31}'),
     LiteralCase(

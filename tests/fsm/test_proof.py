@@ -1,4 +1,5 @@
 from pathlib import Path
+from unittest.mock import Mock
 
 import attrs
 import pytest
@@ -17,7 +18,7 @@ from interlock.fsm.proof.fault_injection import faults_of
 from interlock.fsm.proof.inputs import common_inputs
 from interlock.fsm.subjects import ItemState
 from interlock.fsm.table import Machine
-from interlock.fsm.transducers import CHAT, MESSAGES
+from interlock.fsm.transducers import CHAT, MESSAGES, MessagesTransducer
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
@@ -124,6 +125,13 @@ def test_the_expectation_finds_a_legal_stream_that_is_false():
     (fault,) = proof.counterexample.faults
     assert "ended={'msg_1': 'completed'}" in fault
     assert "ended={'msg_1': 'incomplete'}" in fault
+
+
+def test_what_a_transducer_raises_is_a_fault(monkeypatch):
+    monkeypatch.setattr(MessagesTransducer, "make", Mock(side_effect=KeyError("an effect")))
+    proof = prove(kinds=("message",), open_items=1)
+    assert proof.counterexample is not None
+    assert proof.counterexample.faults[0].startswith("KeyError: ")
 
 
 def test_a_fault_that_only_the_end_shows_is_found():

@@ -20,7 +20,7 @@ try:
     from openai.types.responses import Response, ResponseStreamEvent
     from openai.types.responses.response_function_web_search import ResponseFunctionWebSearch
     from openai.types.responses.response_output_item import McpCall
-except ModuleNotFoundError as error:  # pragma: no cover - a test imports it in a process without the package
+except ModuleNotFoundError as error:
     raise ModuleNotFoundError("interlock.events.conversion needs the OpenAI SDK: pip install openai", name=error.name) from error
 
 
