@@ -118,6 +118,15 @@ def test_claude_code_searches_tools(folder):
     assert prompt.endswith("The tool CronCreate is available.<|end|><|start|>assistant")
 
 
+def test_claude_code_reads_why_its_web_search_is_refused(folder, front):
+    script = [call("WebSearch", query="llamas"), answer("I cannot search here.")]
+    with front(script) as played:
+        events = claude(folder, "-p", "Search for llamas.", "--allowedTools", "WebSearch", **served(played))
+        prompts = played.prompts()
+    assert (events[-1]["result"], len(prompts)) == ("I cannot search here.", 2)
+    assert "No tool server runs 'web_search_20250305' here. Start the server with --tool-server for web_search" in prompts[-1]
+
+
 LISTING = Reply((b'{"data": [{"id": "tiny", "max_model_len": 40000}]}',), headers={"content-type": "application/json"})
 TOO_LONG = {"message": "This model's maximum context length is 40000 tokens. However, you requested 50000.", "code": 400}
 
