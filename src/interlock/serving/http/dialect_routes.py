@@ -122,30 +122,17 @@ def _named(names: Mapping[str, str], error: ApiError) -> ApiError:
 
 @define(eq=False)
 class AnswerLine:
-    """An answer's connection: what is written, and when."""
+    """An answer's connection; `written_at` is the time of the last write, None before the first."""
 
     _send: Send
-    _written_at: float = field(factory=lambda: asyncio.get_running_loop().time(), init=False)
-    begun: bool = field(default=False, init=False)
-    ended: bool = field(default=False, init=False)
+    written_at: float | None = field(default=None, init=False)
 
     async def write(self, data: bytes, *, more: bool = True) -> None:
         """Write frames, after the headers if nothing was written before."""
-        self._written_at, self.ended = asyncio.get_running_loop().time(), not more
-        if not self.begun:
-            self.begun = True
+        is_first, self.written_at = self.written_at is None, asyncio.get_running_loop().time()
+        if is_first:
             await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-    async def ping(self, data: bytes, seconds: float) -> None:
-        """Write a frame after each silence of some seconds, until the answer ends."""
-        loop = asyncio.get_running_loop()
-        while not self.ended:
-            remaining = self._written_at + seconds - loop.time()
-            if remaining <= 0:
-                await self.write(data)
-            else:
-                await asyncio.sleep(remaining)
 
 
 @frozen(eq=False)
@@ -162,26 +149,37 @@ class TransducedStream(Generic[D]):
         """Send the frames of each step; a request that is refused after a ping ends with the error as an event."""
         line = AnswerLine(send)
         try:
-            async with open_events(self.run, receive) as events, alongside(line.ping(self.api.ping, self.ping_seconds)):
+            async with open_events(self.run, receive) as events, alongside(self._ping(line)):
                 async for entries in events:
                     await self._write(line, entries)
         except Exception as error:
             if not is_fault(error):
                 raise
             answer = refuse(self.api, self.request, error)
-            if not line.begun:
+            if line.written_at is None:
                 await answer(scope, receive, send)
                 return
             last = convert(orjson.loads(bytes(answer.body)), self.api.error)
             await line.write(self.transducer.frame(last) + self.transducer.end, more=False)
         finally:
-            if line.begun and (rest := self.run.conclude()):
+            if line.written_at is not None and (rest := self.run.conclude()):
                 await self._write(line, rest)
 
     async def _write(self, line: AnswerLine, entries: Iterable[StreamEntry]) -> None:
         self.transducer.stop_sequence = self.run.stop_sequence
         if data := self.transducer.encode(entries):
             await line.write(data, more=not self.transducer.has_ended)
+
+    async def _ping(self, line: AnswerLine) -> None:
+        """Write a ping after each silence of `ping_seconds`, until the stream has its last event."""
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        while not self.transducer.has_ended:
+            remaining = (line.written_at or started_at) + self.ping_seconds - loop.time()
+            if remaining <= 0:
+                await line.write(self.api.ping)
+            else:
+                await asyncio.sleep(remaining)
 
 
 @frozen(eq=False)
