@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 
 default_timeout = signature(httpx.get).parameters["timeout"].default
@@ -23,11 +23,11 @@ def url():
 
 @pytest.fixture
 def serve():
-    """Serve an engine for a while, with the given options; gives the URL."""
+    """Serve an engine for a while, with the given store, tools and settings; gives the URL."""
 
     @contextmanager
-    def serve_engine(engine, **options):
-        with ServerThread(create_app(engine, **options)) as url:
+    def serve_engine(engine, *, store=None, tools=None, **settings):
+        with ServerThread(create_app(engine, AppSettings(**settings), store=store, tools=tools)) as url:
             yield url
 
     return serve_engine

@@ -398,7 +398,7 @@ def test_a_slow_reader_slows_the_engine() -> None:
 def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with ServerThread(app.create_app(engine, max_streams=1)) as url, httpx.Client() as client:
+    with ServerThread(app.create_app(engine, app.AppSettings(max_streams=1))) as url, httpx.Client() as client:
         with client.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as first:
             assert gate.reached.wait(30)
             refused = [post(url, body) for body in (STAGED, {**STAGED, "stream": True}, {**STAGED, "background": True})]

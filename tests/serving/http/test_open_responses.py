@@ -5,13 +5,13 @@ from live.open_responses import CASES, Suite
 
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 
 
 @pytest.fixture(scope="module")
 def suite():
-    with ServerThread(create_app(EmbeddedEngine(), dialect=OPEN_RESPONSES)) as url:
+    with ServerThread(create_app(EmbeddedEngine(), AppSettings(dialect=OPEN_RESPONSES))) as url:
         yield Suite(url, MODEL)
 
 

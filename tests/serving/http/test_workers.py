@@ -300,7 +300,7 @@ def application(slots):
         file.write(".")
     if starts.stat().st_size in failing:
         raise SystemExit(7)
-    return create_app(EmbeddedEngine(), max_streams=slots)
+    return create_app(EmbeddedEngine(), slots=slots)
 
 def fork_or_fail():
     if next(forks) in unforked:

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view import web
@@ -19,9 +19,9 @@ from interlock.serving.view.web import RecentStreams, ViewerMiddleware, site
 REQUEST = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
 
-def watched(api_key=None, *, redact=False, rate=0, **options):
-    app = create_app(EmbeddedEngine(rate=rate), api_key=api_key, **options)
-    recent = RecentStreams(Keys.of([api_key] if isinstance(api_key, str) else api_key or []), redact=redact)
+def watched(api_key=(), *, redact=False, rate=0, cors_origins=()):
+    app = create_app(EmbeddedEngine(rate=rate), AppSettings(api_key=api_key, cors_origins=cors_origins))
+    recent = RecentStreams(Keys.of([api_key] if isinstance(api_key, str) else api_key), redact=redact)
     app.add_middleware(ViewerMiddleware, recent=recent)
     return app, recent
 

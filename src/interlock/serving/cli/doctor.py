@@ -133,7 +133,7 @@ def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  
     A gateway asks the upstream five short questions. The exit status is 0 if the model answers, and 1 if not.
     """
     from interlock.serving.engines.upstream.gateway import Gateway
-    from interlock.serving.http.app import create_app
+    from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.server import ServerThread
 
     upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
@@ -143,7 +143,7 @@ def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  
     answers = False
     logging.disable(logging.WARNING)  # the report has the errors
     try:
-        with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
+        with ServerThread(create_app(Gateway(upstreams), AppSettings(api_key=key))) as url:
             for line in examine(url, key, model):
                 click.echo(f"{line.name:<11}{click.style(f'{line.mark:<5}', fg=COLOURS[line.mark])}{line.text}")
                 answers |= line.name == "answers" and line.mark == "yes"

@@ -44,7 +44,7 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
     other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
     """
     from interlock.serving.engines.upstream.gateway import Gateway
-    from interlock.serving.http.app import create_app
+    from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.server import ServerThread
 
     upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
@@ -56,7 +56,7 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
         sys.exit(NOT_FOUND)
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
-    with ServerThread(create_app(Gateway(upstreams), api_key=key)) as url:
+    with ServerThread(create_app(Gateway(upstreams), AppSettings(api_key=key))) as url:
         configure = CLIENTS.get(PurePath(program).stem)
         settings = Settings() if configure is None else configure(_served(url, key, model))
         environment = {**os.environ, **_drop_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key, **settings.variables}

@@ -206,7 +206,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
     running, create = _application(settings)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
-        application = create(max_streams=settings.max_streams)
+        application = create()
     if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
@@ -222,15 +222,13 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
     else:
         slots = Slots.shared(settings.max_streams, settings.workers)
-        supervisor = Supervisor(
-            lambda each: create(max_streams=each), listening, slots, on_ready, settings.log_level, settings.drain
-        )
+        supervisor = Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.log_level, settings.drain)
         supervisor.run()
 
 
 def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..., Starlette]]:
-    """Return the engine, and a function of the limit of streams that creates the application."""
-    from interlock.serving.http.app import create_app
+    """Return the engine, and a function that creates the application, optionally with the `slots` of several processes."""
+    from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.responses.sealing import SealingKeys
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
@@ -241,18 +239,15 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
         policy = AddressPolicy.of(settings.allow_mcp_host)
     servers = ToolServers(_tool_servers(settings.tool_server), policy, settings.tool_timeout)
     running, tools = _engine(settings, servers)
-    create = partial(
-        create_app,
-        running,
+    app_settings = AppSettings(
         api_key=settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ()),
         share_between_keys=settings.share_between_keys,
         cors_origins=settings.cors_origin,
         dialect=DIALECTS[settings.dialect],
-        store=_open_store(settings),
-        tools=tools,
+        max_streams=settings.max_streams,
         sealing_keys=sealing_keys or SealingKeys.random(),
     )
-    return running, create
+    return running, partial(create_app, running, app_settings, store=_open_store(settings), tools=tools)
 
 
 def _banner(settings: ServeSettings, engine: Engine | Gateway, url: str) -> str:

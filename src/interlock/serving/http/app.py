@@ -66,19 +66,38 @@ POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 
-def create_app(  # noqa: PLR0913 - a server has an argument for each of its settings
+@frozen(kw_only=True)
+class AppSettings:
+    """The settings of an application; each has a default.
+
+    Args:
+        api_key: The key or keys that clients may send as `Authorization: Bearer …`; without any, requests need no key.
+        share_between_keys: Whether all keys share their stored data, including those that the engine passes on to other servers.
+        cors_origins: The origins whose pages may use the server from a browser; `*` for all.
+        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
+        max_body_bytes: The most bytes of a request's body.
+        max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
+        socket_limits: The limits of one WebSocket connection.
+        sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
+    """
+
+    api_key: str | Sequence[str] = ()
+    share_between_keys: bool = False
+    cors_origins: Sequence[str] = ()
+    dialect: Dialect = OPENAI
+    max_body_bytes: int = MAX_BODY_BYTES
+    max_streams: int | None = None
+    socket_limits: Limits = field(factory=Limits)
+    sealing_keys: SealingKeys = field(factory=SealingKeys.random)
+
+
+def create_app(
     engine: Engine | ResponseEngine,
+    settings: AppSettings | None = None,
     *,
-    api_key: str | Sequence[str] | None = None,
-    share_between_keys: bool = False,
-    cors_origins: Sequence[str] = (),
-    max_body_bytes: int = MAX_BODY_BYTES,
-    dialect: Dialect = OPENAI,
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
-    socket_limits: Limits | None = None,
-    max_streams: int | Slots | None = None,
-    sealing_keys: SealingKeys | None = None,
+    slots: Slots | None = None,
 ) -> Starlette:
     """Create the server as an ASGI application.
 
@@ -86,30 +105,25 @@ def create_app(  # noqa: PLR0913 - a server has an argument for each of its sett
 
     Args:
         engine: Generates the output.
-        api_key: The key or keys that clients may send as `Authorization: Bearer …`; None accepts requests without a key.
-        share_between_keys: Whether all keys share their stored data, including those that the engine passes on to other servers.
-        cors_origins: The origins whose pages may use the server from a browser; `*` for all.
-        max_body_bytes: The most bytes of a request's body.
-        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
+        settings: The settings; by default `AppSettings()`.
         store: Stores responses, conversations and background events; by default in limited memory. Closed at shutdown.
         tools: Runs hosted tools; without it, hosted calls fail.
-        socket_limits: The limits of one WebSocket connection.
-        max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
-            `Slots` limit the responses of several processes.
-        sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
+        slots: Limit the responses of several processes, instead of `max_streams`.
 
     Raises:
         ValueError: A key is empty or cannot be sent in a header.
     """
-    envelope = Envelope(sealing_keys or SealingKeys.random())
-    active_runs = ActiveRuns(max_streams if isinstance(max_streams, Slots) else Slots(max_streams))
-    service = ResponseService(response_engine(engine), Archive(store or open_store()), tools, envelope, active_runs)
-    api = Api(service, max_body_bytes, dialect, socket_limits or Limits(), frozenset(cors_origins))
+    settings = settings or AppSettings()
+    active_runs = ActiveRuns(slots or Slots(settings.max_streams))
+    service = ResponseService(
+        response_engine(engine), Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs
+    )
+    api = Api(service, settings)
     middleware = [Middleware(FaultBarrier)]
-    if cors_origins:
-        middleware.append(Middleware(CORSMiddleware, cors_origins, allow_methods=["*"], allow_headers=["*"]))
-    passed = service.engine.passes_keys
-    keys = Keys.of([api_key] if isinstance(api_key, str) else api_key or (), shared=share_between_keys, passed=passed)
+    if origins := settings.cors_origins:
+        middleware.append(Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"]))
+    api_keys = [settings.api_key] if isinstance(settings.api_key, str) else settings.api_key
+    keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
     if keys.tenants or keys.passed:
         middleware.append(Middleware(KeyGate, keys=keys))
     app = Starlette(
@@ -163,18 +177,10 @@ class KeyGate:
 
 @frozen(eq=False)
 class Api:
-    """The endpoints of a service; `create_app` explains most of the arguments.
-
-    Args:
-        origins: The foreign origins whose pages may open WebSockets; `*` for all.
-        decode: Parses the bodies of requests for responses, compactions and token counts.
-    """
+    """The endpoints of a service; `decode` parses the bodies of requests for responses, compactions and token counts."""
 
     service: ResponseService
-    max_body_bytes: int
-    dialect: Dialect
-    socket_limits: Limits
-    origins: frozenset[str]
+    settings: AppSettings
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object
     open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
     socket_memory: SocketMemory = field(factory=SocketMemory, init=False)
@@ -204,13 +210,13 @@ class Api:
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             *ResponseRoutes(self.service.archive, self._dialect).routes(),
-            *ConversationRoutes(self.service, self.max_body_bytes).routes(),
+            *ConversationRoutes(self.service, self.settings.max_body_bytes).routes(),
         ]
 
     @property
     def dialect_routes(self) -> DialectRoutes:
         """The routes of Messages and Chat Completions."""
-        return DialectRoutes(self.service, self.max_body_bytes, self.decode)
+        return DialectRoutes(self.service, self.settings.max_body_bytes, self.decode)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -243,7 +249,7 @@ class Api:
     ) -> ResponseRequest:
         """Read the body of a request, convert it with `convert`, and validate it."""
         yielder = Yielder()
-        body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
+        body = await self.decode(await read_body(request, self.settings.max_body_bytes, yielder), yielder)
         await yielder.checkpoint()  # because decoding may have taken long
         return self.service.engine.read(convert(body))
 
@@ -274,17 +280,17 @@ class Api:
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode; close the socket if a page of a foreign origin opened it."""
-        if _is_foreign_page(socket, self.origins):
+        if _is_foreign_page(socket, self.settings.cors_origins):
             await socket.close(POLICY_VIOLATION)
             return
         await socket.accept()
-        memory = self.socket_memory.for_connection(tenant_of(socket), self.socket_limits.memory_bytes)
-        connection = SocketConnection(socket, self.service, self._dialect(socket), memory, self.socket_limits)
+        memory = self.socket_memory.for_connection(tenant_of(socket), self.settings.socket_limits.memory_bytes)
+        connection = SocketConnection(socket, self.service, self._dialect(socket), memory, self.settings.socket_limits)
         with self.open_sockets.track(connection.interrupt):
             await connection.serve()
 
     def _dialect(self, connection: HTTPConnection) -> Dialect:
-        return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.dialect
+        return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.settings.dialect
 
     async def list_models(self, request: Request) -> Response:
         if speaks_messages(request):
@@ -315,7 +321,7 @@ class Api:
         return model if window is None else {**model, "max_model_len": window}
 
 
-def _is_foreign_page(socket: WebSocket, origins: frozenset[str]) -> bool:
+def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
     """Return whether a page of another origin, not in `origins`, opened a socket; browsers do not prevent that."""
     origin = socket.headers.get("origin")
     if origin is None or origin in origins or "*" in origins:

@@ -36,9 +36,8 @@ from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
 from interlock.serving.http.answers import answer_error
-from interlock.serving.http.app import Api
-from interlock.serving.http.request_body import JSON, MAX_BODY_BYTES
-from interlock.serving.http.websocket import Limits
+from interlock.serving.http.app import Api, AppSettings
+from interlock.serving.http.request_body import JSON
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
@@ -123,9 +122,13 @@ class InterlockPlugin:
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
             compat.accept_function_tools(getattr(args, "tool_call_parser", None))
             engine = VllmEngine(serving, frozenset(tools.hosted), family, salt, admissions)
-            service = ResponseService(engine, archive, tools, Envelope(sealing_keys or SealingKeys.random()))
-            origins = frozenset(getattr(args, "allowed_origins", None) or ())
-            api = Api(service, MAX_BODY_BYTES, _choice(DIALECT, DIALECTS, OPENAI), Limits(), origins, read_any_object)
+            settings = AppSettings(
+                cors_origins=getattr(args, "allowed_origins", None) or (),
+                dialect=_choice(DIALECT, DIALECTS, OPENAI),
+                sealing_keys=sealing_keys or SealingKeys.random(),
+            )
+            service = ResponseService(engine, archive, tools, Envelope(settings.sealing_keys))
+            api = Api(service, settings, read_any_object)
             parser_for(engine.format, {})  # so that the first request need not load it
             if engine_client is not None:
                 admissions.watch(engine_client)
