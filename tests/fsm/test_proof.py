@@ -215,12 +215,12 @@ def test_a_field_that_is_not_undone_is_found(monkeypatch):
     restore = ItemState.restore
 
     def forget(item, backup):
-        annotations = item.annotations
+        annotations = item.part.annotations
         restore(item, backup)
-        item.annotations = annotations
+        item.update_part(annotations=annotations)
 
     monkeypatch.setattr(ItemState, "restore", forget)
-    assert f"{ANSWER[:3]!r}, call 0: annotations was not undone" in [*faults_of(DECLARED, PATHS)]
+    assert f"{ANSWER[:3]!r}, call 0: part was not undone" in [*faults_of(DECLARED, PATHS)]
 
 
 def test_text_that_is_not_undone_is_found(monkeypatch):

@@ -370,7 +370,7 @@ class ResponseDriver(Generic[T]):
         elif place := item.find(mark):
             start, mark_end = place
             self._fire_item(item, "annotate", set_position(annotation, start, mark_end[0]))
-            item.mark_end = mark_end
+            item.update_part(mark_end=mark_end)
 
     def _find(self, item_id: str) -> AnyItem | None:
         """Return an open item; with an empty id, the one that opened last."""

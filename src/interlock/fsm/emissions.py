@@ -5,7 +5,7 @@ Only these functions make events of items, and only firing an edge calls them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Final, TypeAlias, cast
 
@@ -15,7 +15,7 @@ from interlock.events import items, stream
 from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, Part, ReasoningText, Refusal, SummaryText
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Emission, emission
-from interlock.fsm.subjects import AnyItem, ItemState
+from interlock.fsm.subjects import AnyItem, ItemState, OpenPart
 
 ItemEmission: TypeAlias = Emission[AnyItem]
 
@@ -60,7 +60,7 @@ def _part_added(part: Callable[[str], OutputPart]) -> ItemEmission:
 
 def _part_delta(event: type[_PartDelta]) -> ItemEmission:
     """Return the emission of a delta for a part."""
-    return Emission(lambda item: event(item.id, item.output_index, item.part_index, item.send()), event)
+    return Emission(lambda item: event(item.id, item.output_index, item.part.index, item.send()), event)
 
 
 def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> ItemEmission:
@@ -68,8 +68,8 @@ def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> 
 
     def make(item: AnyItem) -> stream.StreamEvent:
         text = item.end_text()
-        item.part = part(text)
-        return event(item.id, item.output_index, item.part_index, text)
+        item.update_part(complete=part(text))
+        return event(item.id, item.output_index, item.part.index, text)
 
     return Emission(make, event)
 
@@ -110,22 +110,22 @@ refusal_done: Final = _part_text_done(stream.RefusalDone, lambda text: Refusal(r
 @emission
 def text_delta(message: ItemState[items.Message]) -> stream.TextDelta:
     logprobs = message.send_logprobs() if message.unsent_logprobs else []
-    return stream.TextDelta(message.id, message.output_index, message.part_index, message.send(), logprobs)
+    return stream.TextDelta(message.id, message.output_index, message.part.index, message.send(), logprobs)
 
 
 @emission
 def annotation_added(message: ItemState[items.Message]) -> stream.AnnotationAdded:
     annotation = cast("AnyAnnotation", message.args)
-    message.annotations = (*message.annotations, annotation)
-    index = len(message.annotations) - 1
-    return stream.AnnotationAdded(message.id, message.output_index, message.part_index, index, annotation)
+    index = len(message.part.annotations)
+    message.update_part(annotations=(*message.part.annotations, annotation))
+    return stream.AnnotationAdded(message.id, message.output_index, message.part.index, index, annotation)
 
 
 @emission
 def text_done(message: ItemState[items.Message]) -> stream.TextDone:
-    text, logprobs = message.end_text(), message.logprobs
-    message.part = OutputText(text=text, annotations=[*message.annotations], logprobs=logprobs)
-    return stream.TextDone(message.id, message.output_index, message.part_index, text, logprobs)
+    text, logprobs = message.end_text(), message.part.logprobs
+    message.update_part(complete=OutputText(text=text, annotations=[*message.part.annotations], logprobs=logprobs))
+    return stream.TextDone(message.id, message.output_index, message.part.index, text, logprobs)
 
 
 # Reasoning: its text and its summary.
@@ -140,9 +140,9 @@ summary_done: Final = _part_text_done(stream.SummaryDone, lambda text: SummaryTe
 
 @emission
 def part_done(item: AnyItem) -> stream.PartDone:
-    part: Any = item.part
+    part: Any = item.part.complete
     item.body = replace(item.body, content=[*item.body.content, part])
-    return stream.PartDone(item.id, item.output_index, item.part_index, part)
+    return stream.PartDone(item.id, item.output_index, item.part.index, part)
 
 
 @emission
@@ -153,9 +153,9 @@ def summary_part_added(reasoning: ItemState[items.Reasoning]) -> stream.SummaryP
 
 @emission
 def summary_part_done(reasoning: ItemState[items.Reasoning]) -> stream.SummaryPartDone:
-    part: Any = reasoning.part
+    part: Any = reasoning.part.complete
     reasoning.update(summary=[*(reasoning.body.summary or ()), part])
-    return stream.SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part_index, part)
+    return stream.SummaryPartDone(reasoning.id, reasoning.output_index, reasoning.part.index, part)
 
 
 # Texts of items without parts.
@@ -195,23 +195,22 @@ def command_added(call: ItemState[items.ShellCall]) -> stream.CommandAdded:
 
 @emission
 def command_delta(call: ItemState[items.ShellCall]) -> stream.CommandDelta:
-    return stream.CommandDelta(call.output_index, call.part_index, call.send())
+    return stream.CommandDelta(call.output_index, call.part.index, call.send())
 
 
 @emission
 def command_done(call: ItemState[items.ShellCall]) -> stream.CommandDone:
     command, action = call.end_text(), call.body.action
     call.update(action=replace(action, commands=[*action.commands, command]))
-    return stream.CommandDone(call.output_index, call.part_index, command)
+    return stream.CommandDone(call.output_index, call.part.index, command)
 
 
 @emission
 def output_delta(output: ItemState[items.ShellCallOutput]) -> stream.OutputDelta:
     delta = {name: str(output.args.get(name, "")) for name in ("stdout", "stderr")}
-    printed = output.printed = output.printed or _begin_output(output)
-    for name, text in delta.items():
-        printed[name].write(text.encode(errors="surrogatepass"))
-    return stream.OutputDelta(output.id, output.output_index, output.part_index, stream.ShellDelta(**delta))
+    for printed, text in zip(_printed(output), delta.values(), strict=True):
+        printed.write(text.encode(errors="surrogatepass"))
+    return stream.OutputDelta(output.id, output.output_index, output.part.index, stream.ShellDelta(**delta))
 
 
 @emission
@@ -226,25 +225,25 @@ def output_cut(output: ItemState[items.ShellCallOutput]) -> stream.OutputDone:
 
 @emission
 def partial_image(call: ItemState[items.ImageGenerationCall]) -> stream.PartialImage:
-    event = stream.PartialImage(call.id, call.output_index, "", call.progressed)
-    call.progressed += 1
-    return replace(event, **call.args)
+    call.part = OpenPart(call.part.index + 1)
+    return replace(stream.PartialImage(call.id, call.output_index, "", call.part.index), **call.args)
 
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}
 _TIMED_OUT: Final = {"type": "timeout"}
 
 
-def _begin_output(output: ItemState[items.ShellCallOutput]) -> Mapping[str, BytesIO]:
-    output.open_part(output.body.output)
-    return {"stdout": BytesIO(), "stderr": BytesIO()}
+def _printed(output: ItemState[items.ShellCallOutput]) -> tuple[BytesIO, ...]:
+    """Return what the current command has printed; the command may be a new one."""
+    if not output.part.printed:
+        output.part = OpenPart(len(output.body.output), printed=(BytesIO(), BytesIO()))
+    return output.part.printed
 
 
 def _end_output(output: ItemState[items.ShellCallOutput], outcome: object) -> stream.OutputDone:
     """Record the outcome of a command, which may have printed nothing."""
-    printed = output.printed or _begin_output(output)
-    texts = {name: text.getvalue().decode(errors="surrogatepass") for name, text in printed.items()}
-    part = cast("items.ShellOutput", {**texts, "outcome": outcome})
+    stdout, stderr = (text.getvalue().decode(errors="surrogatepass") for text in _printed(output))
+    part = cast("items.ShellOutput", {"stdout": stdout, "stderr": stderr, "outcome": outcome})
     output.update(output=[*output.body.output, part])
-    output.printed = None
-    return stream.OutputDone(output.id, output.output_index, output.part_index, [part])
+    output.update_part(printed=())
+    return stream.OutputDone(output.id, output.output_index, output.part.index, [part])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, cast
 
-from msgspec import UNSET, field
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from interlock.events import items
@@ -39,6 +39,21 @@ SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
 """The fields of a response that its settings provide."""
 
 
+class OpenPart(Struct, frozen=True):
+    """The open part of an item, or its last one: a part of a text, a command, the output of a command, or a partial image."""
+
+    index: int = -1
+    complete: Part | None = None
+    """The complete part, after the event that completes its text and before the event that completes the part."""
+    logprobs: list[Logprob] = []
+    """The sent log probabilities of its text. It grows in place."""
+    annotations: tuple[AnyAnnotation, ...] = ()
+    mark_end: tuple[int, int] = (0, 0)
+    """The end of the last annotation's mark in its text, in characters and in bytes."""
+    printed: tuple[BytesIO, ...] = ()
+    """What a command has printed so far to standard output and standard error, in UTF-8. They grow in place."""
+
+
 class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     """An item in its lifecycle.
 
@@ -58,29 +73,16 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     shown_json: tuple[B | None, Mapping[str, object]] = (None, EMPTY)
     """A body, and the same as plain JSON values: the last one that was asked for."""
-    part: Part | None = None
-    """The complete part, after the event that completes its text and before the event that completes the part."""
-    part_index: int = -1
+    part: OpenPart = field(default_factory=OpenPart)
     sent_text: BytesIO = field(default_factory=BytesIO)
     """The sent part of the open text in UTF-8. A list or a `StringIO` (up to Python 3.12) would keep an object for each delta."""
     last_text: str = ""
     """The last complete text."""
-    logprobs: list[Logprob] = []  # noqa: RUF012 - msgspec makes a new one for each item
-    """The sent log probabilities of the open text."""
-    annotations: tuple[AnyAnnotation, ...] = ()
-    """The annotations of the open part."""
-    mark_end: tuple[int, int] = (0, 0)
-    """The end of the last annotation's mark in the open text, in characters and in bytes."""
     unsent: str = ""
     """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
     unsent_logprobs: Sequence[Logprob] = ()
-    printed: Mapping[str, BytesIO] | None = None
-    """The output so far of the running command in UTF-8; None if it has printed nothing."""
-    printed_sizes: Sequence[int] = ()
-    sent_size: int = 0
-    logprob_count: int = 0
-    progressed: int = 0
-    """The number of partial images sent so far."""
+    lengths: tuple[int, ...] = ()
+    """The lengths of what grows in place, when `save` was called."""
 
     @property
     def kind(self) -> str:
@@ -100,23 +102,23 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     @property
     def mixes(self) -> bool:
         """Whether log probabilities belong to the sent text or to the unsent text, but not to both."""
-        return bool(self.logprobs) is not bool(self.unsent_logprobs)
+        return bool(self.part.logprobs) is not bool(self.unsent_logprobs)
 
     def save(self) -> Self:
-        """Note the lengths of what grows in place (the texts and `logprobs`), and return a copy for `restore`."""
-        self.sent_size, self.logprob_count = self.sent_text.tell(), len(self.logprobs)
-        if self.printed is not None:
-            self.printed_sizes = [text.tell() for text in self.printed.values()]
+        """Note the lengths of what grows in place, and return a copy for `restore`."""
+        part = self.part
+        self.lengths = len(part.logprobs), self.sent_text.tell()
+        if part.printed:
+            self.lengths += tuple([text.tell() for text in part.printed])
         return replace(self)
 
     def restore(self, backup: Subject[AnyItem]) -> None:
         """Undo the changes of an edge whose events could not be made or written."""
         super().restore(backup)
-        self.sent_text.truncate(self.sent_text.seek(self.sent_size))
-        if self.printed is not None:
-            for text, size in zip(self.printed.values(), self.printed_sizes, strict=True):
-                text.truncate(text.seek(size))
-        del self.logprobs[self.logprob_count :]
+        count, *sizes = self.lengths
+        del self.part.logprobs[count:]
+        for text, size in zip((self.sent_text, *self.part.printed), sizes, strict=True):
+            text.truncate(text.seek(size))
 
     def update(self, **fields: object) -> None:
         """Set fields of the item, by the API's names."""
@@ -140,15 +142,15 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         self.unsent_logprobs = (*self.unsent_logprobs, *cast("Sequence[Logprob]", logprobs)) if complete else ()
 
     def send(self) -> str:
-        """Return the unsent text for a delta event, and record it as sent."""
-        text, self.unsent = self.unsent, ""
+        """Return the unsent text for a delta event, and record it as sent; log probabilities that were not sent are dropped."""
+        text, self.unsent, self.unsent_logprobs = self.unsent, "", ()
         self.sent_text.write(text.encode())
         return text
 
     def send_logprobs(self) -> list[Logprob]:
         """Return the unsent log probabilities for a delta event, and record them as sent."""
         logprobs, self.unsent_logprobs = [*self.unsent_logprobs], ()
-        self.logprobs += logprobs
+        self.part.logprobs.extend(logprobs)
         return logprobs
 
     def end_text(self) -> str:
@@ -158,9 +160,12 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
 
     def open_part(self, parts: Sequence[object]) -> int:
         """Record that a part begins after `parts`, and return its index (rule R8)."""
-        self.part_index = len(parts)
-        self.logprobs, self.annotations, self.mark_end = [], (), (0, 0)
-        return self.part_index
+        self.part = OpenPart(len(parts))
+        return self.part.index
+
+    def update_part(self, **fields: object) -> None:
+        """Set fields of the open part."""
+        self.part = replace(self.part, **fields)
 
     def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
         """Find a non-empty text in the open part, after the last annotation's mark.
@@ -169,7 +174,7 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
             Its start in characters, and its end in characters and in bytes; None if the sent text does not contain it.
         """
         needle = clean(text).encode()
-        characters, position = self.mark_end
+        characters, position = self.part.mark_end
         with self.sent_text.getbuffer() as buffer:
             rest = bytes(buffer[position:])
         at = rest.find(needle)

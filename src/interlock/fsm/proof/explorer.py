@@ -139,7 +139,7 @@ class WatchedDriver(ResponseDriver[Written]):
 
 def _abstract(item: AnyItem) -> OpenItem:
     has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
-    measured = has_logprobs and stream_of(item.state) is not None and bool(item.logprobs)
+    measured = has_logprobs and stream_of(item.state) is not None and bool(item.part.logprobs)
     pending_logprobs = has_logprobs and bool(item.unsent_logprobs)
     marked = "annotate" in item.state.rows and item.find(MARK) is not None
     return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, pending_logprobs, marked)

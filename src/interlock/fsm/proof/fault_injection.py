@@ -22,6 +22,7 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.proof.expectation import decode
+from interlock.fsm.subjects import OpenPart
 
 FaultPath: TypeAlias = tuple[deltas.Delta, ...]
 
@@ -97,10 +98,12 @@ class _WatchedDriver(ResponseDriver[bytes]):
 
 
 def _copy(value: object) -> object:
-    """Copy a list or a buffer. The driver never mutates other values, so they need no copy."""
+    """Copy a list or a buffer, also of a part. The driver never mutates other values, so they need no copy."""
+    if isinstance(value, OpenPart):
+        return [_copy(getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, BytesIO):
         return value.getvalue(), value.tell()
-    return [*value] if is_array(value) else value
+    return [*map(_copy, value)] if is_array(value) else value
 
 
 def faults_of(lifecycles: Lifecycles, paths: Iterable[FaultPath]) -> Iterator[str]:
