@@ -30,7 +30,13 @@ TABLES: Final = PICTURES / "figures.md"
 BOUNDS: Final = PICTURES / "bounds.md"
 RUNS: Final = "latest", "server", "gateway", "alone"
 """What the benches wrote, each in a file of its own."""
-CONTENDERS: Final = {"interlock": "Interlock", "plugin": "Interlock, on vLLM's outputs", "vllm": "vLLM", "floor": "floor"}
+CONTENDERS: Final = {
+    "interlock": "Interlock",
+    "plugin": "Interlock, on vLLM's outputs",
+    "responses": "in Responses",
+    "vllm": "vLLM",
+    "floor": "floor",
+}
 SECTION: Final = re.compile(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -96,11 +102,11 @@ def _table(rows: Run) -> Iterator[str]:
     """Yield the table of a group's rows."""
     names = [name for name in CONTENDERS if any(name in row["figures"] for row in rows)]
     names += [name for name in rows[0]["figures"] if name not in CONTENDERS]
-    ratios = {"faster": "times less than vLLM", "above_floor": "times the floor"}
-    shown = [name for name in ratios if any(row[name] for row in rows)]
+    ratios = {"faster": "times less than vLLM", "above_floor": "times the floor", "above_responses": "times Responses"}
+    shown = [name for name in ratios if any(row.get(name) for row in rows)]
     yield from _head("", "unit", *(CONTENDERS.get(name, name) for name in names), *(ratios[name] for name in shown))
     for row in rows:
-        figures = [row["figures"].get(name) for name in names] + [row[name] for name in shown]
+        figures = [row["figures"].get(name) for name in names] + [row.get(name) for name in shown]
         yield _cells(row["name"], row["unit"], *map(_spread, figures))
 
 

@@ -6,25 +6,33 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from json.encoder import encode_basestring_ascii
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from interlock.embedding import now, random_id
 from interlock.events.resource import response_settings
-from interlock.events.sse import DONE_FRAME, SseWriter
+from interlock.events.sse import DONE_FRAME, SseWriter, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.transducers import EntryWriter, Transducer
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, Parser, Routing
 from interlock.serving.engines.vllm.compat import Output
 from interlock.serving.engines.vllm.readers import DeltaReader, Pairing
 from speed.outputs import REQUEST, Replay, begun
 from speed.timing import Drain, Feed, Write
 
+T = TypeVar("T")
+"""The type of a written event."""
+
 _join: Final = b"".join
 
 
 def begin() -> ResponseDriver[bytes]:
     """Return a driver of a response that has not begun."""
-    return ResponseDriver(response_settings(REQUEST), writer=SseWriter(), ids=random_id, clock=now)
+    return _driver(SseWriter())
+
+
+def _driver(writer: Writer[T]) -> ResponseDriver[T]:
+    return ResponseDriver(response_settings(REQUEST), writer=writer, ids=random_id, clock=now)
 
 
 def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
@@ -34,6 +42,15 @@ def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
     for told in steps:
         write(_join(feed(told)))
     write(_join([*feed([EndTurn("stop"), Finish()]), DONE_FRAME]))
+
+
+def drain_transduced(transducer: Callable[[], Transducer[Any, Any]], steps: Iterable[Sequence[Delta]], write: Write) -> None:
+    """Make a response of what a parser gave, as the stream of another API."""
+    encode, feed = transducer().encode, _driver(EntryWriter()).feed
+    write(encode(feed([Start()])))
+    for told in steps:
+        write(encode(feed(told)))
+    write(encode(feed([EndTurn("stop"), Finish()])))
 
 
 def drain_chunks(steps: Iterable[Chunk], write: Write) -> None:

@@ -238,6 +238,18 @@ def _events(rows: Rows) -> Answer | None:
     )
 
 
+def _dialects(rows: Rows) -> Answer | None:
+    """Answer what a text delta costs in Messages and Chat Completions."""
+    measured = _of(rows, "dialects")
+    if not measured:
+        return None
+    medians = {"Responses": {"interlock": _median(measured[0], "responses"), "floor": _median(measured[0], "floor")}}
+    medians |= {row["name"]: {name: _median(row, name) for name in ("interlock", "floor")} for row in measured}
+    told = [f"{short(row['above_responses']['median'])} times as much in {row['name']}" for row in measured]
+    sentence = f"In one run, a text delta costs {' and '.join(told)} as in the Responses API."
+    return Answer(bars("µs for each delta of text", medians), "Microseconds for each delta of text, by API", sentence)
+
+
 QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
     "vllm": _in_vllm,
     "alone": _alone,
@@ -246,5 +258,6 @@ QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
     "file": _file,
     "reasoning": _reasoning,
     "events": _events,
+    "dialects": _dialects,
 }
 """By the name of its picture."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import asdict, evolve, frozen
 from rich.table import Table
 
-from speed.timing import FLOOR, INTERLOCK, PLUGIN, VLLM, Figure, Row
+from speed.timing import FLOOR, INTERLOCK, PLUGIN, RESPONSES, VLLM, Figure, Row
 
 PACKAGES: Final = "interlock", "vllm", "openai", "pydantic", "orjson", "oss-harmony"
 
@@ -25,24 +25,27 @@ class Result:
         figures: By contender.
         faster: How many times better ours is than vLLM's: the middle of the rounds' ratios, with their quartiles.
         above_floor: How many times the floor ours is.
+        above_responses: How many times the same in the Responses API ours is, in a row of another API.
     """
 
     row: Row
     figures: Mapping[str, Figure]
     faster: Figure | None
     above_floor: Figure | None
+    above_responses: Figure | None
 
     @classmethod
     def of(cls, row: Row, samples: Mapping[str, Sequence[float]]) -> Result:
         """Sum up the rounds of a row."""
         figures = {name: Figure.of(values) for name, values in samples.items()}
         ours = samples[INTERLOCK]
-        return cls(evolve(row, rounds={}), figures, _ratio(samples.get(VLLM), ours), _ratio(ours, samples.get(FLOOR)))
+        ratios = _ratio(samples.get(VLLM), ours), _ratio(ours, samples.get(FLOOR)), _ratio(ours, samples.get(RESPONSES))
+        return cls(evolve(row, rounds={}), figures, *ratios)
 
     def plain(self) -> dict[str, Any]:
         """Return the value as JSON."""
         row = {name: getattr(self.row, name) for name in ("group", "name", "unit", "at", "repeats")}
-        ratios = {"faster": self.faster, "above_floor": self.above_floor}
+        ratios = {"faster": self.faster, "above_floor": self.above_floor, "above_responses": self.above_responses}
         return {
             **row,
             "figures": {name: asdict(figure) for name, figure in self.figures.items()},
@@ -57,7 +60,7 @@ def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) ->
     return Figure.of([a / b for a, b in zip(dividend, divisor, strict=True)])
 
 
-COLUMNS: Final = "interlock", "in the plugin", "vLLM", "floor", "vLLM / interlock", "interlock / floor"
+COLUMNS: Final = "interlock", "in the plugin", "vLLM", "floor", "vLLM / interlock", "interlock / floor", "dialect / Responses"
 
 
 def table(results: Iterable[Result]) -> Table:
@@ -68,7 +71,7 @@ def table(results: Iterable[Result]) -> Table:
     group = ""
     for result in results:
         row, figures = result.row, map(result.figures.get, (INTERLOCK, PLUGIN, VLLM, FLOOR))
-        cells = map(spread, (*figures, result.faster, result.above_floor))
+        cells = map(spread, (*figures, result.faster, result.above_floor, result.above_responses))
         shown.add_row("" if row.group == group else row.group, row.name, row.unit, *cells)
         group = row.group
     return shown

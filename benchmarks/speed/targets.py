@@ -100,6 +100,15 @@ TARGETS: Final = (
     ),
     Target("text deltas, against the floor", 5, partial(_ratio, "above_floor", "deltas", "text"), at_least=False),
     *(
+        Target(
+            f"text deltas in {name}, against Responses",
+            1.2,
+            partial(_ratio, "above_responses", "dialects", name),
+            at_least=False,
+        )
+        for name in ("Messages", "Chat Completions")
+    ),
+    *(
         Target(f"{name}, against vLLM", bound, partial(_ratio, "faster", group, name))
         for group, name, bound in (
             ("parse_delta", "reasoning, content, one call", 5),

@@ -27,6 +27,8 @@ Round: TypeAlias = Callable[[], float]
 INTERLOCK: Final = "interlock"
 PLUGIN: Final = "plugin"
 """Interlock as well, but on vLLM's outputs, through the reader of its plugin."""
+RESPONSES: Final = "responses"
+"""Interlock in the Responses API, beside a row of another API."""
 VLLM: Final = "vllm"
 FLOOR: Final = "floor"
 

@@ -37,6 +37,8 @@ ROWS = [
     row("harmony", "after 0 reasoning tokens", 0, interlock=0.5, vllm=8),
     row("harmony", "after 60,000 reasoning tokens", 60_000, interlock=0.6, vllm=240),
     row("deltas", "text", interlock=0.3, vllm=6, floor=0.1),
+    {**row("dialects", "Messages", interlock=0.33, responses=0.3, floor=0.1), "above_responses": {"median": 1.1}},
+    {**row("dialects", "Chat Completions", interlock=0.36, responses=0.3, floor=0.1), "above_responses": {"median": 1.2}},
     row("items", "open, one delta, close", interlock=10, vllm=40),
     row("first event", "first token to its first event", interlock=20, vllm=50),
 ]
@@ -60,6 +62,7 @@ def test_what_the_sentences_count() -> None:
     assert "at most 2 µs with Interlock's parsers, including the events, and up to 6 ms with vLLM's parsers" in sentences["file"]
     assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in sentences["file"]
     assert "from 8 to 240 µs, 400 times as much as with Interlock." in sentences["reasoning"]
+    assert "1.1 times as much in Messages and 1.2 times as much in Chat Completions as in" in sentences["dialects"]
     whole = "In the server, a token of text of gpt-oss, after 20,000 reasoning tokens, 8 streams, costs the whole process 30 µs"
     assert f"{whole}, and 90 µs with vLLM's route." in sentences["reasoning"]
 

@@ -24,6 +24,9 @@ def test_a_ratio_is_taken_round_by_round():
     result = Result.of(row, {"interlock": [1.0, 2.0, 4.0], "vllm": [10.0, 40.0, 40.0], "floor": [1.0, 1.0, 1.0]})
     assert result.faster == Figure(10.0, 10.0, 15.0)
     assert result.above_floor == Figure(2.0, 1.5, 3.0)
+    assert result.above_responses is None
+    dialect = Result.of(row, {"interlock": [1.0, 3.0, 4.0], "responses": [1.0, 2.0, 2.0]})
+    assert dialect.plain()["above_responses"] == {"median": 1.5, "low": 1.25, "high": 1.75}
     assert result.plain()["figures"]["interlock"] == {"median": 2.0, "low": 1.5, "high": 3.0}
     assert table([result]).row_count == 1
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 from speed.outputs import HAS_VLLM
-from speed.rows import checking, crowd, deltas, families, first, growth, harmony, items, memory, parsed, start
+from speed.rows import checking, crowd, deltas, dialects, families, first, growth, harmony, items, memory, parsed, start
 from speed.size import Size
 from speed.timing import Row
 
@@ -18,5 +18,5 @@ def every_row(size: Size) -> list[Row]:
         size: How much is measured.
     """
     peer: ModuleType | None = import_module("speed.theirs") if HAS_VLLM else None
-    groups = deltas, harmony, parsed, families, items, first, growth, crowd, memory, checking, start
+    groups = deltas, dialects, harmony, parsed, families, items, first, growth, crowd, memory, checking, start
     return [row for group in groups for row in group.rows(size, peer)]

@@ -1,7 +1,7 @@
 """The base of transducers: reads events as triggers of a table, and encodes what its effects make.
 
 A driver with an `EntryWriter` returns *entries*: events, and the texts of repeated delta events. So a driver that undoes an event
-has not changed the transducer, and a text costs one call of a function that inserts it into the last frame.
+has not changed the transducer, and a text only replaces the one in the last frame.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Transducer(ABC, Generic[E, D]):
         """The calls of the server's tools that `USE` has not shown yet, by the id of the item."""
         self.stop_sequence: str | None = None
         """The stop string that ended the output, which no event shows; set it before the response ends."""
-        self._repeat: Callable[[str], bytes] | None = None
-        """Returns the frame of a further text of the last delta; None where the API shows no such text."""
+        self._sections: Sequence[bytes] = ()
+        """What is around the texts in the frame of the last delta; nothing if the API does not show such texts."""
 
     @property
     def has_ended(self) -> bool:
@@ -119,20 +119,19 @@ class Transducer(ABC, Generic[E, D]):
     def encode(self, entries: Iterable[StreamEntry]) -> bytes:
         """Return the frames of entries; an `IllegalTransition` is a fault of the table or of the driver."""
         frames: list[bytes] = []
-        repeat = self._repeat
         for entry in entries:
-            if not isinstance(entry, str):
+            if isinstance(entry, str):
+                frames.append(encode(entry).join(self._sections))
+            else:
                 frames += self._frames(entry)
-                repeat = self._repeat
-            elif repeat is not None:
-                frames.append(repeat(entry))
         return b"".join(frames)
 
     def _frames(self, event: stream.StreamEvent) -> Iterator[bytes]:
         """Yield the frames of an event, and prepare for further texts of a delta event."""
         events = self.feed(event)
         yield from map(self.frame, events)
-        self._repeat = self._repeater(events) if hasattr(event, "delta") else None
+        marked = self.mark(events[-1]) if events and hasattr(event, "delta") else None
+        self._sections = () if marked is None else self.frame(marked).split(encode(MARK))
         if events and self.has_ended:
             yield self.end
 
@@ -166,16 +165,6 @@ class Transducer(ABC, Generic[E, D]):
     @abstractmethod
     def mark(self, event: D) -> D | None:
         """Return a delta event with `MARK` as its text, or None for any other event."""
-
-    def _repeater(self, events: Sequence[D]) -> Callable[[str], bytes] | None:
-        marked = self.mark(events[-1]) if events else None
-        if marked is None:
-            return None
-        first, *sections = self.frame(marked).split(encode(MARK))
-        if len(sections) > 1:
-            return lambda text: encode(text).join((first, *sections))
-        (last,) = sections
-        return lambda text: b"".join((first, encode(text), last))
 
     def _read(self, event: stream.StreamEvent) -> Iterator[TriggerStep]:  # noqa: C901, PLR0912 - one case for each event, in one place
         match event:
