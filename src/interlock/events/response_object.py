@@ -302,32 +302,11 @@ class Response(Struct, kw_only=True, gc=False):
     metrics: Nullable[Json] = UNSET
 
 
-class CompactedResponse(Struct, kw_only=True):
-    """The body of the response to `POST /v1/responses/compact`."""
-
-    id: str
-    object: Literal["response.compaction"] = "response.compaction"
-    created_at: int
-    output: list[OutputItem]
-    usage: Usage
-    image: Nullable[ImageSettings] = UNSET
-
-
 class InputTokens(Struct, kw_only=True):
     """The body of the response to `POST /v1/responses/input_tokens`."""
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
     input_tokens: int
-
-
-class ItemList(Struct, kw_only=True):
-    """The body of the response to `GET /v1/responses/{id}/input_items`."""
-
-    object: Literal["list"] = "list"
-    data: list[InputItem]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 # The request. A null parameter counts as omitted.

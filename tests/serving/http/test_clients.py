@@ -7,6 +7,7 @@ import openai
 import pytest
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from openai import AsyncOpenAI, OpenAI
+from openai.types.responses.response_item_list import ResponseItemList
 from pydantic import BaseModel
 
 from interlock.fsm.oracle import check
@@ -182,7 +183,9 @@ def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
         model=MODEL, input=[{"role": "user", "content": "Two"}], previous_response_id=first.id, instructions="Be kind"
     )
     assert client.responses.retrieve(second.id).to_dict() == second.to_dict()
-    listed = client.responses.input_items.list(second.id, order="asc", limit=2)
+    page = client.responses.input_items.with_raw_response.list(second.id, order="asc", limit=2)
+    ResponseItemList.model_validate(page.http_response.json(), strict=True)
+    listed = page.parse()
     assert [(item.role, item.content[0].type, item.content[0].text) for item in listed.data] == [
         ("user", "input_text", "One"),
         ("assistant", "output_text", "Yes"),
