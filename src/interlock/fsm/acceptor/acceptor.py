@@ -405,7 +405,7 @@ class Acceptor:
 
 def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
     """Return a fast path for the deltas after a legal one; None if that one changes the state or has log probabilities."""
-    text, name = item.part.text if item.part else item.text, wire_name(event)
+    text, name = item.parts.open.text if item.parts.open else item.text, wire_name(event)
     if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
         return None
     blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}

@@ -20,7 +20,7 @@ from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
 from interlock.fsm.acceptor.rulebook import Breach
-from interlock.fsm.acceptor.stream_items import FINAL, TrackedItem, TrackedPart, is_own_text
+from interlock.fsm.acceptor.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
 Reporter: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Breach]]
@@ -51,14 +51,14 @@ _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Breach]:
     """Check that an item begins in progress, without text, parts or a result."""
     item = members(body.get("item"))
-    state.stable = {name: item.get(name) for name in _STABLE}
-    state.has_approval = item.get("approval_request_id") is not None
+    opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE})
+    opening.repeats += item.get("approval_request_id") is not None
     if state.automaton is None or state.automaton.whole:
         return
     status = item.get("status") or "in_progress"
     if status != "in_progress":
-        state.early_faults.append(Breach("R10", f"the item began with the status {quote(status)}", deviation="status-at-added"))
-        state.first_status = as_text(status)
+        opening.faults.append(Breach("R10", f"the item began with the status {quote(status)}", deviation="status-at-added"))
+        opening.status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
         if path and (parts := value_at(item, path)):
             deviation = "part-at-added" if all(map(_is_empty_part, elements(parts))) else ""
@@ -67,23 +67,22 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
     if initial_text:
         state.text.add(as_text(initial_text))
         message = f"the item had {'.'.join(state.own_text)} before its first delta"
-        state.early_faults.append(Breach("R9", message, deviation="begins-whole"))
+        opening.faults.append(Breach("R9", message, deviation="begins-whole"))
     for name in _RESULTS:
         if item.get(name):
-            state.early_faults.append(Breach("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
+            opening.faults.append(Breach("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
 
 
 def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Breach]:
     """Check that a finished item has the ids, text, status and result that its events imply."""
     item = members(body.get("item"))
-    state.done, state.loose = digests(item), loose_digests(item)
-    status = item.get("status")
-    state.status = status if isinstance(status, str) else None
-    for name, value in state.stable.items():
+    opening, status = state.opening or ItemOpening(), item.get("status")
+    state.ending = ItemEnding(status if isinstance(status, str) else None, digests(item), loose_digests(item))
+    for name, value in opening.stable.items():
         if item.get(name) != value:
             message = f"the item was added with {name} {quote(value)} and is done with {quote(item.get(name))}"
             yield Breach("R7", message, deviation="unread-at-added" if (state.kind, name) in _UNREAD_AT_ADDED else "")
-    yield from _early_content(state)
+    yield from _early_content(state, opening)
     if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
         ends = " or ".join(sorted(_ends(state)))
         message = f"the item ends with the status {quote(status)}, but its events say {ends}"
@@ -92,15 +91,15 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
     yield from _result(state, item)
 
 
-def _early_content(state: TrackedItem) -> Iterator[Breach]:
+def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Breach]:
     """Yield the faults of `added`, which waited for `done`.
 
     They are deviations if the item began in progress or with its final status and, except for R10, only `done` events followed.
     """
-    for fault in state.early_faults:
-        harmless = state.first_status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
+    for fault in opening.faults:
+        harmless = opening.status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
         yield fault if harmless else evolve(fault, deviation="")
-    state.early_faults = []
+    opening.faults = []
 
 
 def _ends(state: TrackedItem) -> frozenset[str]:
@@ -126,24 +125,24 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Breach]:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
         if difference:
             yield Breach("R9", f"the item's {'.'.join(state.own_text)} {difference}")
-    for name, parts in state.parts.items():
+    for name, parts in state.parts.done.items():
         item_parts = [_digests(part) for part in elements(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} is not the {len(parts)} parts that were done"
             yield Breach("R9", message, deviation="logprobs-elsewhere" if alike else "")
-    if state.kind == "shell_call" and state.from_start and state.in_order and state.commands != value_at(item, _COMMANDS):
-        yield Breach("R9", f"the item's commands are not the {len(state.commands)} that were done")
-    if state.outputs and digest(state.outputs) != digest(item.get("output")):
+    if state.kind == "shell_call" and state.from_start and state.in_order and state.shell.commands != value_at(item, _COMMANDS):
+        yield Breach("R9", f"the item's commands are not the {len(state.shell.commands)} that were done")
+    if state.shell.outputs and digest(state.shell.outputs) != digest(item.get("output")):
         yield Breach("R9", "the item's output is not that of its commands")
     if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
-        texts = [_text(members(part)) for name in state.parts for part in elements(item.get(name))]
+        texts = [_text(members(part)) for name in state.parts.done for part in elements(item.get(name))]
         if not "".join(texts).strip():
             yield Breach("R18", f"a {state.kind} has no text", deviation="blank")
-        elif state.first_delta is not None and not state.first_delta.strip():
+        elif state.parts.first_delta is not None and not state.parts.first_delta.strip():
             message = "the item's text begins with a delta of only white space"
             yield Breach("R18", message, deviation="blank")
-    state.parts = {}
+    state.parts.done = {}
 
 
 def _result(state: TrackedItem, item: Body) -> Iterator[Breach]:
@@ -173,9 +172,9 @@ def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -
 
 def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
     """Compare the item's full text, and its name, with earlier events."""
-    name = body.get("name", state.stable.get("name"))
-    if state.added and name != state.stable.get("name"):
-        yield Breach("R7", f"the item was added with name {quote(state.stable.get('name'))} and now has the name {quote(name)}")
+    name = None if state.opening is None else state.opening.stable.get("name")
+    if state.opening is not None and body.get("name", name) != name:
+        yield Breach("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
     field = own_fields(event)[0]
     yield from _compare(field, as_text(body.get(field)), state.text, "text-at-once" if state.kind == "mcp_call" else "")
 
@@ -191,8 +190,10 @@ def _compare(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iter
 
 def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body: Body) -> Iterator[Breach]:
     """Check that a call is in progress once, or twice with an approval."""
-    state.in_progress_events += 1
-    if state.from_start and state.in_progress_events > 1 + state.has_approval:
+    if state.opening is None:
+        return
+    state.opening.repeats -= 1
+    if state.from_start and state.opening.repeats < 0:
         yield Breach("R10", "comes again; only an approved call may repeat it, once")
 
 
@@ -200,10 +201,10 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
     """Check the index and the text of a shell call's command."""
     begins = event.after is Place.PART and event.before is not Place.PART
     if begins:
-        state.part = TrackedPart(_COMMAND, len(state.commands), from_start=True)
+        state.parts.open = TrackedPart(_COMMAND, len(state.shell.commands), from_start=True)
         if body.get("command"):
             yield Breach("R9", "the command is added with text")
-    part = state.part
+    part = state.parts.open
     if part is None or part.type != _COMMAND:
         return
     if state.from_start and body.get("command_index") != part.index:
@@ -211,48 +212,48 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
     if "delta" in event.__struct_fields__:
         part.text.add(as_text(body.get("delta")))
     elif not begins:
-        state.commands.append(as_text(body.get("command")))
-        yield from _compare("command", state.commands[-1], part.text)
-        state.part = None
+        state.shell.commands.append(as_text(body.get("command")))
+        yield from _compare("command", state.shell.commands[-1], part.text)
+        state.parts.open = None
 
 
 def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
     """Compare the output of a shell command with its deltas."""
-    if state.from_start and body.get("command_index") != state.command_count:
-        yield Breach("R8", f"command_index is {quote(body.get('command_index'))} instead of {state.command_count}")
+    if state.from_start and body.get("command_index") != state.shell.ended_count:
+        yield Breach("R8", f"command_index is {quote(body.get('command_index'))} instead of {state.shell.ended_count}")
     if "delta" in event.__struct_fields__:
         for name, text in members(body.get("delta")).items():
             if text:
-                state.command_output.setdefault(name, TextDigest()).add(as_text(text))
+                state.shell.printed.setdefault(name, TextDigest()).add(as_text(text))
         return
     outputs = [members(one) for one in elements(body.get("output"))]
     for name in ("stdout", "stderr"):
-        text = state.command_output.get(name)
+        text = state.shell.printed.get(name)
         if state.from_start and text is not None and text.compare("".join([as_text(one.get(name)) for one in outputs])):
             yield Breach("R9", f"the {name} of the command is not what it printed")
-    state.outputs += outputs
-    state.command_output = {}
-    state.command_count += 1
+    state.shell.outputs += outputs
+    state.shell.printed = {}
+    state.shell.ended_count += 1
 
 
 def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
     """Check that a part begins empty and with the next index of its list."""
     index, part, name = _index(event, body), members(body.get("part")), _list(event)
-    expected = state.next_index.get(name, index)
-    state.next_index[name] = index + 1
+    expected = state.parts.next_index.get(name, index)
+    state.parts.next_index[name] = index + 1
     if index != expected:
         yield Breach("R8", f"{name}_index is {index} instead of {expected}")
     if not _is_empty_part(part):
         yield Breach("R9", "the part is not empty when it is added")
-    state.part = TrackedPart(as_text(part.get("type")), index, from_start=True)
+    state.parts.open = TrackedPart(as_text(part.get("type")), index, from_start=True)
 
 
 def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[TrackedPart, list[Breach]]:
     """Return the open part, and the faults in the event's index and type; open a part if none of that type is open."""
-    index, part = _index(event, body), state.part
+    index, part = _index(event, body), state.parts.open
     if part is None or part.type != type_:
-        state.part = TrackedPart(type_, index, from_start=False)
-        return state.part, [Breach("R9", f"the part began as {part.type} and is now {type_}")] if part else []
+        state.parts.open = TrackedPart(type_, index, from_start=False)
+        return state.parts.open, [Breach("R9", f"the part began as {part.type} and is now {type_}")] if part else []
     message = Breach("R8", f"{_list(event)}_index is {index} instead of {part.index}")
     return part, [message] if part.index != index else []
 
@@ -262,8 +263,8 @@ def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -
     part, faults = _open_part(state, event, body, _TYPE_OF[event])
     yield from faults
     delta = as_text(body.get("delta"))
-    if state.first_delta is None and state.from_start:
-        state.first_delta = delta
+    if state.parts.first_delta is None and state.from_start:
+        state.parts.first_delta = delta
     part.text.add(delta)
     if part.logprobs is not None:
         yield from _logprobs(state, part, event, body)
@@ -319,7 +320,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
     whole_part = members(body.get("part"))
     part, faults = _open_part(state, event, body, as_text(whole_part.get("type")))
     yield from faults
-    state.part = None
+    state.parts.open = None
     message = part.text.compare(_text(whole_part))
     if message:
         yield Breach("R9", f"the part's text {message}")
@@ -328,7 +329,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
     logprobs = whole_part.get("logprobs")
     if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(elements(logprobs))):
         yield Breach("R15", "the part's logprobs are not those of the deltas")
-    done = state.parts.get(_list(event))
+    done = state.parts.done.get(_list(event))
     if done is not None:
         done.append(_digests(whole_part))
 
@@ -477,28 +478,29 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
         deviation = "" if output else "failed-without-output" if status in _ABORTED else "without-output"
         yield Breach("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation=deviation)
     for item, place in zip(done, places, strict=True):
-        if item.done is None or not 0 <= place < len(output):
+        ending = item.ending
+        if ending is None or ending.digests is None or not 0 <= place < len(output):
             continue
         final_item = members(output[place])
         final_digests = digests(final_item)
-        differing = [name for name in {**item.done, **final_digests} if item.done.get(name) != final_digests.get(name)]
+        differing = [name for name in {**ending.digests, **final_digests} if ending.digests.get(name) != final_digests.get(name)]
         if differing:
             message = f"output[{place}] differs from the done event of item {item.index}: {', '.join(map(repr, differing))}"
-            yield Breach("R13", message, item=item.ref, deviation=_deviation(item, final_item, differing))
+            yield Breach("R13", message, item=item.ref, deviation=_deviation(ending, final_item, differing))
 
 
-def _deviation(item: TrackedItem, final_item: Body, differing: Sequence[str]) -> str:
+def _deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -> str:
     """Return the deviation of an item that differs between the response and `done`; empty for an error."""
     final_digests = loose_digests(final_item)
-    behind = item.status not in FINAL or as_text(final_item.get("status")) not in FINAL
-    serious = {name for name in {**item.loose, **final_digests} if item.loose.get(name) != final_digests.get(name)}
+    behind = ending.status not in FINAL or as_text(final_item.get("status")) not in FINAL
+    serious = {name for name in {**ending.loose, **final_digests} if ending.loose.get(name) != final_digests.get(name)}
     serious -= {"status"} if behind else set()
     serious -= _ENCRYPTED
     if serious:
         return ""
     if not _ENCRYPTED.isdisjoint(differing):
         return "encrypted-content"
-    nulls = {name for name in differing if item.loose.get(name) == final_digests.get(name) and name not in final_digests}
+    nulls = {name for name in differing if ending.loose.get(name) == final_digests.get(name) and name not in final_digests}
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.json import as_text, members
@@ -54,6 +54,58 @@ class TrackedPart:
 
 
 @define(eq=False)
+class TrackedParts:
+    """The parts of an item, by the name of their list.
+
+    Args:
+        next_index: The index of the next part of each list, if it is known.
+        done: The exact and the loose digest of each part that is done; None if some parts of the list may be missing.
+    """
+
+    next_index: dict[str, int]
+    done: dict[str, list[tuple[Digest, Digest]] | None]
+    open: TrackedPart | None = None
+    first_delta: str | None = None
+
+
+@define(eq=False)
+class TrackedShell:
+    """The commands of a shell call, and the outputs of the commands that have ended."""
+
+    commands: list[str] = field(factory=list[str])
+    printed: dict[str, TextDigest] = field(factory=dict[str, TextDigest])
+    """The deltas of the running command's output, by `stdout` and `stderr`."""
+    outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    ended_count: int = 0
+
+
+@define(eq=False)
+class ItemOpening:
+    """What the `added` event of an item said.
+
+    Args:
+        stable: The fields that must not change.
+        status: Its status; empty for `in_progress`.
+        repeats: How often `in_progress` may still come: once, and again after an approval.
+        faults: The faults that are reported at `done`.
+    """
+
+    stable: Mapping[str, object] = field(factory=dict[str, object])
+    status: str = ""
+    repeats: int = 1
+    faults: list[Breach] = field(factory=list[Breach])
+
+
+@frozen(eq=False)
+class ItemEnding:
+    """What the `done` event of an item said: its status, and the exact and the loose digests of its fields."""
+
+    status: str | None = None
+    digests: Mapping[str, Digest] | None = None  # None if the event is unreadable
+    loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
+
+
+@define(eq=False)
 class TrackedItem:
     """The state of an item between two events.
 
@@ -62,65 +114,60 @@ class TrackedItem:
         index: Its `output_index`.
         kind: Its type; empty if unknown.
         from_start: Whether the stream has its `added` event.
+        lists_logprobs: The names of the stream's events that had an empty list of log probabilities; all items share it.
     """
 
     id: str
     index: int
     kind: str
     from_start: bool
-    added: bool = field(default=False, init=False)
-    stable: Mapping[str, object] = field(factory=dict[str, object])
-    """The fields of `added` that must not change."""
-    automaton: Automaton | None = field(init=False)
-    """None for an unknown kind of item."""
+    lists_logprobs: set[str]
     node: AutomatonNode = field(init=False)
-    indices: set[int] = field(factory=set[int], init=False)
-    """Every wrong index in its events, so that each is reported only once."""
-    ids: set[str] = field(factory=set[str], init=False)
-    """Every id in its events; only the first wrong one is reported."""
-    text: TextDigest = field(init=False)
-    """The item's text, if it has a text instead of parts."""
-    part: TrackedPart | None = None
-    parts: dict[str, list[tuple[Digest, Digest]] | None] = field(init=False)
-    """The exact and the loose digest of each part that is done, by list; None if some parts of the list may be missing."""
-    next_index: dict[str, int] = field(init=False)
-    """The index of the next part of each list, if it is known."""
-    first_delta: str | None = None
-    early_faults: list[Breach] = field(factory=list[Breach], init=False)
-    """The faults of `added`, reported at `done`."""
-    first_status: str = field(default="", init=False)
-    """The status in `added`; empty for `in_progress`."""
+    addresses: set[int | str] = field(init=False)
+    """Every index and id in its events, so that each wrong index, and only the first wrong id, is reported."""
+    in_order: bool = field(default=True, init=False)
+    """Whether its events came in order; only then do they determine its status."""
     only_done_events: bool = field(default=True, init=False)
     """Whether the names of all its events after `added` end with `.done`."""
-    has_approval: bool = field(default=False, init=False)
-    in_progress_events: int = field(default=0, init=False)
-    commands: list[str] = field(factory=list[str], init=False)
-    command_output: dict[str, TextDigest] = field(factory=dict[str, TextDigest], init=False)
-    """The deltas of the running command's output, by `stdout` and `stderr`."""
-    outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
-    """The outputs of the commands that ended."""
-    command_count: int = field(default=0, init=False)
-    lists_logprobs: set[str] = field(factory=set[str])
-    """The names of the stream's events that had an empty list of log probabilities; all items share it."""
-    status: str | None = None
-    """The status in `done`."""
-    ended: bool = False
-    in_order: bool = True
-    """Whether its events came in order; only then do they determine its status."""
-    done: Mapping[str, Digest] | None = None
-    """The digests of the fields in `done`."""
-    loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
-    """The loose digests of the fields in `done` (`loose_digests`)."""
+    opening: ItemOpening | None = field(default=None, init=False)
+    ending: ItemEnding | None = field(default=None, init=False)
+    text: TextDigest = field(init=False)
+    """The item's text, if it has a text instead of parts."""
+    parts: TrackedParts = field(init=False)
+    shell: TrackedShell = field(factory=TrackedShell, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Start at the lifecycle's initial node, or at the node of all positions if the stream lacks `added`."""
-        self.automaton = AUTOMATA.get(self.kind)
-        start = self.automaton or AUTOMATA["message"]
-        self.node = start.start if self.from_start else start.unknown
+        automaton, lists = self.automaton, ("content", "summary")
+        known = automaton or AUTOMATA["message"]
+        self.node = known.start if self.from_start else known.unknown
+        self.addresses = {self.index}
         self.text = TextDigest(self.from_start)
-        self.next_index = {"content": 0, "summary": 0} if self.from_start else {}
-        has_parts = self.from_start and self.automaton is not None and not self.automaton.whole
-        self.parts = {name: [] if has_parts else None for name in ("content", "summary")}
+        has_parts = self.from_start and automaton is not None and not automaton.whole
+        self.parts = TrackedParts(
+            next_index=dict.fromkeys(lists, 0) if self.from_start else {},
+            done={name: [] if has_parts else None for name in lists},
+        )
+
+    @property
+    def automaton(self) -> Automaton | None:
+        """The automaton of its kind; None for an unknown kind."""
+        return AUTOMATA.get(self.kind)
+
+    @property
+    def added(self) -> bool:
+        """Whether its `added` event came."""
+        return self.opening is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its `done` event came."""
+        return self.ending is not None
+
+    @property
+    def status(self) -> str | None:
+        """The status in `done`."""
+        return None if self.ending is None else self.ending.status
 
     @property
     def state(self) -> str:
@@ -150,10 +197,10 @@ class TrackedItem:
     def forget(self) -> None:
         """Stop comparing the texts so far, because an event is missing or unreadable."""
         self.text.complete = False
-        self.parts = dict.fromkeys(self.parts, None)
-        if self.part is not None:
-            self.part.text.complete = False
-            self.part.logprobs = None
+        self.parts.done = dict.fromkeys(self.parts.done, None)
+        if self.parts.open is not None:
+            self.parts.open.text.complete = False
+            self.parts.open.logprobs = None
 
     def skip(self, event: str) -> None:
         """Skip an unknown event, which may stand for any number of known ones."""
@@ -172,21 +219,25 @@ class TrackedItem:
             return Breach("R7", "comes after the item was done")
         if event == ADDED and self.added:
             return Breach("R7", "the item is added a second time", self.node.legal)
-        self.added = self.added or event == ADDED
-        self.ended = event == DONE
+        if event == ADDED:
+            self.opening = ItemOpening()
+        elif event == DONE:
+            self.ending = ItemEnding()
         self.only_done_events = self.only_done_events and (event == ADDED or event.endswith(".done"))
-        following = self.automaton.step(self.node, event) if self.automaton else self.node
-        if following is not None or self.automaton is None:
+        automaton = self.automaton
+        following = automaton.step(self.node, event) if automaton else self.node
+        if following is not None or automaton is None:
             self.node = following or self.node
             return None
-        fault = self._find_misplaced(event, self.automaton)
+        fault = self._find_misplaced(event, automaton)
         if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
             fault = evolve(fault, deviation="no-middle")
         self.in_order = False
-        self.parts = dict.fromkeys(self.parts, None) if fault.rule == "R8" else self.parts
-        if event in self.automaton.events:
+        if fault.rule == "R8":
+            self.parts.done = dict.fromkeys(self.parts.done, None)
+        if event in automaton.events:
             # Either this event came too early, or another is missing.
-            self.node = self.automaton.either(self.node, self.automaton.after(event))
+            self.node = automaton.either(self.node, automaton.after(event))
         return fault
 
     def _find_misplaced(self, event: str, automaton: Automaton) -> Breach:
@@ -266,7 +317,7 @@ class StreamItems:
             faults = [Breach("R7", "comes before its item is added", (ADDED,))] if self.whole else []
             self._next = max(index + 1, self._next or 0)
         from_start = event is ItemAdded and (before is None or before.added)
-        state = TrackedItem(item_id, index, kind, from_start, lists_logprobs=self._lists_logprobs)
+        state = TrackedItem(item_id, index, kind, from_start, self._lists_logprobs)
         self.items[index] = self._by_id[item_id] = state
         return state, faults
 
@@ -274,13 +325,14 @@ class StreamItems:
         """Check the index and the id of an event against its item."""
         faults: list[Breach] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
-        if type(index) is int and index not in {item.index, *item.indices}:
+        if type(index) is int and index not in item.addresses:
             faults.append(Breach("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
-            item.indices.add(index)
+            item.addresses.add(index)
         item.id = item.id or item_id
-        if "item_id" in event.__struct_fields__ and item_id != item.id and item.ids <= {item.id}:
+        has_first_wrong_id = item_id != item.id and not any(isinstance(one, str) and one != item.id for one in item.addresses)
+        if "item_id" in event.__struct_fields__ and has_first_wrong_id:
             faults.append(Breach("R7", f"item_id is {quote(item_id)}, but that of item {item.index} is {quote(item.id)}"))
-        item.ids.add(item_id)
+        item.addresses.add(item_id)
         return faults
 
     def _check_index(self, index: int, before: TrackedItem | None) -> list[Breach]:
