@@ -122,11 +122,21 @@ class SimpleContext(HarmonyContext):
     """vLLM's context of any other model."""
 
 
+class ModelCard(BaseModel):
+    id: str
+    max_model_len: int | None = None
+
+
+class ModelList(BaseModel):
+    object: str = "list"
+    data: list[ModelCard] = [ModelCard(id="m", max_model_len=4096), ModelCard(id="adapter")]
+
+
 class Models:
     """`OpenAIServingModels`."""
 
     async def show_available_models(self):
-        return SimpleNamespace(data=[SimpleNamespace(id="m"), SimpleNamespace(id="adapter")])
+        return ModelList()
 
 
 class Serving:

@@ -14,6 +14,7 @@ from attrs import define, evolve, field, frozen
 from live.engines import steps
 
 from interlock.parsers.families.reference_encoders import encode
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import read_upstream
@@ -22,6 +23,7 @@ from interlock.serving.http.server import ServerThread
 
 ROOT = Path(__file__).parents[2]
 VLLM = ROOT / "tests" / "vllm"
+UNKNOWN = ModelFacts()
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
 
@@ -32,14 +34,12 @@ class ScriptedHost:
     Args:
         url: Its own.
         model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
-        full: Tokens of a context that Codex is to take for full: more than it opens with, less than it has after a long output.
         recalls: Which of its thoughts its template shows the model again: `all`, those since the last `question`, or `none`.
         prompts: Returns the prompts that the model received, as text, control tokens included.
     """
 
     url: str
     model: str
-    full: int
     recalls: str
     prompts: object
 
@@ -61,9 +61,10 @@ def qwen3_coder(turn):
 
 @frozen
 class Listening:
-    """An engine that writes one turn after another, and remembers what each was asked to continue."""
+    """An engine that writes one turn after another, or what a function of the prompt says, and remembers the prompts."""
 
-    turns: list
+    turns: object
+    facts: ModelFacts = UNKNOWN
     models: tuple = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
     format: str = "harmony"
     prompts: list = field(factory=list)
@@ -72,25 +73,27 @@ class Listening:
         return await count_prompt(turn)
 
     async def generate(self, turn):
-        self.prompts.append("".join(text for text, _ in prompt(turn)))
+        text = "".join(text for text, _ in prompt(turn))
+        self.prompts.append(text)
         count = await self.count(turn)
-        for output in steps(harmony(self.turns[len(self.prompts) - 1])):
+        written = self.turns(text) if callable(self.turns) else self.turns[len(self.prompts) - 1]
+        for output in steps(harmony(written)):
             yield evolve(output, input_tokens=count)
 
 
 @contextmanager
-def standalone(turns):
+def standalone(turns, facts=UNKNOWN):
     """Serve a script with a server of our own."""
-    engine = Listening(turns)
+    engine = Listening(turns, facts)
     with ServerThread(create_app(engine)) as url:
-        yield ScriptedHost(url, engine.models[0], 12_500, "all", lambda: engine.prompts)
+        yield ScriptedHost(url, engine.models[0], "all", lambda: engine.prompts)
 
 
 @contextmanager
-def over_chat(turns):
+def over_chat(turns, facts=UNKNOWN):
     """Serve a script with a gateway in front of the Chat Completions of a server of our own."""
     with (
-        standalone(turns) as behind,
+        standalone(turns, facts) as behind,
         ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]))) as url,
     ):
         yield evolve(behind, url=url)
@@ -103,7 +106,6 @@ class InVllm:
     Args:
         setup: As tests/vllm/serve.py wants it.
         write: Writes a turn as the model does.
-        full: As in `ScriptedHost`.
         recalls: As in `ScriptedHost`.
         folder: For the script.
         api: The API by which a gateway in front of it is used; the server's own routes without one.
@@ -111,7 +113,6 @@ class InVllm:
 
     setup: str
     write: object
-    full: int
     recalls: str
     folder: Path
     api: str | None = None
@@ -139,7 +140,7 @@ class InVllm:
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
         front = nullcontext(self._url) if self.api is None else ServerThread(create_app(Gateway([self._upstream()])))
         with front as url:
-            yield ScriptedHost(url, "tiny", self.full, self.recalls, partial(_lines, prompts))
+            yield ScriptedHost(url, "tiny", self.recalls, partial(_lines, prompts))
 
     def _upstream(self):
         return read_upstream({"url": self._url, "api": self.api})

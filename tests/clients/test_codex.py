@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from clients import hosts
 from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
+from interlock.serving.engines.engine import ModelFacts
+from interlock.serving.engines.harmony_tokens import encoding
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
@@ -57,17 +61,28 @@ def folder(tmp_path):
     return tmp_path
 
 
-def configure(folder, played, model=None, more=""):
+def configure(folder, played, more=""):
+    catalog = fetch_catalog(folder, played.url)
     (folder / "home" / "config.toml").write_text(
-        f'model = "{model or played.model}"\nmodel_provider = "interlock"\n{more}\n'
-        f'[model_providers.interlock]\nname = "Interlock"\nbase_url = "{played.url}/v1"\nwire_api = "responses"\n'
+        f'model = "{played.model}"\nmodel_provider = "interlock"\nmodel_catalog_json = "{catalog}"\n{more}\n{provider(played)}'
     )
+
+
+def provider(played):
+    return f'[model_providers.interlock]\nname = "Interlock"\nbase_url = "{played.url}/v1"\nwire_api = "responses"\n'
+
+
+def fetch_catalog(folder, url):
+    path = folder / "home" / "interlock.json"
+    path.write_bytes(httpx.get(f"{url}/v1/models").content)
+    return path
 
 
 def codex(folder, *arguments):
     """Run Codex, and return the last thing that it says."""
     ran = run([*CODEX, *arguments], folder / "work", CODEX_HOME=str(folder / "home"))
     assert ran.returncode == 0, ran.stderr
+    assert "warning" not in ran.stderr
     return ran.stdout.strip().splitlines()[-1]
 
 
@@ -86,9 +101,10 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
     assert [prompt.count("I go on.") for prompt in prompts] == recalled[played.recalls]
 
 
+FULL = 6_000
+"""Tokens of a context that Codex takes for full: more than it opens with, less than it has after a long output."""
 LONG = [
     call("exec_command", cmd="seq 1 8000"),
-    call("exec_command", cmd="echo so many"),
     answer("We count. The numbers end with 8000."),  # what Codex asks for when its context is full
     call("exec_command", cmd="echo $((8000 + 1))"),
     answer("The next number is 8001."),
@@ -97,13 +113,38 @@ LONG = [
 
 def test_codex_compacts_a_session_that_grows_too_long_and_goes_on_from_the_summary(folder, host):
     with host(LONG) as played:
-        configure(folder, played, more=f"model_auto_compact_token_limit = {played.full}")
+        configure(folder, played, more=f"model_auto_compact_token_limit = {FULL}")
         assert codex(folder, *FREELY, "Count on.") == "The next number is 8001."
         prompts = played.prompts()
     assert len(prompts) == len(LONG)
-    assert ["7999" in prompt for prompt in prompts] == [False, True, True, False, False]
+    assert ["7999" in prompt for prompt in prompts] == [False, True, False, False]
     places = [prompts[-1].rindex(text) for text in ("Count on.", "The numbers end with 8000.", "8001\n")]
     assert places == sorted(places)
+
+
+WINDOW = 20_000
+SUMMARY = "We counted to 8000 again and again."
+
+
+def count_on(prompt):
+    """Write what the model does next: it counts until its context is full, and then sums up what it did."""
+    if SUMMARY in prompt:
+        return answer("That is enough.")
+    if "CONTEXT CHECKPOINT COMPACTION" in prompt:
+        return answer(SUMMARY)
+    return call("exec_command", cmd="seq 1 8000")
+
+
+@pytest.mark.parametrize("front", [hosts.standalone, hosts.over_chat])
+def test_codex_compacts_at_three_quarters_of_the_small_window_that_the_server_lists(folder, front):
+    with front(count_on, ModelFacts(window=WINDOW)) as played:
+        configure(folder, played)
+        assert codex(folder, *FREELY, "Count on.") == "That is enough."
+        prompts = played.prompts()
+    sizes = [len(encoding().encode(prompt, allowed_special="all")) for prompt in prompts]
+    *counting, full, compacting, last = sizes
+    assert (len(counting) > 2, SUMMARY in prompts[-1]) == (True, True)
+    assert max(*counting, last) < WINDOW * 3 / 4 < min(full, compacting) < WINDOW
 
 
 KNOWN = [
@@ -116,7 +157,8 @@ KNOWN = [
 
 def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name_of_the_model(folder, host):
     with host(KNOWN) as played:
-        configure(folder, played, "gpt-5.5")
+        known = f'model = "gpt-5.5"\nmodel_provider = "interlock"\n{provider(played)}'
+        (folder / "home" / "config.toml").write_text(known)
         assert codex(folder, *FREELY, "Mend the greeting.") == "It is right now."
         assert (folder / "work" / "notes.txt").read_text() == "hello\n"
         last = played.prompts()[-1]
@@ -140,6 +182,7 @@ def test_the_configuration_of_the_page_works(folder, host):
     with host([call("exec_command", cmd="ls"), answer("It has notes.")]) as played:
         config = block("toml", "model_provider").replace("http://127.0.0.1:8000", played.url)
         (folder / "home" / "config.toml").write_text(config)
+        fetch_catalog(folder, played.url)
         assert codex(folder, *FREELY, prompt_of_page()) == "It has notes."
         assert "notes.txt" in played.prompts()[-1]
 
@@ -174,4 +217,6 @@ def _wait(process, url):
 def test_the_commands_of_the_page_work_without_a_model(folder, served):
     config = block("toml", "model_provider").replace("http://127.0.0.1:8000", served)
     (folder / "home" / "config.toml").write_text(config)
+    download = re.search(r"^curl .*$", block("sh", "/v1/models"), re.MULTILINE)[0].replace("http://127.0.0.1:8000", served)
+    subprocess.run(shlex.split(download.replace("~/.codex", str(folder / "home"))), check=True)  # noqa: S603 - our own text
     assert codex(folder, *FREELY, prompt_of_page()) == "notes.txt"

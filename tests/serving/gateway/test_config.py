@@ -21,9 +21,11 @@ from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
 
 from interlock.serving.cli.clients import ServedModel, configure_claude, configure_codex
 from interlock.serving.cli.commands import app
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
 from interlock.serving.http import server
+from interlock.serving.http.codex_models import codex_model
 from interlock.serving.responses.sealing import KEYS_VARIABLE
 
 INTERLOCK = str(Path(sys.executable).with_name("interlock"))
@@ -266,20 +268,37 @@ def test_interlock_run_ignores_the_serve_table_of_a_file(tmp_path):
     assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
 
 
-def test_codex_gets_its_configuration_as_arguments(tmp_path):
+CODEX = """
+import json, sys
+(path,) = (json.loads(text.partition("=")[2]) for text in sys.argv if text.startswith("model_catalog_json="))
+print(json.dumps([sys.argv[1:], json.load(open(path))]))
+"""
+
+
+def test_codex_gets_its_configuration_as_arguments_and_its_catalogue_as_a_file(tmp_path):
     program = tmp_path / "codex"
-    program.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    program.write_text(f"#!{sys.executable}\n{CODEX}")
     program.chmod(0o755)
     with serve_upstream(ScriptedUpstream([GOOD], ("tiny",))) as url:
-        done = running(url, "codex", "--", "exec", "--json", PATH=f"{tmp_path}:{os.environ['PATH']}")
-    arguments = json.loads(done.stdout)
-    (base_url,) = (text.partition("=")[2] for text in arguments if "base_url" in text)
-    assert arguments == [
-        *configure_codex(ServedModel(json.loads(base_url).removesuffix("/v1"), "", "tiny")).arguments,
-        "exec",
-        "--json",
-    ]
-    assert arguments[:4] == ["-c", 'model="tiny"', "-c", 'model_provider="interlock"']
+        path = written(tmp_path, f'[[upstream]]\nurl = "{url}"\nfacts.tiny.window = 40000\nfacts.new.window = 50000\n')
+        options = ["--config", path, "codex", "--model", "new", "--", "exec", "--json"]
+        done = subprocess.run(  # noqa: S603 - our own command
+            [INTERLOCK, "run", *options],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+    arguments, catalog = json.loads(done.stdout)
+    values = dict(text.split("=", 1) for text in arguments if "=" in text)
+    base_url, models = (json.loads(values[name]) for name in ("model_providers.interlock.base_url", "model_catalog_json"))
+    served = ServedModel(base_url.removesuffix("/v1"), "", "new", 50_000, Path(models))
+    assert arguments == [*configure_codex(served).arguments, "exec", "--json"]
+    assert arguments[:4] == ["-c", 'model="new"', "-c", 'model_provider="interlock"']
+    assert catalog == {
+        "models": [codex_model("tiny", ModelFacts(window=40_000), 0), codex_model("new", ModelFacts(window=50_000), 1)]
+    }
+    assert not Path(models).exists()
 
 
 CLAUDE = """
@@ -330,7 +349,6 @@ def test_the_window_of_a_model_bounds_what_a_client_asks_for():
     small, large = (configure_claude(ServedModel("u", "k", "m", window)).variables for window in (40_000, 256_000))
     assert (small["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], small["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("40000", "10000")
     assert (large["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], large["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("256000", "32000")
-    assert configure_codex(ServedModel("u", "k", "m", 40_000)).arguments[-2:] == ["-c", "model_context_window=40000"]
 
 
 class Proxy(BaseHTTPRequestHandler):

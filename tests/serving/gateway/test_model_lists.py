@@ -10,9 +10,11 @@ import pytest
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstream, stream
 
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream import model_list
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.http.codex_models import codex_model
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PATIENCE = 20  # seconds, less than a hung upstream may take to list its models
@@ -49,22 +51,36 @@ def test_an_upstream_that_hangs_stalls_no_other(serve):
     assert [model["id"] for answer in answers[20:30] for model in answer.json()["data"]] == ["m"] * 10
 
 
-def test_the_list_has_the_context_windows_that_upstreams_have(serve):
+def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrides_it(serve):
     models = [
         {"id": "a", "max_model_len": 4096},
         {"id": "b", "max_model_len": None, "context_window": 8192},
         {"id": "c", "context_length": -1},
+        {
+            "id": "d",
+            "architecture": {"input_modalities": ["file", "image", "text"]},
+            "supported_parameters": ["temperature", "tools"],
+        },
     ]
     listing = Reply((json.dumps({"data": models}).encode(),), headers={"content-type": "application/json"})
     with (
         serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url,
-        serve(engine(url, aliases={"large": "b"})) as gateway_url,
+        serve(engine(url, aliases={"large": "b"}, facts={"b": ModelFacts(window=9000, efforts=["high"])})) as gateway_url,
     ):
-        listed = httpx.get(f"{gateway_url}/v1/models").json()["data"]
+        answer = httpx.get(f"{gateway_url}/v1/models").json()
         one = httpx.get(f"{gateway_url}/v1/models/large").json()
-    windows = {model["id"]: model.get("max_model_len") for model in listed}
-    assert windows == {"a": 4096, "b": 8192, "c": None, "large": 8192}
-    assert one["max_model_len"] == 8192
+    windows = {model["id"]: model.get("max_model_len") for model in answer["data"]}
+    assert windows == {"a": 4096, "b": 9000, "c": None, "d": None, "large": 9000}
+    assert one["max_model_len"] == 9000
+    b = ModelFacts(window=9000, efforts=["high"])
+    facts = {
+        "a": ModelFacts(window=4096),
+        "b": b,
+        "c": ModelFacts(),
+        "d": ModelFacts(efforts=[], modalities=["text", "image"]),
+        "large": b,
+    }
+    assert answer["models"] == [codex_model(name, facts[name], index) for index, name in enumerate(facts)]
 
 
 def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, monkeypatch):

@@ -20,8 +20,10 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check, check_messages
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.vllm import compat
 from interlock.serving.http import plugin as plugin_module
+from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.plugin import InterlockPlugin
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -51,6 +53,23 @@ def test_an_answer_in_one_piece_is_the_same_response():
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
+
+
+@pytest.mark.parametrize(
+    ("context_type", "multimodal", "facts"),
+    [
+        (fake.HarmonyContext, False, ModelFacts(window=4096, efforts=["low", "medium", "high"], modalities=["text"])),
+        (fake.SimpleContext, True, ModelFacts(window=4096, modalities=["text", "image"])),
+    ],
+)
+def test_the_list_of_models_is_vllms_with_the_catalogue_of_codex(context_type, multimodal, facts):
+    serving = Serving(context_type, outputs(ANSWER))
+    serving.use_harmony = context_type is fake.HarmonyContext
+    serving.model_config.is_multimodal_model = multimodal
+    answer = ask(serving, "/v1/models", "GET").json()
+    models = answer.pop("models")
+    assert answer == fake.ModelList().model_dump()
+    assert models == [codex_model(name, facts, index) for index, name in enumerate(["m", "adapter"])]
 
 
 def test_messages_and_chat_completions_are_served_if_the_environment_names_them(monkeypatch, caplog):

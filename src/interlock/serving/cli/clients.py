@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from attrs import frozen
@@ -20,12 +21,18 @@ MOST_OUTPUT: Final = 32_000
 
 @frozen
 class ServedModel:
-    """A gateway and the model that a client uses there; `window` is the model's context window in tokens, if known."""
+    """A gateway and the model that a client uses there.
+
+    Args:
+        window: The model's context window in tokens, if known.
+        catalog: The file with Codex's catalogue of models.
+    """
 
     url: str
     key: str
     model: str
     window: int | None = None
+    catalog: Path | None = None
 
 
 @frozen
@@ -41,8 +48,8 @@ def configure_codex(served: ServedModel) -> Settings:
     provider = {"name": "OpenAI", "base_url": f"{served.url}/v1", "wire_api": "responses", "env_key": KEY_NAME}
     values: dict[str, object] = {"model": served.model, "model_provider": "interlock"}
     values |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
-    if served.window is not None:
-        values["model_context_window"] = served.window
+    if served.catalog is not None:
+        values["model_catalog_json"] = str(served.catalog)
     return Settings([argument for name, value in values.items() for argument in ("-c", f"{name}={json.dumps(value)}")])
 
 

@@ -11,16 +11,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import PurePath
-from typing import Any, Final
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 
-from interlock.events.json import elements, members
+from interlock.events.json import dumps, elements, members
 from interlock.serving.cli.clients import CLIENTS, KEY_NAME, ServedModel, Settings
 from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
 from interlock.serving.cli.sources import fail
+
+if TYPE_CHECKING:
+    from interlock.serving.engines.upstream.gateway import Gateway
 
 NOT_FOUND: Final = 127
 
@@ -56,26 +60,30 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
         sys.exit(NOT_FOUND)
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
-    with ServerThread(create_app(Gateway(upstreams), AppSettings(api_key=key))) as url:
+    gateway = Gateway(upstreams)
+    with ServerThread(create_app(gateway, AppSettings(api_key=key))) as url, TemporaryDirectory() as folder:
         configure = CLIENTS.get(PurePath(program).stem)
-        settings = Settings() if configure is None else configure(_served(url, key, model))
+        settings = Settings() if configure is None else configure(_served(gateway, url, key, model, Path(folder) / "models.json"))
         environment = {**os.environ, **_drop_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key, **settings.variables}
         status = _wait([program, *settings.arguments, *command[1:]], environment)
     sys.exit(status)
 
 
-def _served(url: str, key: str, name: str | None) -> ServedModel:
-    """Return the gateway with the model of a name, or with the first one that the upstream lists."""
+def _served(gateway: Gateway, url: str, key: str, name: str | None, catalog: Path) -> ServedModel:
+    """Return the gateway with the model of a name, or with the first one that the upstream lists; write Codex's catalogue."""
     from urllib.request import ProxyHandler, Request, build_opener
+
+    from interlock.serving.http.codex_models import codex_model
 
     request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
     with build_opener(ProxyHandler({})).open(request) as answer:
-        models = {str(model["id"]): model.get("max_model_len") for model in map(members, elements(json.load(answer)["data"]))}
-    chosen = name or next(iter(models), None)
+        names = [str(members(model)["id"]) for model in elements(json.load(answer)["data"])]
+    chosen = name or next(iter(names), None)
     if chosen is None:
         fail("the upstream lists no models: name one with --model NAME")
-    window = models.get(chosen)
-    return ServedModel(url, key, chosen, window if isinstance(window, int) else None)
+    models = [codex_model(each, gateway.facts(each), index) for index, each in enumerate(dict.fromkeys([*names, chosen]))]
+    catalog.write_bytes(dumps({"models": models}))
+    return ServedModel(url, key, chosen, gateway.facts(chosen).window, catalog)
 
 
 def _drop_proxy(url: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import re
 import zlib
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from attrs import field, frozen
 from attrs.validators import ge
@@ -24,7 +24,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Tagged
 from interlock.parsers.families import family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.example_values import arguments_for, value_for
 from interlock.serving.engines.harmony_tokens import (
     SERVER_CALLS,
@@ -35,6 +35,7 @@ from interlock.serving.engines.harmony_tokens import (
     token_entry,
 )
 from interlock.serving.engines.prompt import (
+    CONTEXT,
     count_prompt,
     is_client_output,
     is_from_user,
@@ -114,6 +115,7 @@ class EmbeddedEngine:
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
     family: Tagged | None = field(default=None, kw_only=True)
+    facts: ClassVar[ModelFacts] = ModelFacts(window=CONTEXT, efforts=["none", "low", "medium", "high"], modalities=["text"])
 
     def __attrs_post_init__(self) -> None:
         encoding()  # loads the vocabulary before the first request needs it

@@ -6,9 +6,10 @@ An engine that validates requests itself, such as vLLM, is a `ResponseEngine` (`
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from attrs import define, field, frozen
+from msgspec import Meta, Struct
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format
@@ -51,8 +52,25 @@ class Turn:
     index: int = field(default=0, kw_only=True)
 
 
+class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server knows of a model, such as from the list of an upstream; None is unknown.
+
+    `window` is the most tokens of a prompt and its output together. `efforts` are the reasoning efforts that a request may name,
+    and `modalities` the kinds of input.
+    """
+
+    window: Annotated[int, Meta(ge=1)] | None = None
+    efforts: list[str] | None = None
+    modalities: list[Literal["text", "image", "audio"]] | None = None
+
+    def over(self, other: ModelFacts) -> ModelFacts:
+        """Return these facts, with those of another source where these are unknown."""
+        facts = {name: getattr(self, name) for name in self.__struct_fields__}
+        return ModelFacts(**{name: getattr(other, name) if fact is None else fact for name, fact in facts.items()})
+
+
 class Engine(Protocol):
-    """A source of model output."""
+    """A source of model output. It may also have `facts`, the `ModelFacts` of its model."""
 
     @property
     def models(self) -> Sequence[str]:

@@ -14,7 +14,7 @@ from attrs import define, evolve, frozen
 
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
-from interlock.serving.engines.engine import Engine, EngineOutput, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
 from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.create import ResponseRequest, read_request
@@ -110,10 +110,10 @@ class ResponseEngine(ABC):
     async def names(self) -> Sequence[str]:
         """Return the model names that requests may use, with an empty one if the model is optional."""
 
-    def window(self, name: str) -> int | None:
-        """Return the most tokens of a model's prompt and output together, if the engine knows them."""
+    def facts(self, name: str) -> ModelFacts:
+        """Return what the engine knows of a model."""
         del name
-        return None
+        return ModelFacts()
 
     async def has_tools(self, name: str) -> bool:
         """Return whether the server of a model may run hosted tools itself; raise `ApiError` if no server has the model."""
@@ -175,6 +175,11 @@ class PlainEngine(ResponseEngine):
 
     async def names(self) -> Sequence[str]:
         return self.engine.models
+
+    def facts(self, name: str) -> ModelFacts:
+        del name
+        facts = getattr(self.engine, "facts", None)
+        return facts if isinstance(facts, ModelFacts) else ModelFacts()
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate a request body; raise a 404 for an unknown model."""

@@ -5,6 +5,7 @@ request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
 stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions
+codex_models      the catalogue of models that Codex reads
 websocket         WebSocket mode: the lanes, limits and frames of a connection
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits

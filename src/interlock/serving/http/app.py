@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Final
@@ -40,6 +40,7 @@ from interlock.serving.http.answers import (
     error_response,
     speaks_messages,
 )
+from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.socket_memory import SocketMemory
@@ -295,7 +296,13 @@ class Api:
     async def list_models(self, request: Request) -> Response:
         if speaks_messages(request):
             return JsonResponse(list_messages_models(await self.service.engine.names(), self.started_at))
-        return JsonResponse({"object": "list", "data": [self._model(name) for name in await self.service.engine.names()]})
+        names = await self.service.engine.names()
+        return JsonResponse({"object": "list", "data": [self._model(name) for name in names], "models": self.codex_models(names)})
+
+    def codex_models(self, names: Iterable[str]) -> list[dict[str, object]]:
+        """Return the models of these names as Codex reads them."""
+        facts = self.service.engine.facts
+        return [codex_model(name, facts(name), index) for index, name in enumerate(filter(None, names))]
 
     async def retrieve_model(self, request: Request) -> Response:
         name = request.path_params["id"]
@@ -317,7 +324,7 @@ class Api:
 
     def _model(self, name: str) -> dict[str, object]:
         model: dict[str, object] = {"id": name, "object": "model", "created": self.started_at, "owned_by": "interlock"}
-        window = self.service.engine.window(name)
+        window = self.service.engine.facts(name).window
         return model if window is None else {**model, "max_model_len": window}
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import orjson
 from attrs import define, field
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.datastructures import State
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -35,7 +36,7 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
-from interlock.serving.http.answers import answer_error
+from interlock.serving.http.answers import JsonResponse, answer_error
 from interlock.serving.http.app import Api, AppSettings
 from interlock.serving.http.request_body import JSON
 from interlock.serving.requests.api_errors import ApiError
@@ -133,7 +134,8 @@ class InterlockPlugin:
             if engine_client is not None:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
-            self._app.router.routes[:0] = [mounted(route, keys, compat.router()) for route in _served_routes(api)]
+            routes = [mounted(route, keys, compat.router()) for route in _served_routes(api)]
+            self._app.router.routes[:0] = [*routes, _model_list(serving, api)]
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
             return
@@ -180,6 +182,16 @@ def _served_routes(api: Api) -> list[BaseRoute]:
     if unknown := [name for name in names if name not in routes]:
         logger.warning("%s must have only %s, not %s", SERVED, ", ".join(routes), ", ".join(map(repr, unknown)))
     return [route for name, served in routes.items() if name in names for route in served()]
+
+
+def _model_list(serving: Serving, api: Api) -> Route:
+    """Return the route of vLLM's own list of models, with the catalogue that Codex reads."""
+
+    async def list_models(_: Request) -> Response:
+        listed: BaseModel = await serving.models.show_available_models()
+        return JsonResponse({**listed.model_dump(mode="json"), "models": api.codex_models(await api.service.engine.names())})
+
+    return Route("/v1/models", list_models, methods=["GET"])
 
 
 def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:

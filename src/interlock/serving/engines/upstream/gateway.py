@@ -13,7 +13,7 @@ from attrs import define, evolve, field
 from msgspec.structs import replace
 
 from interlock.parsers import Chunk, Format, Parser
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
@@ -69,9 +69,15 @@ class Gateway(ResponseEngine):
         places = reversed([*zip(self.upstreams, self._lists, strict=True)])
         return [*dict.fromkeys(name for one, listed in places for name in (*(one.models or listed.names), *one.aliases))]
 
-    def window(self, name: str) -> int | None:
-        places = zip(self.upstreams, self._lists, strict=True)
-        return next((size for one, listed in places if (size := listed.windows.get(one.aliases.get(name, name)))), None)
+    def facts(self, name: str) -> ModelFacts:
+        """Return what the configuration says of a model, and else the first upstream that lists it."""
+        facts = ModelFacts()
+        for upstream, listed in zip(self.upstreams, self._lists, strict=True):
+            model = upstream.aliases.get(name, name)
+            facts = facts.over(upstream.facts.get(model, ModelFacts())).over(listed.facts.get(model, ModelFacts()))
+            if upstream.api == "vllm":  # whose prompts have no images
+                facts = facts.over(ModelFacts(modalities=["text"]))
+        return facts
 
     async def has_tools(self, name: str) -> bool:
         """Return whether a model's upstream has the Responses API, which passes tools on."""

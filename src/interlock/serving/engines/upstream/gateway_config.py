@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Tagged
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.apis import TRANSLATORS
 from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
@@ -55,6 +56,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
     fields: dict[str, str] = {}
     short_call_ids: bool = False
+    facts: dict[str, ModelFacts] = {}
 
     def upstream(self) -> Upstream:
         """Return the upstream; raise `ConfigError` for an invalid value."""
@@ -69,6 +71,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
             None if self.family is None else family_format(self.family),
             self.fields,
             self.short_call_ids,
+            self.facts,
         )
 
     def _key(self) -> str | None:

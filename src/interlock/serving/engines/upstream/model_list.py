@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Literal
 
 from attrs import define, field
 
 from interlock.events.json import as_text, elements, members
+from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.translator import count_of
 from interlock.serving.engines.upstream.upstream_client import STALLED, UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
@@ -32,6 +33,8 @@ POLL: Final = 1.0
 WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length")
 """Where lists have the context window of a model: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio."""
 
+MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
+
 UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
 
 
@@ -42,8 +45,8 @@ class ModelList:
     _client: UpstreamClient
     names: Sequence[str] = field(default=(), init=False)
     """The names of the last list; none if the upstream has no list, or only for clients' own keys."""
-    windows: Mapping[str, int] = field(factory=dict[str, int], init=False)
-    """The context windows of the last list, in tokens, by the names of models."""
+    facts: Mapping[str, ModelFacts] = field(factory=dict[str, ModelFacts], init=False)
+    """What the last list says of models, by their names."""
     fault: ApiError | None = field(default=UNKNOWN, init=False)
     """Why the last attempt failed."""
     started_at: float = field(default=0, init=False)
@@ -80,8 +83,8 @@ class ModelList:
             answer = await self._client.fetch("models", limit=LISTING, is_probe=True)
             listed = elements(answer) or elements(members(answer).get("data"))
             models = {name: members(model) for model in listed if (name := as_text(members(model).get("id")))}
-            sizes = {name: next(filter(None, (count_of(model.get(key)) for key in WINDOWS)), 0) for name, model in models.items()}
-            self.names, self.windows, self.fault = [*models], sizes, None
+            facts = {name: _facts(model) for name, model in models.items()}
+            self.names, self.facts, self.fault = [*models], facts, None
         except ApiError as error:
             has_no_list = error.status in UNLISTED or (self._client.pass_key and error.status in UNAUTHORIZED)
             self.fault = None if has_no_list else error
@@ -93,3 +96,14 @@ class ModelList:
             logger.warning("the upstream server %s does not list its models: %s", self._client.url, self.fault)
         elif self.fault is None and before not in (None, UNKNOWN):
             logger.warning("the upstream server %s answers again", self._client.url)
+
+
+def _facts(model: Mapping[str, object]) -> ModelFacts:
+    """Return what an upstream's list says of a model; only OpenRouter's has parameters and kinds of input."""
+    inputs = elements(members(model.get("architecture")).get("input_modalities"))
+    parameters = elements(model.get("supported_parameters"))
+    return ModelFacts(
+        window=next(filter(None, (count_of(model.get(key)) for key in WINDOWS)), None),
+        efforts=[] if parameters and "reasoning" not in parameters else None,
+        modalities=[each for each in MODALITIES if each in inputs] or None,
+    )

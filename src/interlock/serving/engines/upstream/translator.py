@@ -18,7 +18,7 @@ from interlock.events.json import dumps, members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged
 from interlock.parsers.routing import Routing
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.upstream.apis import TRANSLATORS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.create import ResponseRequest
@@ -41,7 +41,8 @@ class Upstream:
 
     `api` is a key of `TRANSLATORS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
     names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
-    requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits.
+    requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits. `facts` are
+    known facts of its models, which override those that it lists.
     """
 
     client: UpstreamClient
@@ -51,6 +52,7 @@ class Upstream:
     family: Tagged | None = None
     fields: Mapping[str, str] = field(factory=dict[str, str])
     short_call_ids: bool = False
+    facts: Mapping[str, ModelFacts] = field(factory=dict[str, ModelFacts])
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
     """Constant facts about the server, which translators cache here."""
 

@@ -28,7 +28,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.parsers.families import Family
 from interlock.parsers.harmony_vocabulary import Entry
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.harmony_tokens import (
     encode_replies,
@@ -207,6 +207,15 @@ class VllmEngine(ResponseEngine):
 
     async def names(self) -> Sequence[str]:
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
+
+    def facts(self, name: str) -> ModelFacts:
+        del name
+        config = self.serving.model_config
+        return ModelFacts(
+            window=config.max_model_len,
+            efforts=["low", "medium", "high"] if self.serving.use_harmony else None,
+            modalities=["text", "image"] if getattr(config, "is_multimodal_model", False) else ["text"],
+        )
 
     @property
     def tools(self) -> HostedTools:
