@@ -116,6 +116,8 @@ class RequestContext:
     """The seals for reasoning and summaries. If None, nothing is sealed or compacted."""
     connection: HTTPConnection | None = field(default=None, repr=False)
     """The client's connection, for a host engine."""
+    stored_items: tuple[JsonItem, ...] = field(default=Factory(lambda self: add_ids(self.items), takes_self=True), repr=False)
+    """The conversation as a store needs it: each item has an id."""
 
 
 RunSteps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
@@ -124,6 +126,22 @@ RunSteps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
 It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire, unless its
 deltas have ended the response.
 """
+
+
+@define(eq=False)
+class TurnProgress:
+    """The last turn of a run, or what comes before the first one."""
+
+    remaining_tokens: int | None
+    """The output tokens that the request still allows."""
+    count: int = 0
+    first_item: int = 0
+    """The index of its first item."""
+    usage: Usage = field(factory=Usage)
+    calls: Sequence[ReadyCall] = ()
+    """The calls whose tools run next: those of the turn, or before the first turn the calls that the client has approved."""
+    rejected: Sequence[JsonItem] = ()
+    """Its calls with invalid arguments."""
 
 
 @define(eq=False)
@@ -152,29 +170,18 @@ class ResponseRun(Generic[T]):
     """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
     _error: BaseException | None = field(default=None, init=False)
     """The error that `events` raises at its end: a refusal, or an error that asks the process to end."""
-    _task: asyncio.Task[object] | None = field(default=None, init=False)
-    """The task that iterates the events."""
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
-    """The same task, while it waits for a step."""
+    """The task that iterates the events, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
-    _stored_items: tuple[JsonItem, ...] = field(init=False)
-    """The conversation as a store needs it: each item has an id."""
-    _remaining_tokens: int | None = field(init=False)  # the output tokens that the request still allows
     _tools: Tools = field(factory=NullTools, init=False)
     _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _turn_count: int = field(default=0, init=False)
-    _first_item: int = field(default=0, init=False)  # the index of the first item of the last turn
-    _turn_usage: Usage = field(factory=Usage, init=False)
-    _calls: Sequence[ReadyCall] = field(default=(), init=False)
-    """The calls whose tools run next: those of the last turn, or before the first turn those that the client has approved."""
-    _rejected: Sequence[JsonItem] = field(default=(), init=False)
-    """The calls of the last turn with invalid arguments."""
+    _progress: TurnProgress = field(
+        default=Factory(lambda self: TurnProgress(self.request.max_output_tokens), takes_self=True), init=False
+    )
 
     def use(self, context: RequestContext, generation: Generation, driver: ResponseDriver[T]) -> None:
         """Set what the request was resolved to."""
         self.context, self.generation, self.driver = context, generation, driver
-        self._stored_items = add_ids(context.items)
-        self._remaining_tokens = self.request.max_output_tokens
 
     @property
     def stored(self) -> StoredResponse:
@@ -183,7 +190,7 @@ class ResponseRun(Generic[T]):
         items = cast("Sequence[JsonItem]", response["output"])
         results = zip(items, self._tools.with_outputs(items), strict=True)
         kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
-        return StoredResponse({**response, "output": kept}, self._stored_items)
+        return StoredResponse({**response, "output": kept}, self.context.stored_items)
 
     async def events(self) -> AsyncGenerator[list[T], None]:
         """Run the response and yield the events of each step, to send in one write. Iterate once, in one task.
@@ -196,7 +203,6 @@ class ResponseRun(Generic[T]):
             Exception: The server or the engine refuses the request, and there are no events: `ApiError`, `StoreDown` or an error
                 of a host engine.
         """
-        self._task = asyncio.current_task()
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
         with self._active_runs.track(self.interrupt):  # the effects `TAKE` and `FREE`
             try:
@@ -254,7 +260,7 @@ class ResponseRun(Generic[T]):
             return False
         if threshold is None or self.request.compacts_only:
             return True
-        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._remaining_tokens))
+        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._progress.remaining_tokens))
         return await self.generation.count(turn) > threshold
 
     async def _compact(self) -> RunSteps:
@@ -284,17 +290,20 @@ class ResponseRun(Generic[T]):
         async with aclosing(self._tools.prepare(self.driver.items)) as preparation:
             async for step in preparation:
                 yield step
-        self._calls = self.driver.ready
-        yield TurnTrigger.CALL if self._calls else TurnTrigger.GO_ON
+        self._progress.calls = self.driver.ready
+        yield TurnTrigger.CALL if self._progress.calls else TurnTrigger.GO_ON
 
     def _turn(self) -> Turn:
         output = self.driver.items()
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
-        return Turn(self.request, (*self.context.model_items, *items), self._remaining_tokens, index=self._turn_count)
+        return Turn(
+            self.request, (*self.context.model_items, *items), self._progress.remaining_tokens, index=self._progress.count
+        )
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""
-        self._first_item, rejects, finish_reason = self.driver.item_count, False, None
+        progress, rejects, finish_reason = self._progress, False, None
+        progress.first_item = self.driver.item_count
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
         async with aclosing(self.generation.generate(turn)) as outputs:
@@ -312,40 +321,41 @@ class ResponseRun(Generic[T]):
                     yield rewritten
                 finish_reason, self.stop_sequence = output.finish_reason, output.stop_sequence
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
-                    self._turn_usage = _update_usage(self._turn_usage, output)
+                    progress.usage = _update_usage(progress.usage, output)
         if finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
         end = self._end_turn(finish_reason)
-        self._turn_count += 1
-        if self._remaining_tokens is not None:
-            self._remaining_tokens -= sum(
+        progress.count += 1
+        if progress.remaining_tokens is not None:
+            progress.remaining_tokens -= sum(
                 delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage
             )
         rejects = rejects or Reject in map(type, end)
         yield self._tools.rewrite(end)
-        self._calls = self.driver.ready
+        progress.calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
-        items = self.driver.items(self._first_item) if rejects else ()
-        self._rejected = [item for item in items if item.get("status") == "failed"]
-        yield TurnTrigger.CALL if self._calls or self._rejected else TurnTrigger.ANSWER
+        items = self.driver.items(progress.first_item) if rejects else ()
+        progress.rejected = [item for item in items if item.get("status") == "failed"]
+        yield TurnTrigger.CALL if progress.calls or progress.rejected else TurnTrigger.ANSWER
 
     def _end_turn(self, reason: FinishReason) -> list[Delta]:
         """End the parser's turn; its usage is that of the engine, or what stands for none if nobody counted a token."""
-        end, self._turn_usage = self.generation.parser.end(reason, self._turn_usage), Usage()
+        end, self._progress.usage = self.generation.parser.end(reason, self._progress.usage), Usage()
         no_usage = self.generation.no_usage
         return [evolve(each, usage=no_usage) if isinstance(each, EndTurn) and each.usage == Usage() else each for each in end]
 
     async def _run_tools(self) -> RunSteps:
         """Run the tools of the pending calls."""
-        calls, rejected = self._calls, self._rejected
+        progress = self._progress
+        calls, rejected = progress.calls, progress.rejected
         async with aclosing(self._tools.run(calls, rejected)) as results:
             async for delta in results:
                 yield [delta]
         none_ran = self.driver.ready == calls and not rejected
         # A turn with a call for the client is the last one, so earlier turns have none.
-        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items(self._first_item)):
+        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items(progress.first_item)):
             yield TurnTrigger.ANSWER
-        elif self._remaining_tokens is None or self._remaining_tokens > 0:
+        elif progress.remaining_tokens is None or progress.remaining_tokens > 0:
             yield TurnTrigger.GO_ON
         else:
             yield TurnTrigger.EXHAUST
@@ -430,7 +440,7 @@ class ResponseRun(Generic[T]):
         try:
             if self._goes_on:
                 assert steps is not None  # noqa: S101 - the edge into this state set them
-                self._waiting = task = self._task
+                self._waiting = task = asyncio.current_task()
                 try:
                     step = await anext(steps)  # an interruption cancels only this wait
                 except asyncio.CancelledError:
