@@ -36,7 +36,7 @@ help: ## List the targets
 
 .PHONY: serve
 serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
-	$(BIN)/interlock serve --host $(HOST) --port $(PORT)
+	$(BIN)/interlock serve --host $(HOST) --port $(PORT) --code-interpreter
 
 .PHONY: quick
 quick: .venv/.dev ## Style, and some 7,000 tests, in less than a minute of CPU time
@@ -247,8 +247,8 @@ clean: ## Remove the environments, caches and build output
 	@$(PYTHON) -m venv $(@D:/bin=)
 
 .venv/.serve: pyproject.toml | .venv/bin/python
-	@echo "Installing the server and its packages into .venv (150 MB, about a minute)."
-	@$(BIN)/python -m pip install --editable '.[serve]'
+	@echo "Installing the server and its packages into .venv (190 MB, about a minute)."
+	@$(BIN)/python -m pip install --editable '.[serve,tools]'
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python

@@ -63,7 +63,7 @@ def front(server: Server, api: str, group: str) -> Iterator[Front]:
     tools = {"code_interpreter": "python", "web_search": "browser"} if server.setup.tools else {}
     hosted = {kind: server.tool_url(name) for kind, name in tools.items()}
     family = family_of(group) if api == "vllm" else None
-    engine = Gateway([read_upstream({"url": server.url, "api": api, "family": family})], frozenset(hosted))
+    engine = Gateway([read_upstream({"url": server.url, "api": api, "family": family})], dict.fromkeys(hosted, ""))
     with ServerThread(create_app(engine, tools=ToolServers(hosted))) as url:
         yield Front(server.setup, url)
 

@@ -29,7 +29,7 @@ from interlock.fsm.diagram import Graph, NodeRole, to_svg
 from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
 from interlock.fsm.lifecycles.searches import SEARCHES
 from interlock.fsm.lifecycles.unstreamed import WRITTEN
-from interlock.fsm.processes import background, connection, conversation, lane, server, stored, turns, worker
+from interlock.fsm.processes import background, connection, container, conversation, lane, server, stored, turns, worker
 from interlock.fsm.table import Machine
 from interlock.fsm.transducers import chat, messages
 from interlock.parsers import harmony_framing as framing
@@ -57,6 +57,7 @@ MODULES = {
     "connection": connection,
     "server": server,
     "worker": worker,
+    "container": container,
     "messages": messages,
     "chat": chat,
 }
@@ -71,6 +72,7 @@ WALKED = {
     "connection": connection.CONNECTION,
     "server": server.SERVER,
     "worker": worker.WORKER,
+    "container": container.CONTAINER,
     "messages": messages.MESSAGES,
     "chat": chat.CHAT,
 }

@@ -223,6 +223,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "exits is replaced: at once if it ran for a while, otherwise after a delay that grows with each such exit.",
         triggers=("due", "ready", "exit", "due", "ready", "stop", "exit"),
     ),
+    "container": Subject(
+        "A container of the [code interpreter](../tools.md#code-interpreter) is a process that keeps the variables of one call "
+        "for the next. Calls of one container take turns. Code that exceeds a limit ends it, because such code may have stopped "
+        "anywhere.",
+        triggers=("run", "end", "run", "end", "drop"),
+    ),
     "messages": Subject(
         "The transducer that writes Anthropic's [Messages](../dialects.md) from the events of a response. Its triggers are what "
         "the events say, and its effects make the events of the other API. At most one block is open: what the server's tools "

@@ -12,6 +12,8 @@ import pytest
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.code_interpreter import CodeInterpreter
+from interlock.serving.tools.hosting import ToolServers
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -24,7 +26,7 @@ def block(language: str, holding: str) -> str:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with ServerThread(create_app(EmbeddedEngine())) as served:
+    with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers({"code_interpreter": CodeInterpreter()}))) as served:
         yield served
 
 
@@ -34,8 +36,14 @@ def printed(command: list[str]) -> str:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_curl_example_prints_what_the_readme_says(url) -> None:
-    example = block("sh", "curl").replace("http://127.0.0.1:8000", url)
+    example = block("sh", "curl -sN").replace("http://127.0.0.1:8000", url)
     assert printed(["bash", "-c", example]) == block("text", "event: response.created")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_server_calculates_what_the_readme_says(url) -> None:
+    example = block("sh", "calculate 6 * 7").replace("http://127.0.0.1:8000", url)
+    assert printed(["bash", "-c", example]) == block("text", "python says: 42") == "python says: 42\n"
 
 
 def test_the_openai_example_prints_what_the_readme_says(url) -> None:

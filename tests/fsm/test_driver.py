@@ -402,6 +402,11 @@ def test_no_call_id_is_used_twice_whoever_made_it():
     assert [item["call_id"] for item in Stream(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]
 
 
+def test_calls_may_share_a_container():
+    code = [Open("code_interpreter_call", {"container_id": name}) for name in ("mine", "mine", None)]
+    assert [item["container_id"] for item in Stream(*code).output()] == ["mine", "mine", "cntr_1"]
+
+
 def test_hosted_calls_wait_for_their_tools_in_order():
     stream = Stream(MCP, "{", "}", CODE, "1", "+1", Close(), SEARCH)
     search = {"type": "mcp_call", "id": "mcp_1", "status": "in_progress", "server_label": "wiki", "name": "search"}

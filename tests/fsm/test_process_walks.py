@@ -7,6 +7,7 @@ from table_mutations import changes
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
@@ -158,7 +159,7 @@ def test_a_lapse_after_which_nobody_knows_the_owner_is_found():
     assert {f"free/join: {LATE_JOIN}", "leased/join: a response frees the lease of another"} <= {*faults}
 
 
-@pytest.mark.parametrize("table", [STORED, CONVERSATION, SERVER, WORKER], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [STORED, CONVERSATION, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
 def test_every_mutation_is_refused_or_found(table):
     alike = {"queued", "running"}  # have the same edges, so that no walk can tell one from the other
     survived = set()
@@ -228,8 +229,8 @@ def test_a_response_with_the_id_of_a_hidden_one_is_found() -> None:
     assert faults == ("hidden/put: another response gets the id of one that is hidden",)
 
 
-@pytest.mark.parametrize("table", [SERVER, WORKER], ids=lambda table: table.name)
-def test_every_edge_of_a_server_and_of_its_workers_fires(table) -> None:
+@pytest.mark.parametrize("table", [SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
+def test_every_edge_of_a_server_its_workers_and_a_container_fires(table) -> None:
     result = walk(table)
     assert (result.holds, result.edges, result.faults) == (True, len(table.edges), ())
 
@@ -252,3 +253,20 @@ def test_faults_of_a_worker_are_found() -> None:
     )
     orphan = walk(change_row(WORKER, "starting", trigger.STOP, effects=[])).faults
     assert orphan == ("starting/stop: a process is not asked to exit when the server stops, or is before",)
+
+
+def test_faults_of_a_container_are_found() -> None:
+    trigger, effect = ContainerTrigger, ContainerEffect
+    twice = walk(change_row(CONTAINER, "idle", trigger.RUN, effects=[effect.START, effect.FEED])).faults
+    assert twice == ("idle/run: a second process starts",)
+    unstarted = walk(change_row(CONTAINER, "new", trigger.RUN, effects=[effect.FEED])).faults
+    assert "new/run: code runs without a process" in unstarted
+    orphan = walk(change_row(CONTAINER, "running", trigger.BREAK, effects=[])).faults
+    assert orphan == (
+        "running/break: a process goes on after its container, or ends before",
+        "running/break: the container is over before its process, or the reverse",
+    )
+    idle = walk(change_row(CONTAINER, "new", trigger.RUN, effects=[effect.START])).faults
+    assert "new/run: a call does not run its code, or code runs without a call" in idle
+    edges = [edge for edge in CONTAINER.edges if edge.trigger is not trigger.DROP]
+    assert "running/end: idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges, total=())).faults

@@ -41,9 +41,9 @@ class WatchedServers(ToolServers):
     open: set = field(factory=set, init=False)
 
     @asynccontextmanager
-    async def begin(self, request, items):
+    async def begin(self, request, items, tenant):
         """Begin the tools of a response."""
-        async with ToolServers.begin(self, request, items) as tools:
+        async with ToolServers.begin(self, request, items, tenant) as tools:
             self.open.add(tools)
             try:
                 yield tools
@@ -87,7 +87,7 @@ class Outcome:
         return self.times[self.names.index(name)]
 
 
-def ask(*turns, tools=(), by=None, items="Hi", **settings):
+def ask(*turns, tools=(), by=None, items="Hi", tenant="", **settings):
     """Ask for a response of which the model's turns are given as harmony."""
     engine = StagedEngine(*([step(turn, "stop")] for turn in (*turns, ANSWER)))
     by = by or servers()
@@ -95,7 +95,7 @@ def ask(*turns, tools=(), by=None, items="Hi", **settings):
     async def collect():
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
-        run = begin_response(RequestContext(request, request.input), engine, EventWriter(), tools=by)
+        run = begin_response(RequestContext(request, request.input, tenant), engine, EventWriter(), tools=by)
         timed = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)

@@ -132,7 +132,7 @@ def gateway(*replies, models=("m",), listing=None, hosted=(), tools=None, **sett
     """Serve a gateway in front of an upstream with these replies, and yield the gateway's URL and the upstream."""
     upstream = ScriptedUpstream([*replies], models, listing)
     with serve_upstream(upstream) as url:
-        engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], frozenset(hosted))
+        engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], dict.fromkeys(hosted, ""))
         with ServerThread(create_app(engine, tools=tools)) as gateway_url:
             yield gateway_url, upstream
 

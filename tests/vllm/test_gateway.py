@@ -25,7 +25,7 @@ def gateway(server, api, family=None):
     hosted = {name: f"http://127.0.0.1:{tool.port}/sse" for name, tool in server._tools.items()}
     servers = {"code_interpreter": hosted["python"], "web_search": hosted["browser"]} if hosted else {}
     upstream = UpstreamSettings(url=server.url, api=api, family=family, aliases={"mine": "tiny"}).upstream()
-    with ServerThread(create_app(Gateway([upstream], frozenset(servers)), tools=ToolServers(servers))) as url:
+    with ServerThread(create_app(Gateway([upstream], dict.fromkeys(servers, "")), tools=ToolServers(servers))) as url:
         yield url
 
 

@@ -310,7 +310,12 @@ class ResponseDriver(Generic[T]):
         }
 
     def _id(self, name: str, value: object, prefix: str) -> str:
-        """Return the id for a field of an item: `value`, with its prefix, if it is unused, else a new one (rule R7)."""
+        """Return the id for a field of an item: `value`, with its prefix, if it is unused, else a new one (rule R7).
+
+        Several calls may have the same `container_id`.
+        """
+        if name == "container_id" and value:
+            return str(value)
         used, count = self._used_ids.get(name, (set[object](), 0))
         output = self._response.output
         used.update(getattr(item.body, name, None) for item in output[count:])

@@ -255,6 +255,28 @@ def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
     assert [(each.exit_code, each.stderr) for each in results] == [(2, message)] * 2
 
 
+def test_serve_runs_code_if_a_setting_says_so(monkeypatch, tmp_path) -> None:
+    config = tmp_path / "interlock.toml"
+    config.write_text("[serve]\ncode_interpreter = true\n")
+    tool = {"type": "code_interpreter", "container": {"type": "auto"}}
+    for options, variable in ((["--code-interpreter"], None), (["--config", config], None), ([], "1")):
+        if variable:
+            monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", variable)
+        with serve_command(*map(str, options)) as url, OpenAI(base_url=url, api_key="-") as client:
+            response = client.responses.create(model="interlock-embedded", input="calculate 6 * 7", tools=[tool])
+        assert response.output_text.splitlines()[-1] == "python says: 42"
+
+
+def test_serve_refuses_two_interpreters_and_one_that_is_not_installed(monkeypatch) -> None:
+    both = run("serve", "--code-interpreter", "--tool-server", "code_interpreter=http://127.0.0.1:1/mcp")
+    message = "--tool-server code_interpreter=URL names another interpreter; leave out one of them"
+    assert (both.exit_code, both.stderr) == (2, f"interlock: --code-interpreter: {message}\n")
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    missing = run("serve", "--code-interpreter")
+    message = "pydantic-monty is not installed; in a checkout of Interlock: pip install '.[tools]'"
+    assert (missing.exit_code, missing.stderr) == (2, f"interlock: --code-interpreter: {message}\n")
+
+
 def test_serve_reports_an_unreadable_script(tmp_path) -> None:
     path = tmp_path / "empty.jsonl"
     path.touch()

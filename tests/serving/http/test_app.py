@@ -86,8 +86,8 @@ def test_a_response_is_sent_before_its_tools_are_closed(stream) -> None:
 
     class Tools(NullTools):
         @asynccontextmanager
-        async def begin(self, request, items):
-            del request, items
+        async def begin(self, request, items, tenant):
+            del request, items, tenant
             yield self
             order.append("closed")
 

@@ -546,8 +546,8 @@ def test_no_ping_follows_the_end(monkeypatch) -> None:
 
     class Tools(NullTools):
         @asynccontextmanager
-        async def begin(self, request, items):
-            del request, items
+        async def begin(self, request, items, tenant):
+            del request, items, tenant
             yield self
             for _ in range(50):
                 await asyncio.sleep(0)

@@ -12,7 +12,8 @@ from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.api_errors import ToolError
 from interlock.serving.requests.create import read_request
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, ToolServers, result_text
+from interlock.serving.tools.hosting import DeclaredServer, ListedTool, ResponseTools, ToolServers
+from interlock.serving.tools.mcp_session import result_text
 
 
 @pytest.fixture
@@ -205,15 +206,15 @@ def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
 def test_the_first_of_two_servers_with_one_label_counts() -> None:
     first, second = ({"type": "mcp", "server_label": "s", "server_url": url} for url in ("http://1", "http://2"))
     request = read_request({"model": "m", "input": "Hi", "tools": [{"type": "web_search"}, first, second]})
-    assert ResponseTools(ToolServers(), request, ())._servers == {"s": DeclaredServer("s", first)}
+    assert ResponseTools(ToolServers(), request, (), "")._servers == {"s": DeclaredServer("s", first)}
 
 
 def test_calls_of_other_kinds_are_refused() -> None:
-    tools = ResponseTools(ToolServers(), read_request({"model": "m", "input": "Hi"}), ())
+    tools = ResponseTools(ToolServers(), read_request({"model": "m", "input": "Hi"}), (), "")
     for kind in ("file_search_call", "image_generation_call"):
         assert kind in ITEMS
         with pytest.raises(ToolError, match=f"does not run calls of the kind '{kind}'"):
-            tools._endpoint(ReadyCall("x_1", kind, {}, ""), allowed=True)
+            tools._target(ReadyCall("x_1", kind, {}, ""), allowed=True)
 
 
 def test_content_without_text_becomes_a_placeholder() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import fake_vllm as fake
 import pytest
@@ -21,6 +21,7 @@ from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.vllm.vllm_engine import VllmEngine
 from interlock.serving.http import plugin
 from interlock.serving.responses.run import INTERNAL_ERROR
+from interlock.serving.tools.code_interpreter import CodeInterpreter
 
 pytestmark = pytest.mark.usefixtures("vllm")
 
@@ -110,7 +111,7 @@ def test_an_engine_error_fails_the_response_with_a_public_message(error, message
 class Tools(ScriptedTools):
     """Hosted tools with scripted deltas, whose code prints 1."""
 
-    hosted = frozenset({"code_interpreter"})
+    descriptions = MappingProxyType({"code_interpreter": ""})
 
     def with_outputs(self, items):
         return [{**item, "output": "1\n"} if item["type"] == "code_interpreter_call" else item for item in items]
@@ -485,6 +486,29 @@ def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_ho
     assert tools.policy.hosts == {"localhost", "mcp.example.com"}
     plugin._tools(Serving(urls={"other": "http://d/sse"}))
     assert caplog.messages == ["no server of --tool-server has a tool that Interlock can call (python, browser, container)"]
+
+
+def test_the_interpreter_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(monkeypatch):
+    monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", "1")
+    serving = Serving()
+    tools = plugin._tools(serving)
+    interpreter = tools.hosted["code_interpreter"]
+    assert tools.descriptions == {"code_interpreter": interpreter.description}
+    described = serving.tool_server
+    assert [described.has_tool(name) for name in ("python", "browser")] == [True, False]
+    namespace = described.get_tool_description("python")
+    assert (namespace.name, namespace.description, namespace.tools) == ("python", interpreter.description, [])
+
+
+def test_tools_of_vllms_flag_stay_beside_the_interpreter(monkeypatch):
+    monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", "1")
+    serving = Serving(urls={"python": "http://a/sse", "container": "http://c/sse"})
+    serving.tool_server.has_tool = {"container"}.__contains__
+    serving.tool_server.get_tool_description = lambda name, _allowed: f"the {name}"
+    tools = plugin._tools(serving)
+    assert (type(tools.hosted["code_interpreter"]), tools.hosted["container"]) == (CodeInterpreter, "http://c/sse")
+    assert serving.tool_server.has_tool("container")
+    assert serving.tool_server.get_tool_description("container") == "the container"
 
 
 @pytest.mark.parametrize("value", [[None], {"a": 1}, 3])

@@ -8,6 +8,7 @@
     connection    a WebSocket
     server        a server, from its start to its last connection
     worker        one of several processes of a server
+    container     a container of the code interpreter
 
 `interlock.serving` fires the edges and carries out their effects. `interlock verify` explores every table
 (`interlock.fsm.proof.process_walks`).

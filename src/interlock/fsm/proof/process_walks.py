@@ -22,6 +22,7 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
@@ -628,6 +629,40 @@ class _Worker(_Place[WorkerTrigger, WorkerEffect]):
             yield from sorted(needed - self.state.rows.keys())
 
 
+@frozen
+class _Container(_Place[ContainerTrigger, ContainerEffect]):
+    """A container: code runs only in a process that has started, one call at a time, and no process outlives its container."""
+
+    started: bool = False
+    """Whether the container has a process."""
+    busy: bool = False
+    """Whether code runs in it."""
+
+    def is_possible(self, trigger: ContainerTrigger) -> bool:
+        return self.busy is (trigger in {ContainerTrigger.END, ContainerTrigger.BREAK})
+
+    def after(self, trigger: ContainerTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        started = (self.started or ContainerEffect.START in effects) and ContainerEffect.STOP not in effects
+        yield evolve(self, state=dest, started=started, busy=ContainerEffect.FEED in effects)
+
+    def faults(self, trigger: ContainerTrigger, after: Self) -> Iterator[str]:
+        effects = self.state.rows[trigger][1]
+        if ContainerEffect.START in effects and self.started:
+            yield "a second process starts"
+        if (trigger is ContainerTrigger.RUN) is not (ContainerEffect.FEED in effects):
+            yield "a call does not run its code, or code runs without a call"
+        if ContainerEffect.FEED in effects and not after.started:
+            yield "code runs without a process"
+        if (trigger in {ContainerTrigger.BREAK, ContainerTrigger.DROP}) is not (ContainerEffect.STOP in effects):
+            yield "a process goes on after its container, or ends before"
+        if after.started is not bool(after.state.rows):
+            yield "the container is over before its process, or the reverse"
+        needed = {ContainerTrigger.END, ContainerTrigger.BREAK} if after.busy else {ContainerTrigger.RUN, ContainerTrigger.DROP}
+        missing = needed - after.state.rows.keys() if after.state.rows else ()
+        yield from (f"{after.state.name}: no edge for {each}" for each in sorted(missing))
+
+
 _AnyPlace: TypeAlias = _Place[Any, Any]
 _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     TURNS.name: _Run,
@@ -638,6 +673,7 @@ _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     CONNECTION.name: _Connection,
     SERVER.name: _Server,
     WORKER.name: _Worker,
+    CONTAINER.name: _Container,
 }
 
 
@@ -662,6 +698,7 @@ def walk(table: AnyTable) -> Walk:
 
 
 WALKS: Final[dict[str, Callable[[], Walk]]] = {
-    table.name: partial(walk, table) for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION, SERVER, WORKER)
+    table.name: partial(walk, table)
+    for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION, SERVER, WORKER, CONTAINER)
 }
 """The walk through each table, by the table's name."""

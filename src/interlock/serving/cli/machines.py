@@ -138,6 +138,7 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.fsm.diagram import draw
     from interlock.fsm.processes.background import BACKGROUND
     from interlock.fsm.processes.connection import CONNECTION
+    from interlock.fsm.processes.container import CONTAINER
     from interlock.fsm.processes.conversation import CONVERSATION
     from interlock.fsm.processes.lane import LANE
     from interlock.fsm.processes.server import SERVER
@@ -165,5 +166,6 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
         draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
         draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),
+        draw(CONTAINER, way=("new", "running", "idle", "expired")),
     )
     return {graph.name: graph for graph in graphs}

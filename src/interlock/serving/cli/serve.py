@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.store import ResponseStore
     from interlock.serving.tools.hosting import ToolServers
-    from interlock.serving.tools.tool_runner import ToolRunner
+    from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
 
 
 @frozen(kw_only=True)
@@ -66,6 +66,7 @@ class ServeSettings(UpstreamOptions):
     log_level: str
     tool_server: tuple[str, ...]
     tool_timeout: float
+    code_interpreter: bool
     view: bool
     redact: bool
     allow_mcp_host: tuple[str, ...]
@@ -186,6 +187,7 @@ def _pause_collector() -> Generator[None]:
     metavar="SECONDS",
     help="The longest time for a call of a hosted tool.",
 )
+@environment_option("--code-interpreter", is_flag=True, help="Run the code of `code_interpreter` in a sandbox of this server.")
 @click.option("--view", is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
 @click.option("--redact", is_flag=True, help="Hide the texts of the streams that --view shows.")
 @click.option(
@@ -237,7 +239,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
         sealing_keys = SealingKeys.from_environment()
     with option_errors("--allow-mcp-host"):
         policy = AddressPolicy.of(settings.allow_mcp_host)
-    servers = ToolServers(_tool_servers(settings.tool_server), policy, settings.tool_timeout)
+    servers = ToolServers(_hosted_tools(settings), policy, settings.tool_timeout)
     running, tools = _engine(settings, servers)
     app_settings = AppSettings(
         api_key=settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ()),
@@ -281,7 +283,7 @@ def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | Gat
         fail("--script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config")
     from interlock.serving.engines.upstream.gateway import Gateway
 
-    return Gateway(upstreams, frozenset(servers.hosted)), servers
+    return Gateway(upstreams, servers.descriptions), servers
 
 
 def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
@@ -302,6 +304,19 @@ def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine,
     recording = read_recording(script)
     turns = [turn.outputs for turn in recording.turns]
     return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+
+
+def _hosted_tools(settings: ServeSettings) -> dict[HostedTool, str | LocalTool]:
+    """Return the MCP servers of the hosted tools, and the tools that this server runs itself."""
+    from interlock.serving.tools.code_interpreter import CodeInterpreter
+
+    tools: dict[HostedTool, str | LocalTool] = {**_tool_servers(settings.tool_server)}
+    if settings.code_interpreter and "code_interpreter" in tools:
+        fail("--code-interpreter: --tool-server code_interpreter=URL names another interpreter; leave out one of them")
+    if settings.code_interpreter:
+        with option_errors("--code-interpreter"):
+            tools["code_interpreter"] = CodeInterpreter()
+    return tools
 
 
 def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:

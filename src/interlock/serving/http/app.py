@@ -230,6 +230,8 @@ class Api:
                 self.service.active_runs.end()
                 await self.background_registry.wait(GRACE)
                 await self.service.engine.close()
+                if self.service.tools is not None:
+                    await self.service.tools.close()
 
     async def create(self, request: Request) -> ASGIApp:
         parameters = await self._parameters(request)

@@ -51,7 +51,9 @@ from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
 from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.serving.tools.hosting import ToolServers
+from interlock.serving.tools.tool_runner import LocalTool
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 T = TypeVar("T")
@@ -68,6 +70,7 @@ VIEW: Final = "INTERLOCK_VIEW"
 VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
+CODE_INTERPRETER: Final = "INTERLOCK_CODE_INTERPRETER"
 
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
@@ -122,7 +125,7 @@ class InterlockPlugin:
             has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
             compat.accept_function_tools(getattr(args, "tool_call_parser", None))
-            engine = VllmEngine(serving, frozenset(tools.hosted), family, salt, admissions)
+            engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
             settings = AppSettings(
                 cors_origins=getattr(args, "allowed_origins", None) or (),
                 dialect=_choice(DIALECT, DIALECTS, OPENAI),
@@ -319,9 +322,15 @@ def _family(args: object, serving: Serving) -> Family | None:
 
 def _tools(serving: Serving) -> ToolServers:
     """Return the runner of hosted tools, for the servers of `--tool-server` and the MCP servers that requests may name."""
-    hosted: dict[HostedTool, str] = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
+    hosted: dict[HostedTool, str | LocalTool] = {
+        TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS
+    }
     if serving.tool_server is not None and not hosted:
         logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
+    if os.environ.get(CODE_INTERPRETER) == "1":
+        hosted["code_interpreter"] = CodeInterpreter()
+    local = {name: tool.description for name, kind in TOOLS.items() if not isinstance(tool := hosted.get(kind, ""), str)}
+    compat.describe_tools(serving, local)
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
     return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
 

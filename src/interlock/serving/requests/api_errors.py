@@ -70,3 +70,7 @@ class PromptError(EngineError):
 
 class ToolError(InterlockError):
     """A hosted tool cannot be run or listed. Its item fails with the message, which must not contain secrets."""
+
+
+class ToolFailedError(ToolError):
+    """A hosted tool ran and reported an error, which is the message."""

@@ -320,10 +320,17 @@ def _is_named(offered: OfferedTool, choice: JsonTool) -> bool:
     return name is None or name in offered.names
 
 
-def list_hosted_functions(hosted: Iterable[str]) -> dict[str, Mapping[str, object]]:
-    """Return the functions that stand for hosted tools, by the types of the tools in requests."""
-    tools = {*hosted}
-    return {kind: call.function for call in HOSTED_CALLS.values() if call.tool in tools for kind in call.types}
+def list_hosted_functions(hosted: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
+    """Return the functions that stand for hosted tools, by the types of the tools in requests.
+
+    `hosted` has the descriptions of the tools, which are empty for the usual text.
+    """
+    return {
+        kind: {**call.function, "description": hosted[call.tool] or call.function["description"]}
+        for call in HOSTED_CALLS.values()
+        if call.tool in hosted
+        for kind in call.types
+    }
 
 
 def find_hosted(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:

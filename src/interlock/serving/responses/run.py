@@ -286,7 +286,8 @@ class ResponseRun(Generic[T]):
     async def _prepare(self) -> RunSteps:
         """Begin the response, list the tools of MCP servers, and add the calls that the client has approved, which run next."""
         yield [Start()]
-        self._tools = await self._tool_sessions.enter_async_context(self._tool_runner.begin(self.request, self.context.items))
+        tools = self._tool_runner.begin(self.request, self.context.items, self.context.tenant)
+        self._tools = await self._tool_sessions.enter_async_context(tools)
         async with aclosing(self._tools.prepare(self.driver.items)) as preparation:
             async for step in preparation:
                 yield step

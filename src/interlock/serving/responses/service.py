@@ -125,7 +125,8 @@ class ResponseService:
         driver = new_driver(context, generation, {}, NullWriter())
         driver.feed([Start()])
         runner = self.tools or NullTools()
-        async with runner.begin(context.request, context.items) as tools, aclosing(tools.prepare(driver.items)) as preparation:
+        begun = runner.begin(context.request, context.items, context.tenant)
+        async with begun as tools, aclosing(tools.prepare(driver.items)) as preparation:
             async for step in preparation:
                 driver.feed(step)
         return [item for item in driver.items() if item["type"] == "mcp_list_tools"]

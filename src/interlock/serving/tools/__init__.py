@@ -1,7 +1,8 @@
-"""Hosted tools, which the server itself calls on MCP servers.
+"""Hosted tools, which the server itself runs or calls on MCP servers.
 
-tool_runner  the interface of tools, and two implementations that run nothing: no tools, and recorded results
-hosting      the tools of one response: declared servers, their lists and calls, approval requests and citations
-address      the hosts and addresses that a request may make the server reach (SSRF guard)
-mcp_session  a session with one server, in its own task, with guarded requests and bounded responses
+tool_runner       the interfaces of tools, and two implementations that run nothing: no tools, and recorded results
+hosting           the tools of one response: declared servers, their lists and calls, approval requests and citations
+address           the hosts and addresses that a request may make the server reach (SSRF guard)
+mcp_session       a session with one server, in its own task, with guarded requests and bounded responses
+code_interpreter  the code interpreter that the server itself runs, in processes
 """

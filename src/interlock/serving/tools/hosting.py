@@ -1,4 +1,4 @@
-"""Hosted tools on MCP servers: the servers that a request declares, their lists, approved calls, and the calls of each turn.
+"""Hosted tools: the MCP servers that a request declares, their lists, approved calls, and the calls of each turn.
 
 Filters rewrite the parser's deltas before they become events: calls that need approval become requests, and citations get
 annotations. A tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the
@@ -12,25 +12,28 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import orjson
 from attrs import define, field, frozen
 
+from interlock.embedding import random_id
 from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, result_fields
 from interlock.events.json import dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
-from interlock.serving.requests.api_errors import ToolError
+from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
+from interlock.serving.tools.tool_runner import LocalTool, ToolSession
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, Tool
+    from mcp_types import Tool
 
     from interlock.serving.tools.mcp_session import Session
 
@@ -242,26 +245,36 @@ class Citations:
 class ToolServers:
     """Creates the tools of each response.
 
-    `hosted` maps each hosted tool to the trusted URL of its MCP server, `policy` limits the addresses that the URLs in requests
-    can reach, and `seconds` limits each call.
+    `hosted` maps each hosted tool to the trusted URL of its MCP server, or to a tool of this server; `policy` limits the
+    addresses that the URLs in requests can reach, and `seconds` limits each call of an MCP server.
     """
 
-    hosted: Mapping[HostedTool, str] = field(factory=dict[HostedTool, str])
+    hosted: Mapping[HostedTool, str | LocalTool] = field(factory=dict[HostedTool, str | LocalTool])
     policy: AddressPolicy = field(factory=AddressPolicy)
     seconds: float = CALL_SECONDS
 
     def __attrs_post_init__(self) -> None:
         """Load the MCP client before a response needs it, if the operator allows any server."""
-        if self.hosted or self.policy != AddressPolicy():
+        if any(isinstance(tool, str) for tool in self.hosted.values()) or self.policy != AddressPolicy():
             load_sessions()
 
+    @property
+    def descriptions(self) -> Mapping[str, str]:
+        """What models read about each hosted tool; empty for the usual text."""
+        return {kind: "" if isinstance(tool, str) else tool.description for kind, tool in self.hosted.items()}
+
     @asynccontextmanager
-    async def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AsyncGenerator[ResponseTools]:
-        tools = ResponseTools(self, request, items)
+    async def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AsyncGenerator[ResponseTools]:
+        tools = ResponseTools(self, request, items, tenant)
         try:
             yield tools
         finally:
             await tools.close()
+
+    async def close(self) -> None:
+        for tool in self.hosted.values():
+            if not isinstance(tool, str):
+                await tool.close()
 
 
 @asynccontextmanager
@@ -283,9 +296,11 @@ class ResponseTools:
     _runner: ToolServers
     _request: ResponseRequest
     _items: Sequence[JsonItem]
+    _tenant: str
     _servers: dict[str, DeclaredServer] = field(factory=dict[str, DeclaredServer], init=False)
     _listed: dict[str, dict[str, ListedTool]] = field(factory=dict[str, dict[str, ListedTool]], init=False)
     _sessions: dict[Endpoint, Session] = field(factory=dict[Endpoint, "Session"], init=False)
+    _local_sessions: dict[LocalTool, ToolSession] = field(factory=dict[LocalTool, ToolSession], init=False)
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
     """The result or error of each call, by the id of its item."""
     _calls: int = field(default=0, init=False)
@@ -318,7 +333,10 @@ class ResponseTools:
             yield [call, str(request["arguments"]), Close()]
 
     def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        return self._citations.feed(self._approvals.feed(deltas) if self._servers else deltas)
+        deltas = self._approvals.feed(deltas) if self._servers else deltas
+        if not isinstance(self._runner.hosted.get("code_interpreter", ""), str):
+            deltas = map(self._with_container, deltas)
+        return self._citations.feed(deltas)
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         count = len(calls) + len(rejected)
@@ -328,7 +346,7 @@ class ResponseTools:
         async with _tasks() as tasks:
             for index, call in enumerate(calls):
                 try:
-                    session = await self._session(self._endpoint(call, allowed=index < remaining))
+                    session = await self._session(call, allowed=index < remaining)
                     name, arguments = server_call(call)
                 except ToolError as error:
                     yield self._failed(call, str(error))
@@ -344,7 +362,7 @@ class ResponseTools:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
-        await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        await asyncio.gather(*(session.close() for session in (*self._sessions.values(), *self._local_sessions.values())))
 
     def _needs_approval(self, label: str, name: str) -> bool:
         server, tool = self._servers.get(label), self._tool(label, name)
@@ -375,7 +393,27 @@ class ResponseTools:
                     done.add(request_id)
                     yield requests[request_id]
 
-    async def _session(self, endpoint: Endpoint) -> Session:
+    @cached_property
+    def _container(self) -> str:
+        """The id of the container that the request names, or else that of the last call, or else a new one."""
+        named = (tool.get("container") for tool in self._request.tools if tool.get("type") == "code_interpreter")
+        last = (item.get("container_id") for item in reversed(self._items) if item.get("type") == "code_interpreter_call")
+        return next((each for each in (*named, *last) if isinstance(each, str)), None) or random_id("cntr")
+
+    def _with_container(self, delta: Delta) -> Delta:
+        if isinstance(delta, Open) and delta.kind == "code_interpreter_call":
+            return Open(delta.kind, {**delta.fields, "container_id": self._container}, delta.text)
+        return delta
+
+    async def _session(self, call: ReadyCall, *, allowed: bool) -> ToolSession:
+        target = self._target(call, allowed=allowed)
+        if isinstance(target, Endpoint):
+            return await self._mcp_session(target)
+        if target not in self._local_sessions:
+            self._local_sessions[target] = target.session(self._tenant, self._container)
+        return self._local_sessions[target]
+
+    async def _mcp_session(self, endpoint: Endpoint) -> Session:
         session_class = await asyncio.to_thread(load_sessions)  # the first import takes half a second
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
@@ -386,7 +424,7 @@ class ResponseTools:
         if not allowed:
             return Fail(item_id, f"A request may have at most {MAX_SERVERS} MCP servers whose tools are not listed yet.")
         try:
-            tools = await (await self._session(server.endpoint(self._runner.policy))).list_tools()
+            tools = await (await self._mcp_session(server.endpoint(self._runner.policy))).list_tools()
         except ToolError as error:
             logger.warning("The tools of %r could not be listed: %r", server.label, str(error))
             return Fail(item_id, str(error))
@@ -401,9 +439,11 @@ class ResponseTools:
     def _set_list(self, label: str, tools: Iterable[ListedTool]) -> None:
         self._listed[label] = {tool.name: tool for tool in self._servers[label].allowed(tools)}
 
-    async def _call(self, call: ReadyCall, session: Session, name: str, arguments: Mapping[str, object]) -> Delta:
+    async def _call(self, call: ReadyCall, session: ToolSession, name: str, arguments: Mapping[str, object]) -> Delta:
         try:
-            result = await session.call(name, arguments)
+            text = await session.call(name, arguments)
+        except ToolFailedError as error:
+            return self._failed(call, str(error))
         except ToolError as error:
             logger.warning("The tool %r could not be called: %r", name, str(error))
             return self._failed(call, str(error))
@@ -412,16 +452,13 @@ class ResponseTools:
                 raise
             logger.exception("%s: its tool could not be run", call.id)
             return self._failed(call, INTERNAL_ERROR)
-        text = result_text(result)
-        if result.is_error:
-            return self._failed(call, text or "The tool failed and did not say why.")
         self._results[call.id] = text
         hosted = HOSTED_CALLS.get(call.kind)
         if hosted is not None and hosted.cites:
             self._citations.add_pages(pages_of(text))
         return Succeed(call.id, result_item_fields(call, text, self._request.include))
 
-    def _endpoint(self, call: ReadyCall, *, allowed: bool) -> Endpoint:
+    def _target(self, call: ReadyCall, *, allowed: bool) -> Endpoint | LocalTool:
         if not allowed:
             raise ToolError("The response has reached its limit of tool calls.")
         tool = mcp_tool(call.kind, call.fields)
@@ -429,20 +466,22 @@ class ResponseTools:
             raise ToolError(f"This server does not run calls of the kind '{call.kind}'.")
         label, name = tool
         hosted, server = LABELS.get(label), self._servers.get(label)
-        url = None if hosted is None else self._runner.hosted.get(hosted)
+        runner = None if hosted is None else self._runner.hosted.get(hosted)
         if server is None:
             if call.kind not in HOSTED_CALLS and label != CONTAINER:
                 raise ToolError(f"The request has no MCP server '{label}'.")
             if not self._offers(hosted):
                 raise ToolError(f"The request does not offer the tool '{hosted}'.")
-            if url is None:
+            if runner is None:
                 raise ToolError(f"This server has no tool server for '{hosted}'.")
-            return Endpoint(url)
-        if url is None and label not in self._listed:
+            return Endpoint(runner) if isinstance(runner, str) else runner
+        if runner is None and label not in self._listed:
             raise ToolError(f"The MCP server '{label}' has not listed its tools.")
         if self._tool(label, name) is None:
             raise ToolError(f"The MCP server '{label}' has no tool '{name}' that may be called.")
-        return server.endpoint(self._runner.policy) if url is None else Endpoint(url)
+        if runner is None:
+            return server.endpoint(self._runner.policy)
+        return Endpoint(runner) if isinstance(runner, str) else runner
 
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._results[call.id] = f"Error: {message}"
@@ -480,22 +519,6 @@ def _arguments(text: str) -> Mapping[str, object]:
     if not isinstance(arguments, dict):
         raise ToolError("The arguments are not a JSON object.")
     return cast("dict[str, object]", arguments)
-
-
-def result_text(result: CallToolResult) -> str:
-    """Return the result of a tool as text, with only the type of each block that is not text.
-
-    If there are no blocks, return the structured content as JSON.
-    """
-    texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
-    if not texts and result.structured_content is not None:
-        return orjson.dumps(result.structured_content).decode()
-    return "\n".join(texts)
-
-
-def _placeholder(block: object) -> str:
-    kind, media = getattr(block, "type", "content"), getattr(block, "mime_type", None)
-    return f"[{kind}: {media}]" if media else f"[{kind}]"
 
 
 def result_item_fields(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx2
+import orjson
 from attrs import define, field
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
@@ -26,7 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 from pydantic import ValidationError
 
-from interlock.serving.requests.api_errors import ToolError
+from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.limits import MAX_TOOLS
 from interlock.serving.requests.runtime import is_fault
@@ -101,15 +102,23 @@ class Session:
                 return tools
         raise ToolError(f"The server lists its tools in more than {PAGES} pages.")
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> CallToolResult:
-        """Call a tool, or raise `ToolError` if the server fails. A tool that fails returns a result with an error.
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Call a tool and return its result as text.
 
         The tools are listed before the first call, because `mcp` would list them after it, and fail a call that has been made.
+
+        Raises:
+            ToolFailedError: The tool reports an error.
+            ToolError: The server fails.
         """
         if not self._is_listed:
             await self.list_tools()
         client = await self._client()
-        return await self._within(self.seconds, client.call_tool(name, dict(arguments)))
+        result = await self._within(self.seconds, client.call_tool(name, dict(arguments)))
+        text = result_text(result)
+        if result.is_error:
+            raise ToolFailedError(text or "The tool failed and did not say why.")
+        return text
 
     async def close(self) -> None:
         """End the session, within twice `CLOSING_SECONDS`."""
@@ -166,6 +175,22 @@ class Session:
 
     def _is_lost(self) -> str:
         return self._faults[-1] if self._faults else "The connection was lost."
+
+
+def result_text(result: CallToolResult) -> str:
+    """Return the result of a tool as text, with only the type of each block that is not text.
+
+    If there are no blocks, return the structured content as JSON.
+    """
+    texts = [block.text if block.type == "text" else _placeholder(block) for block in result.content]
+    if not texts and result.structured_content is not None:
+        return orjson.dumps(result.structured_content).decode()
+    return "\n".join(texts)
+
+
+def _placeholder(block: object) -> str:
+    kind, media = getattr(block, "type", "content"), getattr(block, "mime_type", None)
+    return f"[{kind}: {media}]" if media else f"[{kind}]"
 
 
 def _session_context() -> Context:

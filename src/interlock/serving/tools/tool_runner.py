@@ -1,8 +1,8 @@
-"""The interface of hosted tools, and two implementations that run nothing: `NullTools` and `RecordedTools`."""
+"""The interfaces of hosted tools, and two implementations that run nothing: `NullTools` and `RecordedTools`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -54,8 +54,51 @@ class ToolRunner(Protocol):
         """The hosted tools that it runs."""
         ...
 
-    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
         """Return a context manager for the tools of one response; `items` is the conversation, with the request's input."""
+        ...
+
+    async def close(self) -> None:
+        """End what outlives a response; the server ends."""
+        ...
+
+
+class ToolSession(Protocol):
+    """The use of one tool, or of one server with tools, by one response."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session has started and ended."""
+        ...
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Call a tool and return its result as text.
+
+        Raises:
+            ToolFailedError: The tool reports an error.
+            ToolError: The tool cannot be called.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the session."""
+        ...
+
+
+class LocalTool(Protocol):
+    """A hosted tool that the server runs itself, without an MCP server."""
+
+    @property
+    def description(self) -> str:
+        """What models read about the tool."""
+        ...
+
+    def session(self, tenant: str, container_id: str) -> ToolSession:
+        """Return the session of a response of a tenant; code runs in the container with this id."""
+        ...
+
+    async def close(self) -> None:
+        """End what outlives a response."""
         ...
 
 
@@ -67,9 +110,12 @@ class NullTools:
     def hosted(self) -> Container[HostedTool]:
         return ()
 
-    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
-        del request, items
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
+        del request, items, tenant
         return nullcontext(self)
+
+    async def close(self) -> None:
+        pass
 
     async def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
         del output
@@ -97,11 +143,14 @@ class RecordedTools:
     def hosted(self) -> Container[HostedTool]:
         return HOSTED_TOOLS
 
-    def begin(self, request: ResponseRequest, items: Sequence[JsonItem]) -> AbstractAsyncContextManager[Tools]:
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
         from interlock.serving.engines.script import rounds  # noqa: PLC0415
 
-        del request
+        del request, tenant
         return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
+
+    async def close(self) -> None:
+        pass
 
 
 @frozen

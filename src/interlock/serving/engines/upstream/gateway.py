@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -45,10 +44,10 @@ LOST: Final = (DISCONNECTED, STALLED)
 
 @define(eq=False)
 class Gateway(ResponseEngine):
-    """An engine whose models are on other servers; `hosted` are the types of tools that it runs itself."""
+    """An engine whose models are on other servers; `hosted` has the types of the tools that it runs, and their descriptions."""
 
     upstreams: Sequence[Upstream]
-    hosted: AbstractSet[str] = frozenset()
+    hosted: Mapping[str, str] = field(factory=dict[str, str])
     _lists: Sequence[ModelList] = field(init=False)
 
     is_remote = True

@@ -5,7 +5,7 @@ Reasoning before the last final answer is left out, as in the model's training. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +19,7 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
     Role,
     SystemContent,
     ToolDescription,
+    ToolNamespaceConfig,
 )
 
 from interlock.events.items import ITEMS
@@ -46,11 +47,11 @@ async def harmony_prompt(
     instructions: str | None,
     effort: str | None,
     tools: Sequence[Mapping[str, object]],
-    hosted: Collection[str],
+    hosted: Mapping[str, str],
     text_format: Mapping[str, object],
 ) -> list[int]:
-    """Return the prompt of a turn; `tools` are functions, and `hosted` are the types of the model's built-in tools."""
-    system, described = _preamble(effort, f"{datetime.now(UTC):%Y-%m-%d}", frozenset(hosted), dumps(tools))
+    """Return the prompt of a turn; `tools` are functions, and `hosted` has the model's built-in tools and their descriptions."""
+    system, described = _preamble(effort, f"{datetime.now(UTC):%Y-%m-%d}", frozenset(hosted.items()), dumps(tools))
     texts = [f"# Instructions\n\n{instructions}"] if instructions else []
     texts += [described] if described else []
     texts += [_formats(text_format)] if text_format.get("type") == "json_schema" else []
@@ -72,13 +73,16 @@ async def _encode(segments: Iterable[Segment]) -> AsyncGenerator[Sequence[int], 
 
 
 @lru_cache(maxsize=64)
-def _preamble(effort: str | None, date: str, hosted: frozenset[str], tools: bytes) -> tuple[str, str]:
+def _preamble(effort: str | None, date: str, hosted: frozenset[tuple[str, str]], tools: bytes) -> tuple[str, str]:
     """Return the system message, and the description of the functions, which is empty if there are none."""
     system = SystemContent.new().with_conversation_start_date(date)
     system = system.with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
-    if "code_interpreter" in hosted:
+    descriptions = dict(hosted)
+    if description := descriptions.get("code_interpreter"):
+        system = system.with_tools(ToolNamespaceConfig(name="python", description=description, tools=[]))
+    elif "code_interpreter" in descriptions:
         system = system.with_python_tool()
-    if "web_search" in hosted:
+    if "web_search" in descriptions:
         system = system.with_browser_tool()
     messages = [Message.from_role_and_content(Role.SYSTEM, system)]
     functions = [_description(tool) for tool in map(members, orjson.loads(tools))]

@@ -76,8 +76,8 @@ class UpstreamCall:
     request: ResponseRequest
     declared: Mapping[str, object]
     """The body of the request with the tools of the conversation added; parsers need it to recognize calls."""
-    hosted: AbstractSet[str]
-    """The types of tools that the gateway runs."""
+    hosted: Mapping[str, str]
+    """The types of the tools that the gateway runs, and their descriptions."""
     authorization: str | None = field(repr=False)
     """The client's `Authorization` header."""
 

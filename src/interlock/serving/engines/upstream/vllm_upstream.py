@@ -208,7 +208,7 @@ class HarmonyTranslator(VllmTranslator):
             instructions=request.instructions,
             effort=request.reasoning_effort,
             tools=tools,
-            hosted=hosted,
+            hosted={kind: self._call.hosted[kind] for kind in hosted},
             text_format=request.text_format,
         )
         if not turn.index and not self._prefix:

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from attrs import define
+from attrs import define, frozen
 from pydantic import BaseModel, ValidationError
 
 from interlock.events.json import elements, is_array, members
@@ -423,6 +423,33 @@ def _read_tools(read: Callable[[Sequence[object]], object], tools: Sequence[obje
 def tool_urls(serving: Serving) -> Mapping[str, str]:
     """Return the URLs of the MCP servers in `--tool-server`, by the names that the servers report."""
     return getattr(serving.tool_server, "urls", None) or {}
+
+
+@frozen
+class DescribedTools:
+    """A tool server of vLLM that also describes, for gpt-oss, the tools that Interlock runs itself."""
+
+    descriptions: Mapping[str, str]
+    inner: VllmObject
+
+    def has_tool(self, name: str) -> bool:
+        """Return whether a server runs a tool."""
+        return name in self.descriptions or (self.inner is not None and self.inner.has_tool(name))
+
+    def get_tool_description(self, name: str, allowed_tools: list[str] | None = None) -> VllmObject:
+        """Return the description of a tool for the prompt."""
+        if name not in self.descriptions:
+            return self.inner.get_tool_description(name, allowed_tools)
+        namespace: VllmObject = import_module("openai_harmony").ToolNamespaceConfig
+        if name == "browser":
+            return namespace.browser()
+        return namespace(name=name, description=self.descriptions[name], tools=[])
+
+
+def describe_tools(serving: Serving, descriptions: Mapping[str, str]) -> None:
+    """Make vLLM describe tools that Interlock runs itself, by their names in vLLM."""
+    if descriptions:
+        serving.tool_server = DescribedTools(descriptions, serving.tool_server)
 
 
 def version() -> str:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -193,10 +192,13 @@ class GenerationCall:
 
 @frozen(eq=False)
 class VllmEngine(ResponseEngine):
-    """The engine of a vLLM server. `hosted` has the hosted tools; `family` is None for gpt-oss or vLLM's parsers."""
+    """The engine of a vLLM server.
+
+    `hosted` has the hosted tools and their descriptions; `family` is None for gpt-oss or vLLM's parsers.
+    """
 
     serving: Serving
-    hosted: AbstractSet[str] = frozenset()
+    hosted: Mapping[str, str] = field(factory=dict[str, str])
     family: Family | None = None
     salt: Salt = "none"
     admissions: Admissions = field(factory=Admissions)

@@ -1,0 +1,266 @@
+"""The code interpreter that the server itself runs: `pydantic-monty`, a Python without files and network.
+
+Each container is a process of its own, so that no code delays the event loop or reads the variables of another container. The
+table `interlock.fsm.processes.container` declares its life.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import logging
+import re
+import warnings
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from attrs import define, field, frozen
+
+from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
+from interlock.fsm.table import Machine
+from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+
+if TYPE_CHECKING:
+    from pydantic_monty import AsyncMonty, AsyncMontySession
+
+logger = logging.getLogger(__name__)
+
+MODULES: Final = (
+    *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "functools"),
+    *("hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "sys", "time", "tomllib", "typing", "unicodedata"),
+)
+"""The modules that code may import."""
+
+SHOWN: Final = 20_000
+"""The most characters of code whose last value is shown; parsing more would delay other streams."""
+
+RESET: Final = "The interpreter was reset: its variables are lost."
+
+LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+
+SUSPENSIONS: Final = 1_000
+"""The most accesses to the system, such as opening a file, that a container may try."""
+SUSPENDED: Final = f"suspension limit {SUSPENSIONS} exceeded"
+
+GRACE: Final = 5.0
+"""Seconds after which a process is killed that neither ends nor answers."""
+
+_T, _E = ContainerTrigger, ContainerEffect
+
+
+@define(eq=False)
+class Container:
+    """A container, the session of its process, and the timer that drops it when it is idle for too long."""
+
+    machine: Machine[ContainerTrigger, ContainerEffect] = field(factory=lambda: Machine.at_start(CONTAINER))
+    session: AsyncMontySession | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the container can be dropped."""
+        return _T.DROP in self.machine.state.rows
+
+    def fire(self, trigger: ContainerTrigger) -> tuple[ContainerEffect, ...]:
+        """Fire an edge of the table, and return its effects."""
+        if self.timer is not None:
+            self.timer.cancel()
+        return self.machine.fire(trigger)
+
+
+@frozen
+class Ended:
+    """What code has printed, what becomes of its container, and whether the code failed."""
+
+    text: str
+    trigger: ContainerTrigger = _T.END
+    failed: bool = False
+
+
+@define(eq=False)
+class CodeInterpreter:
+    """Runs code in containers, each of which belongs to one tenant.
+
+    Args:
+        seconds: The most seconds that code may run.
+        memory: The most bytes that it may use.
+        output: The most bytes that it may print.
+        most: The most containers. A further one takes the place of the least recently used one that is idle.
+        idle: The seconds after which an idle container is dropped.
+
+    Raises:
+        ValueError: The package `pydantic-monty` is not installed.
+    """
+
+    seconds: float = 10.0
+    memory: int = 128 * 2**20
+    output: int = 100_000
+    most: int = 32
+    idle: float = 20 * 60.0
+    _pool: AsyncMonty | None = field(default=None, init=False)
+    _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _running: asyncio.Semaphore = field(init=False)
+    _turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+        factory=WeakValueDictionary[tuple[str, str], asyncio.Lock], init=False
+    )
+    """What makes the calls of a container take turns, by its tenant and id."""
+    _containers: dict[tuple[str, str], Container] = field(factory=dict[tuple[str, str], Container], init=False)
+    """The containers, the least recently used first."""
+    _endings: list[asyncio.Future[None]] = field(factory=list[asyncio.Future[None]], init=False)
+    """The processes that are being ended."""
+
+    def __attrs_post_init__(self) -> None:
+        """Load the package before a response needs it."""
+        try:
+            import_module("pydantic_monty")
+        except ImportError as error:
+            raise ValueError("pydantic-monty is not installed; in a checkout of Interlock: pip install '.[tools]'") from error
+        self._running = asyncio.Semaphore(self.most)
+
+    @property
+    def description(self) -> str:
+        """What models read about the tool."""
+        return (
+            "Runs Python code and returns what it prints and the value of its last line. Variables are kept for the next call. "
+            "The language lacks `yield`, `del` and `except*`. "
+            f"Only these modules can be imported: {', '.join(MODULES)}. There are no files, no network and no images. Code may "
+            f"run for {self.seconds:g} seconds, use {self.memory >> 20} MiB of memory and print {self.output} bytes."
+        )
+
+    def session(self, tenant: str, container_id: str) -> CodeSession:
+        """Return the session of a response with a container, which need not exist yet."""
+        return CodeSession(self, (tenant, container_id))
+
+    async def run(self, key: tuple[str, str], code: str) -> str:
+        """Run code in the container of a tenant and id when it is its turn, and return what it prints.
+
+        Raises:
+            ToolFailedError: The code failed, or exceeded a limit.
+            ToolError: No process can be started.
+        """
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn, self._running:
+            container = self._containers.pop(key, None) or self._add()
+            self._containers[key] = container
+            ended = Ended("", trigger=_T.BREAK)
+            try:
+                for effect in container.fire(_T.RUN):
+                    if effect is _E.START:
+                        container.session = await self._start()
+                    elif container.session is not None:
+                        ended = await self._feed(container.session, code)
+            finally:
+                self._fire(key, ended.trigger)
+        if ended.failed:
+            raise ToolFailedError(ended.text)
+        return ended.text
+
+    async def close(self) -> None:
+        """End all processes."""
+        for key in [key for key, container in self._containers.items() if container.is_idle]:
+            self._fire(key, _T.DROP)
+        await asyncio.gather(*self._endings, return_exceptions=True)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.__aexit__(None, None, None)
+
+    def _add(self) -> Container:
+        """Return a new container, for which an idle one makes room: this call is one of the `most` that may run."""
+        if len(self._containers) >= self.most:
+            self._fire(next(key for key, container in self._containers.items() if container.is_idle), _T.DROP)
+        return Container()
+
+    def _fire(self, key: tuple[str, str], trigger: ContainerTrigger) -> None:
+        """End a call, or drop a container."""
+        container = self._containers[key]
+        if _E.STOP in container.fire(trigger):
+            del self._containers[key]
+            if container.session is not None:
+                self._endings.append(asyncio.ensure_future(container.session.__aexit__(None, None, None)))
+                self._endings = [ending for ending in self._endings if not ending.done()]
+        else:
+            container.timer = asyncio.get_running_loop().call_later(self.idle, self._fire, key, _T.DROP)
+
+    async def _start(self) -> AsyncMontySession:
+        from pydantic_monty import AsyncMonty, MontyError  # noqa: PLC0415 - an extra
+
+        try:
+            async with self._starting:
+                if self._pool is None:
+                    pool = AsyncMonty(
+                        min_processes=0,
+                        max_processes=self.most,
+                        max_checkouts_per_worker=1,  # no container sees what another has left in memory
+                        request_timeout=self.seconds + GRACE,
+                    )
+                    self._pool = await pool.__aenter__()
+            session = self._pool.checkout(
+                limits={"max_feed_duration_secs": self.seconds, "max_memory": self.memory, "max_suspensions": SUSPENSIONS},
+                os_policy={"sleep": "zero"},
+            )
+            return await session.__aenter__()
+        except (MontyError, OSError, RuntimeError) as error:
+            logger.warning("The interpreter cannot be started: %s", error)
+            raise ToolError("The interpreter cannot be started.") from error
+
+    async def _feed(self, session: AsyncMontySession, code: str) -> Ended:
+        from pydantic_monty import CollectString, MontyError, MontyRuntimeError, MontySyntaxError  # noqa: PLC0415 - an extra
+
+        printed = CollectString(self.output)
+        try:
+            await session.feed_run(show_last(code), print_callback=printed)
+        except (MontyRuntimeError, MontySyntaxError) as error:
+            text = error.display()[: self.output]
+            if f"> {self.output} bytes" in text:
+                return Ended(f"{printed.output}\nThe code was stopped: it may print {self.output} bytes.", failed=True)
+            is_over_limit = isinstance(error.exception(), (MemoryError, TimeoutError)) and not error.traceback()
+            if not is_over_limit and session.worker_pid is not None and SUSPENDED not in text:
+                return Ended(f"{printed.output}{text}", failed=True)
+        except MontyError as error:
+            text = str(error)
+        else:
+            return Ended(printed.output)
+        return Ended(f"{printed.output}{text}\n{RESET}", _T.BREAK, failed=True)
+
+
+@frozen
+class CodeSession:
+    """The code interpreter of one response, with the tenant and the id of its container."""
+
+    interpreter: CodeInterpreter
+    key: tuple[str, str]
+    ended: bool = False
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Run the code of a call; see `CodeInterpreter.run`."""
+        code = arguments.get("code")
+        if name != "python" or not isinstance(code, str):
+            raise ToolError(f"The interpreter has no tool '{name}', or the call has no 'code'.")
+        return await self.interpreter.run(self.key, code)
+
+    async def close(self) -> None:
+        """Keep the container for the next response."""
+
+
+def show_last(code: str) -> str:
+    """Make code print the value of its last statement, as an interactive Python does; `_` is then that value."""
+    if len(code) > SHOWN:
+        return code
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            statements = ast.parse(code).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # newer syntax, or an error that the interpreter explains
+        return code
+    match statements[-1:]:
+        case [ast.Expr(ast.Call(ast.Name("print")))]:
+            return code
+        case [ast.Expr(lineno=first, col_offset=column, end_lineno=int(last), end_col_offset=int(end_column))]:
+            pass
+        case _:
+            return code
+    raw = code.encode()
+    lines = [0, *(line.end() for line in LINE_END.finditer(raw))]
+    start, end = lines[first - 1] + column, lines[last - 1] + end_column
+    return (raw[:start] + b"_ = " + raw[start:end]).decode() + "\nif _ is not None: print(repr(_))"
