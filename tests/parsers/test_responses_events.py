@@ -108,6 +108,16 @@ def test_a_stream_keeps_its_items_and_texts(path):
         assert [item["type"] for item in shown] == [item["type"] for item in kept if item["type"] != "reasoning"]
 
 
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])
+def test_an_empty_output_in_the_last_event_loses_nothing(path):
+    for *before, last in streams(path):
+        final = last.get("response", {})
+        done = [body["item"] for body in before if body["type"] == "response.output_item.done"]
+        if final.get("status") == "completed" and final["output"] == done:
+            emptied = {**last, "response": {**final, "output": []}}
+            assert response([*before, emptied]) == response([*before, last])
+
+
 class Seeded(random.Random):
     def text(self):
         return self.choice(("", " ", "rain ", "é", "x\n"))

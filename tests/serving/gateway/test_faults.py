@@ -151,8 +151,8 @@ def test_a_fault_in_the_middle_is_a_failed_response_with_the_text_so_far(rest, c
     assert last["response"]["output"][0]["content"][0]["text"] == "Hello"
 
 
-@pytest.mark.parametrize("tail", [(CUT,), (STALL,)])
-def test_a_lost_connection_after_the_finish_reason_does_no_harm(tail):
+@pytest.mark.parametrize("tail", [(), (event({"choices": []}),), (CUT,), (STALL,)])
+def test_the_end_of_a_stream_after_the_finish_reason_does_no_harm(tail):
     finish = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     with gateway(Reply((event(HELLO), event(finish), *tail)), between_timeout=0.2) as (url, _):
         last = bodies(post(url).content)[-1]

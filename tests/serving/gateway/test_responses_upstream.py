@@ -269,6 +269,19 @@ def test_a_stream_that_ends_without_a_terminal_event_is_complete_if_its_items_ar
     )
 
 
+@pytest.mark.parametrize("last", [(), (ended(),)])
+def test_every_item_that_was_done_is_in_the_response_whatever_the_last_event_repeats(last):
+    thought = {**REASONING, "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    items = [thought, message("Yes.", status="completed"), {**call(arguments='{"a":1}'), "status": "completed"}]
+    events = [{"type": "response.output_item.done", "output_index": index, "item": item} for index, item in enumerate(items)]
+    with gateway(stream(*events, *last, done=False), api="responses") as (url, _):
+        answer = post(url, stream=True)
+    reasoning, text, function = answer["output"]
+    assert (answer["status"], answer["error"]) == ("completed", None)
+    assert (reasoning["content"], text["content"][0]["text"]) == (thought["content"], "Yes.")
+    assert (function["name"], function["arguments"], function["call_id"]) == ("f", '{"a":1}', "call_x")
+
+
 def test_a_stream_that_is_cut_without_a_terminal_event_fails():
     with gateway(Reply((*map(event, WHOLE), CUT)), api="responses") as (url, _):
         response = post(url, stream=True)
