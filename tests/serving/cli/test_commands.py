@@ -259,12 +259,11 @@ def test_serve_runs_code_if_a_setting_says_so(monkeypatch, tmp_path) -> None:
     config = tmp_path / "interlock.toml"
     config.write_text("[serve]\ncode_interpreter = true\n")
     tool = {"type": "code_interpreter", "container": {"type": "auto"}}
-    for options, variable in ((["--code-interpreter"], None), (["--config", config], None), ([], "1")):
-        if variable:
-            monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", variable)
-        with serve_command(*map(str, options)) as url, OpenAI(base_url=url, api_key="-") as client:
+    for options, variable in ((["--code-interpreter"], ""), (["--config", config], ""), ([], "1")):
+        monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", variable)
+        with serve_command(*options) as url, OpenAI(base_url=url, api_key="-") as client:
             response = client.responses.create(model="interlock-embedded", input="calculate 6 * 7", tools=[tool])
-        assert response.output_text.splitlines()[-1] == "python says: 42"
+        assert response.output_text.endswith("python says: 42\n")
 
 
 def test_serve_refuses_two_interpreters_and_one_that_is_not_installed(monkeypatch) -> None:
