@@ -66,7 +66,7 @@ class SseMessage:
 
 
 @define
-class _Block:
+class _PartialMessage:
     """The current message: everything since the last empty line."""
 
     event: str = ""
@@ -100,7 +100,7 @@ class SseDecoder:
     """The last reconnection time of the stream, in milliseconds."""
     without_data: int = field(default=0, init=False)
     """The number of messages with an event but no data, which clients ignore; `feed` does not return them."""
-    _block: _Block = field(factory=_Block, init=False)
+    _block: _PartialMessage = field(factory=_PartialMessage, init=False)
     _line: list[bytes] = field(factory=list[bytes], init=False)
     """The chunks of the current line."""
     _line_size: int = field(default=0, init=False)
@@ -180,7 +180,7 @@ class SseDecoder:
         if "data" in self._block.fields or self._block.size > self.limit:
             return [self._dispatch(complete=True)]
         self.without_data += "event" in self._block.fields
-        self._block = _Block(line=self._lines + 1)
+        self._block = _PartialMessage(line=self._lines + 1)
         return []
 
     def _is_lone_bom(self) -> bool:
@@ -216,7 +216,7 @@ class SseDecoder:
 
     def _dispatch(self, *, complete: bool) -> SseMessage:
         """Return the current message, and begin another."""
-        block, self._block = self._block, _Block(line=self._lines + 1)
+        block, self._block = self._block, _PartialMessage(line=self._lines + 1)
         return SseMessage(
             event=block.event or "message",
             data="\n".join(block.data),

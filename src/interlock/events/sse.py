@@ -80,11 +80,11 @@ class SseWriter:
         """Return a function that inserts a text and a sequence number into the frame of a delta event."""
         frame = self.write(_set_text(event, "", 0))
         head, _, rest = frame.partition(b'"delta":""')
-        return _Frame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
+        return _DeltaFrame(head + b'"delta":', rest.removesuffix(b"0}\n\n")).fill
 
 
 @frozen
-class _Frame:
+class _DeltaFrame:
     """The frame of a delta event: the bytes before its text, and the bytes between its text and its number."""
 
     start: bytes

@@ -19,7 +19,7 @@ from interlock.fsm.subjects import AnyItem, ItemState, OpenPart
 
 ItemEmission: TypeAlias = Emission[AnyItem]
 
-_Delta: TypeAlias = (
+_OwnTextDelta: TypeAlias = (
     stream.ArgumentsDelta | stream.CustomInputDelta | stream.McpArgumentsDelta | stream.CodeDelta | stream.PatchDelta
 )
 _FieldDone: TypeAlias = stream.CustomInputDone | stream.McpArgumentsDone | stream.CodeDone
@@ -35,7 +35,7 @@ def progress(name: str) -> ItemEmission:
     return Emission(lambda item: event(item.id, item.output_index), event)
 
 
-def _delta(event: type[_Delta]) -> ItemEmission:
+def _delta(event: type[_OwnTextDelta]) -> ItemEmission:
     """Return the emission of a delta for an item without parts."""
     return Emission(lambda item: event(item.id, item.output_index, item.send()), event)
 

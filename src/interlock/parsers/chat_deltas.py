@@ -57,7 +57,7 @@ class _RefusalWriter(ItemWriter):
 
 
 @define(eq=False)
-class _Item:
+class _QueuedItem:
     """A queued item with its unwritten text; it starts when it is the head of the queue and its writer is known."""
 
     key: CallKey
@@ -122,9 +122,9 @@ class ChatParser:
     _routing: Routing
     _include_reasoning: bool = True
     _count: ReasoningCounter | None = None
-    _queue: deque[_Item] = field(factory=deque["_Item"])
-    _current: _Item | None = None
-    _sole: _Item | None = None
+    _queue: deque[_QueuedItem] = field(factory=deque["_QueuedItem"])
+    _current: _QueuedItem | None = None
+    _sole: _QueuedItem | None = None
     """The only item in the queue, if no token waits for its text and the item's text passes through unchanged."""
     _blank: tuple[CallKey, str] = ("content", "")
     _last_index: int = -1
@@ -206,7 +206,7 @@ class ChatParser:
             if text.isspace():
                 self._blank = (key, text)
                 return
-            last = self._enqueue(_Item(key, self._text_writer(key)))
+            last = self._enqueue(_QueuedItem(key, self._text_writer(key)))
         self._blank = (key, "")
         text, last.half = join_halves(last.half, text)
         text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
@@ -223,7 +223,7 @@ class ChatParser:
             if not (name or call_id or arguments.strip()):
                 return
             name = name or next((item.name for item in calls if item.repeats_name), "")
-            item = self._enqueue(_Item(self._last_index))
+            item = self._enqueue(_QueuedItem(self._last_index))
         self._blank = ("content", "")
         arguments, item.half = join_halves(item.half, arguments)
         item.call_id = item.call_id or call_id
@@ -248,12 +248,12 @@ class ChatParser:
                 return self._last_index
         return max(self._last_index + bool(name), 0)
 
-    def _set_writer(self, item: _Item) -> None:
+    def _set_writer(self, item: _QueuedItem) -> None:
         """Choose the writer of a call whose name is complete."""
         if item.writer is None and item.name:
             item.writer = writer_for(self._routing.function(item.name), item.call_id)
 
-    def _enqueue(self, item: _Item) -> _Item:
+    def _enqueue(self, item: _QueuedItem) -> _QueuedItem:
         """Enqueue an item, which completes the previous text or the previous call's name."""
         self._flush_alignment()
         if self._queue:
@@ -267,7 +267,7 @@ class ChatParser:
         if text:
             self._write(self._queue[-1], text, entries)
 
-    def _write(self, item: _Item, text: str, entries: Sequence[Entry]) -> None:
+    def _write(self, item: _QueuedItem, text: str, entries: Sequence[Entry]) -> None:
         """Write a text, or keep it until its item is the head; then write all items that are ready."""
         if item is self._current and item.writer is not None:
             self._out += text_deltas(item.writer, text, entries)
@@ -283,7 +283,7 @@ class ChatParser:
             self._close_head()
             head = self._queue[0]
 
-    def _start(self, item: _Item) -> ItemWriter:
+    def _start(self, item: _QueuedItem) -> ItemWriter:
         """Start the head of the queue, if it has not started; a call without a name becomes a message."""
         self._set_writer(item)
         writer = item.writer = item.writer or writer_for(PREAMBLE)
@@ -299,7 +299,7 @@ class ChatParser:
         self._out += self._finish(self._queue[0]).close()
         self._queue.popleft()
 
-    def _finish(self, item: _Item) -> ItemWriter:
+    def _finish(self, item: _QueuedItem) -> ItemWriter:
         """Start an item, and replace half a character at its end."""
         writer = self._start(item)
         if item.half:
@@ -322,7 +322,7 @@ class ChatParser:
         return join_text(out) if len(out) > 1 else out
 
 
-def _continuation(item: _Item, delta: object) -> str:
+def _continuation(item: _QueuedItem, delta: object) -> str:
     """Return the text of a delta that only continues the item; "" for any other delta and for a mapping.
 
     An object with these three fields is taken for a delta of vLLM's parsers, which has no others with text.

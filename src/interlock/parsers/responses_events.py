@@ -142,7 +142,7 @@ FAILURE: Final = "The service failed."
 
 
 @define(eq=False)
-class _Item:
+class _UpstreamItem:
     """An item of the service, with its unwritten deltas; the active item has a `writer`."""
 
     kind: ItemKind
@@ -269,10 +269,10 @@ def _prefix(call_id: str) -> str:
 
 
 @frozen(eq=False)
-class _Stream:
+class _RepeatedText:
     """A text, and what an event with more of it has in common with the last one."""
 
-    item: _Item
+    item: _UpstreamItem
     place: TextPlace
     event_type: object
     index_name: str
@@ -302,12 +302,12 @@ class ResponsesParser:
     _routing: Routing = field(factory=Routing)
     _include: frozenset[object] = frozenset()
     _api_call_id: Callable[[str], str] = _prefix
-    _items: list[_Item] = field(factory=list[_Item], init=False)
+    _items: list[_UpstreamItem] = field(factory=list[_UpstreamItem], init=False)
     """The items of the turn."""
-    _queue: list[_Item] = field(factory=list[_Item], init=False)
+    _queue: list[_UpstreamItem] = field(factory=list[_UpstreamItem], init=False)
     """The items that are not completely written."""
-    _active: _Item | None = field(default=None, init=False)
-    _stream: _Stream | None = field(default=None, init=False)
+    _active: _UpstreamItem | None = field(default=None, init=False)
+    _stream: _RepeatedText | None = field(default=None, init=False)
     """The text that the last event was about, if the fast path can handle more of it."""
     _out: list[Delta] = field(factory=list[Delta], init=False)
 
@@ -381,9 +381,9 @@ class ResponsesParser:
             self._add(item, place, text, self._entries(event))
             texts = TEXTS[subject]
             if texts.delta is str and item.id and item.id == event.get("item_id"):
-                self._stream = _Stream(item, place, event.get("type"), texts.index, event.get(texts.index))
+                self._stream = _RepeatedText(item, place, event.get("type"), texts.index, event.get(texts.index))
 
-    def _passes_through(self, item: _Item) -> bool:
+    def _passes_through(self, item: _UpstreamItem) -> bool:
         """Return whether only this item is being written, and its text passes through unchanged."""
         return self._queue == [item] and item.alignment.idle and isinstance(item.writer, StreamWriter)
 
@@ -392,7 +392,7 @@ class ResponsesParser:
         if subject and part.get(TEXTS[subject].whole):
             self._complete_part(*self._place(subject, event), part)
 
-    def _place(self, subject: str, event: Fields) -> tuple[_Item, TextPlace]:
+    def _place(self, subject: str, event: Fields) -> tuple[_UpstreamItem, TextPlace]:
         """Return the item of a text, and its place there."""
         item = self._find(TEXTS[subject].kind, event.get("item_id"), event.get("output_index"))
         index = event.get(TEXTS[subject].index)
@@ -440,7 +440,7 @@ class ResponsesParser:
         if place in item.texts:
             self._add_annotations(item, place, [event.get("annotation")])
 
-    def _add_annotations(self, item: _Item, place: TextPlace, annotations: Sequence[object]) -> None:
+    def _add_annotations(self, item: _UpstreamItem, place: TextPlace, annotations: Sequence[object]) -> None:
         legal = [Annotate(each) for each in (_legal(each, AnyAnnotation) for each in annotations) if each]
         item.annotations[place] = item.annotations.get(place, 0) + len(annotations)
         if item in self._queue:
@@ -451,7 +451,7 @@ class ResponsesParser:
         if item in self._queue:
             item.pending.append(delta)
 
-    def _add(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+    def _add(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
         """Add more of a text. Ignore it for an ended item, except a message or reasoning that the service left open or empty."""
         if item.status in ENDED and item.kind not in PARTED:
             return
@@ -462,7 +462,7 @@ class ResponsesParser:
             self._queue.append(item)
         item.add(place, text, entries)
 
-    def _complete(self, item: _Item, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+    def _complete(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
         """Add the new content of a whole text."""
         received = item.received(place)
         if text.startswith(received):
@@ -476,11 +476,11 @@ class ResponsesParser:
         elif item.is_for_client and item in self._queue:
             self._out.append(Fault("server_error", CONTRADICTION))
 
-    def _complete_part(self, item: _Item, place: TextPlace, part: Fields) -> None:
+    def _complete_part(self, item: _UpstreamItem, place: TextPlace, part: Fields) -> None:
         self._complete(item, place, as_arguments(part.get(TEXTS[place[0]].whole)), self._entries(part))
         self._add_annotations(item, place, elements(part.get("annotations"))[item.annotations.get(place, 0) :])
 
-    def _end_item(self, item: _Item, body: Fields) -> None:
+    def _end_item(self, item: _UpstreamItem, body: Fields) -> None:
         """Read the whole item with which the service ends an item; ignore it if the item has ended already."""
         if item.status == "in_progress":
             self._update(item, body)
@@ -488,7 +488,7 @@ class ResponsesParser:
             has_failed = item.kind in COMPLETED and not body.get("status") and body.get("error")
             item.status = "failed" if has_failed else STATUSES.get(as_text(body.get("status")), "completed")
 
-    def _update(self, item: _Item, body: Fields) -> None:
+    def _update(self, item: _UpstreamItem, body: Fields) -> None:
         if item.kind == "reasoning" and "reasoning.encrypted_content" not in self._include:
             body = {name: value for name, value in body.items() if name != "encrypted_content"}
         call_id = body.get("call_id")
@@ -496,7 +496,7 @@ class ResponsesParser:
             body = {**body, "call_id": self._api_call_id(call_id)}
         item.update(body)
 
-    def _read_whole(self, item: _Item) -> None:
+    def _read_whole(self, item: _UpstreamItem) -> None:
         wholes = [*_wholes(item.kind, item.raw)]
         places = _received_places([place for place, _ in wholes], [*item.texts])
         for place, part in wholes:
@@ -508,7 +508,7 @@ class ResponsesParser:
         wanted = logprobs and "message.output_text.logprobs" in self._include
         return _legal(logprobs, list[Logprob]) or () if wanted else ()
 
-    def _find(self, kind: ItemKind, item_id: object, index: object, *, begins: bool = False) -> _Item:
+    def _find(self, kind: ItemKind, item_id: object, index: object, *, begins: bool = False) -> _UpstreamItem:
         """Return the item with an id, else with an index; without both, the newest one; if there is none, a new item.
 
         Services reuse indices, so an index finds only items that the service has not ended, and if the item `begins`, only
@@ -525,8 +525,8 @@ class ResponsesParser:
             item = next((item for item in unended if anywhere or item.index == index), None)
         return item or self._begin(kind, item_id, index)
 
-    def _begin(self, kind: ItemKind, item_id: object, index: object) -> _Item:
-        item = _Item(kind, as_text(item_id), index)
+    def _begin(self, kind: ItemKind, item_id: object, index: object) -> _UpstreamItem:
+        item = _UpstreamItem(kind, as_text(item_id), index)
         self._items.append(item)
         self._queue.append(item)
         return item
@@ -543,7 +543,7 @@ class ResponsesParser:
                 return
             self._close(item)
 
-    def _next(self) -> _Item | None:
+    def _next(self) -> _UpstreamItem | None:
         """Open the next item that has something to show, and return it."""
         for item in self._queue:
             writer = self._writer(item) if item.is_shown else None
@@ -553,7 +553,7 @@ class ResponsesParser:
                 return item
         return None
 
-    def _writer(self, item: _Item) -> ItemWriter | None:
+    def _writer(self, item: _UpstreamItem) -> ItemWriter | None:
         """Return the writer of an item; None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
         if item.kind in FUNCTION_CALLS and "namespace" not in fields and as_text(fields.get("name")):
@@ -567,14 +567,14 @@ class ResponsesParser:
             return None if item.status == "in_progress" else writer_for(PREAMBLE)
         return StreamWriter(Route(item.kind, fields))
 
-    def _write(self, item: _Item) -> None:
+    def _write(self, item: _UpstreamItem) -> None:
         writer, pending = item.writer, item.pending
         item.pending = []
         assert writer is not None  # noqa: S101 - `_next` has set it
         for delta in pending:
             self._out += writer.write(delta) if isinstance(delta, str) else [delta]
 
-    def _close(self, item: _Item) -> None:
+    def _close(self, item: _UpstreamItem) -> None:
         """End the active item."""
         item.flush()
         self._write(item)
@@ -583,7 +583,7 @@ class ResponsesParser:
         self._out += item.ending() if writer.route.kind == item.kind else writer.close()
         self._queue.remove(item)
 
-    def _is_followed(self, item: _Item) -> bool:
+    def _is_followed(self, item: _UpstreamItem) -> bool:
         return len(self._queue) > 1 and any(other.is_shown for other in self._queue if other is not item)
 
     def _flush(self, reason: FinishReason) -> FinishReason:
@@ -642,7 +642,7 @@ def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace])
     }
 
 
-def _is_repeated(body: Fields, items: Sequence[_Item]) -> bool:
+def _is_repeated(body: Fields, items: Sequence[_UpstreamItem]) -> bool:
     """Return whether other items have all texts of an item; a service may rename an item in its last event."""
     wholes = [as_arguments(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
     streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]

@@ -40,7 +40,7 @@ _KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA
 
 
 @define
-class _Place:
+class _Occurrence:
     """The place of a finding: an event, and the state of the response or of an item before it."""
 
     sequence_number: int | None
@@ -226,7 +226,7 @@ class Acceptor:
             items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
             open_items = f", with {', '.join(items)} open" if items else ""
             fault = Breach("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
-        return [self._finding(fault, _Place(None, "", self._response.state))]
+        return [self._finding(fault, _Occurrence(None, "", self._response.state))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
         openai_body, self._transition = body, None
@@ -238,7 +238,7 @@ class Acceptor:
             faults.append(Breach("R14", "the fields of the error are nested", deviation="nested-error"))
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
-        place = _Place(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
+        place = _Occurrence(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
         if self.ended and name == _CREATED and digest(members(openai_body.get("response")).get("id")) not in self._response_ids:
             faults.append(Breach("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin(0)
@@ -277,7 +277,7 @@ class Acceptor:
             item.skip(name)
         return faults
 
-    def _finding(self, fault: Breach, place: _Place, event: int | None = None) -> Finding:
+    def _finding(self, fault: Breach, place: _Occurrence, event: int | None = None) -> Finding:
         item = fault.item or place.item
         return Finding(
             rule=fault.rule,
@@ -303,7 +303,7 @@ class Acceptor:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
 
-    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Place) -> list[Breach]:
+    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence) -> list[Breach]:
         faults = field_faults(event, body)
         readable = not any(fault.unreadable for fault in faults)
         if issubclass(event, stream.ResponseEvent):
@@ -356,7 +356,7 @@ class Acceptor:
         self._response_ids.add(id_digest)
 
     def _take_item_event(
-        self, event: type[StreamEvent], body: Mapping[str, object], place: _Place, *, readable: bool
+        self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence, *, readable: bool
     ) -> Iterable[Breach]:
         """Check an event of an item."""
         faults: list[Breach] = []

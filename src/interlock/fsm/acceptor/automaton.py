@@ -66,7 +66,7 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
 """The observed edges of each kind of item."""
 
 
-_Edge: TypeAlias = Edge[str, str]
+_WireEdge: TypeAlias = Edge[str, str]
 """An edge of the table with the wire names of its events, or an observed edge, whose trigger is empty."""
 
 
@@ -75,7 +75,7 @@ class _Position:
     """A state (`edge` is None and nothing is due), or an edge with events still due."""
 
     state: str
-    edge: _Edge | None = None
+    edge: _WireEdge | None = None
     due: Sequence[str] = ()
 
 
@@ -166,11 +166,11 @@ class Automaton:
 
     def __init__(self, lifecycle: Lifecycle[AnyItem] | Lifecycle[ResponseState]) -> None:
         self._name = lifecycle.name
-        self._edges: dict[str, list[_Edge]] = {name: [] for name in lifecycle.states}
+        self._edges: dict[str, list[_WireEdge]] = {name: [] for name in lifecycle.states}
         for edge in lifecycle.edges:
-            self._edges[edge.source].append(_Edge(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))))
+            self._edges[edge.source].append(_WireEdge(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))))
         for seen in OBSERVED.get(lifecycle.name, ()):
-            self._edges[seen.source].append(_Edge(seen.source, "", seen.dest, tuple(map(wire_name, seen.events))))
+            self._edges[seen.source].append(_WireEdge(seen.source, "", seen.dest, tuple(map(wire_name, seen.events))))
             self._edges.setdefault(seen.dest, [])
         self._all = tuple(self._positions())
         """Every position, in the order of the table."""
@@ -291,7 +291,7 @@ class Automaton:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
         return [position for position in self._all if position in closed]
 
-    def _begin(self, position: _Position) -> Iterable[tuple[_Edge, Sequence[str]]]:
+    def _begin(self, position: _Position) -> Iterable[tuple[_WireEdge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""
         if position.edge:
             return [(position.edge, position.due)]

@@ -45,7 +45,7 @@ Indexed: TypeAlias = Sequence[tuple[int, Mapping[str, object]]]
 
 
 @frozen
-class _Block:
+class _BlockEvents:
     """A block: its place in the stream, its start and its deltas."""
 
     place: int
@@ -102,9 +102,9 @@ def _start(index: int, message: Mapping[str, object]) -> Iterator[Violation]:
         yield Violation("M1", index, "the message begins without usage")
 
 
-def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_Block]:
+def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_BlockEvents]:
     """M2: one block after another, each with its index. Yield the blocks."""
-    block: _Block | None = None
+    block: _BlockEvents | None = None
     count = 0
     for index, event in events:
         match event.get("type"):
@@ -112,7 +112,7 @@ def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_Block]:
                 if block is not None or event.get("index") != count:
                     violations.append(Violation("M2", index, f"block {event.get('index')} begins, after {count} blocks"))
                 count += 1
-                block = _Block(index, as_object(event.get("content_block")))
+                block = _BlockEvents(index, as_object(event.get("content_block")))
                 yield block
             case "content_block_delta" | "content_block_stop" as name if block is None or event.get("index") != count - 1:
                 violations.append(Violation("M2", index, f"{name} is for block {event.get('index')}, which is not open"))
@@ -126,7 +126,7 @@ def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_Block]:
                 pass
 
 
-def _fields(block: _Block) -> Iterator[Violation]:
+def _fields(block: _BlockEvents) -> Iterator[Violation]:
     """M3, M5 and M6: the fields of a block at its start."""
     if block.kind not in _FIELDS:
         yield Violation("M3", block.place, f"no block has the type {block.kind}")
@@ -138,7 +138,7 @@ def _fields(block: _Block) -> Iterator[Violation]:
             yield Violation(rule, block.place, f"{name} is not empty at the start")
 
 
-def _deltas(block: _Block) -> Iterator[Violation]:
+def _deltas(block: _BlockEvents) -> Iterator[Violation]:
     """M3, M4 and M14: the deltas fit the block, a signature ends the reasoning, and no text is empty."""
     names = _PIECES.get(block.kind, {})
     for delta in block.deltas:
@@ -151,7 +151,7 @@ def _deltas(block: _Block) -> Iterator[Violation]:
         yield Violation("M14", block.place, "the text is empty")
 
 
-def _stop(events: Indexed, blocks: Sequence[_Block]) -> Iterator[Violation]:
+def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Violation]:
     """M5, M7 and M8: the end of a message that did not fail."""
     ends = [(index, event) for index, event in events if event.get("type") == "message_delta"]
     if not ends or events[-2][0] != ends[-1][0]:

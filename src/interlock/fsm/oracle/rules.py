@@ -187,7 +187,7 @@ def _of_item(item: JsonObject, field: str) -> object:
 
 
 @frozen
-class _Part:
+class _PartEvents:
     """The events of one part, each with its position in the stream."""
 
     events: list[tuple[int, JsonObject]]
@@ -223,14 +223,14 @@ class _Part:
         return self.events[-1][0]
 
 
-def _parts(item: ItemView) -> list[_Part]:
+def _parts(item: ItemView) -> list[_PartEvents]:
     """Split an item into its parts; empty if they are out of order."""
     if not PARTS.fullmatch(item.word.translate(IN_PARTS)):
         return []
-    parts: list[_Part] = []
+    parts: list[_PartEvents] = []
     for place, body in item.events:
         if body["type"] in _BEGINS:
-            parts.append(_Part([]))
+            parts.append(_PartEvents([]))
         if "content_index" in body or "summary_index" in body:
             parts[-1].events.append((place, body))
     return parts
@@ -333,7 +333,7 @@ def _whole_text(item: ItemView, field: str) -> Iterator[Violation]:
         yield Violation("R9", item.end, f"the {field} of item {item.index} differs from the deltas")
 
 
-def _part_text(part: _Part) -> Iterator[Violation]:
+def _part_text(part: _PartEvents) -> Iterator[Violation]:
     """Compare the deltas of a part with its text."""
     text = "".join([body["delta"] for body in part.deltas])
     first, done = part.added["part"], part.done["part"]
@@ -456,7 +456,7 @@ def r13_final(stream: Stream) -> Iterator[Violation]:
 
 
 @frozen
-class _Shape:
+class _ItemShape:
     """The allowed types of each field, the required fields, and the fields that only a done item must have."""
 
     fields: Mapping[str, frozenset[str]]
@@ -464,7 +464,7 @@ class _Shape:
     later: frozenset[str]
 
 
-def _shapes(table: str, *common: str) -> dict[str, _Shape]:
+def _shapes(table: str, *common: str) -> dict[str, _ItemShape]:
     """Parse a table of `api`; every row also gets the `common` fields."""
     rows: dict[str, list[str]] = {}
     row: list[str] = []
@@ -476,10 +476,10 @@ def _shapes(table: str, *common: str) -> dict[str, _Shape]:
     return {name: _shape(fields) for name, fields in rows.items()}
 
 
-def _shape(fields: Sequence[str]) -> _Shape:
+def _shape(fields: Sequence[str]) -> _ItemShape:
     """Parse one row of a table; an id is any string here, because R7 checks its prefix."""
     pairs = [field.split(":") for field in fields]
-    return _Shape(
+    return _ItemShape(
         {name.rstrip("?+"): frozenset(re.sub(r"\w+_$", "string", words).split("|")) for name, words in pairs},
         frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
         frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
@@ -535,7 +535,7 @@ def _in_event(body: JsonObject) -> Iterator[str]:
             yield from _wrong(response["usage"], _USAGE, "usage")
 
 
-def _wrong(value: JsonObject, shape: _Shape, name: str) -> Iterator[str]:
+def _wrong(value: JsonObject, shape: _ItemShape, name: str) -> Iterator[str]:
     """Yield a message for each missing or wrong field; ignore unknown fields."""
     for field, words in shape.fields.items():
         if field in value:
@@ -557,7 +557,7 @@ def _fits(value: object, words: frozenset[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
-def _has_shape(value: JsonObject, shape: _Shape) -> bool:
+def _has_shape(value: JsonObject, shape: _ItemShape) -> bool:
     """Return whether an object has valid fields, and no unknown ones unless its type allows them."""
     return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))
 
@@ -593,7 +593,7 @@ def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
     return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
 
 
-def _part_logprobs(part: _Part) -> Iterator[Violation]:
+def _part_logprobs(part: _PartEvents) -> Iterator[Violation]:
     """Compare the log probabilities of a part's deltas with its text, its `<type>.done` event and the part itself."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
     of_part = part.done["part"].get("logprobs")

@@ -74,7 +74,7 @@ class _FaultyCallables:
         return {"encrypted_content": "sealed"} if item["type"] == "reasoning" else NO_FIELDS
 
 
-class _WatchedDriver(ResponseDriver[bytes]):
+class _FaultyDriver(ResponseDriver[bytes]):
     """The real driver, which also records what a failed edge has changed."""
 
     def __init__(self, lifecycles: Lifecycles, faulty: _FaultyCallables) -> None:
@@ -111,7 +111,7 @@ def faults_of(lifecycles: Lifecycles, paths: Iterable[FaultPath]) -> Iterator[st
     for path in paths:
         *before, last = path
         faulty = _FaultyCallables()
-        driver = _WatchedDriver(lifecycles, faulty)
+        driver = _FaultyDriver(lifecycles, faulty)
         driver.feed(before)
         calls = faulty.calls
         driver.feed([last])
@@ -121,7 +121,7 @@ def faults_of(lifecycles: Lifecycles, paths: Iterable[FaultPath]) -> Iterator[st
 
 def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.Delta, successes: int) -> Iterator[str]:
     faulty = _FaultyCallables()
-    driver = _WatchedDriver(lifecycles, faulty)
+    driver = _FaultyDriver(lifecycles, faulty)
     frames = driver.feed(before)
     faulty.successes = successes
     try:

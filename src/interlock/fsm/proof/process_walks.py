@@ -92,7 +92,7 @@ class Walk:
 
 
 @frozen
-class _Place(ABC, Generic[T, E]):
+class _WalkState(ABC, Generic[T, E]):
     """A state of a table, with the facts around it that matter."""
 
     state: State[T, E]
@@ -115,7 +115,7 @@ class _Place(ABC, Generic[T, E]):
 
 
 @frozen
-class _Run(_Place[TurnTrigger, TurnEffect]):
+class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
     """A run of a response, with the real driver."""
 
     slots: int = 0
@@ -205,7 +205,7 @@ def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
 
 
 @frozen
-class _Owner(_Place[BackgroundTrigger, BackgroundEffect]):
+class _Owner(_WalkState[BackgroundTrigger, BackgroundEffect]):
     """The owner of a background response: only one write is pending at a time."""
 
     writing: bool = False
@@ -245,7 +245,7 @@ _PROCESSES: Final = ("first", "second")
 
 
 @frozen
-class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
+class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
     """A stored response and two processes: only the last that took the lease writes, watchers are woken, and deletions end."""
 
     owner: str = ""
@@ -348,7 +348,7 @@ class _StoredResponse(_Place[StoredTrigger, StoredEffect]):
 
 
 @frozen
-class _Conversation(_Place[ConversationTrigger, ConversationEffect]):
+class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
     """A conversation and two responses in it: only the owner changes its items, after those that it has read."""
 
     owner: str = ""
@@ -419,7 +419,7 @@ class _Conversation(_Place[ConversationTrigger, ConversationEffect]):
 
 
 @frozen
-class _Lane(_Place[LaneTrigger, LaneEffect]):
+class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
     """A lane of a WebSocket: it runs one request at a time, and loses no request while its client is connected."""
 
     queued: int = 0
@@ -462,7 +462,7 @@ class _Lane(_Place[LaneTrigger, LaneEffect]):
 
 
 @frozen
-class _Connection(_Place[ConnectionTrigger, ConnectionEffect]):
+class _Connection(_WalkState[ConnectionTrigger, ConnectionEffect]):
     """A WebSocket connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
     in_flight: bool = False
@@ -512,7 +512,7 @@ class _Connection(_Place[ConnectionTrigger, ConnectionEffect]):
 
 
 @frozen
-class _Server(_Place[ServerTrigger, ServerEffect]):
+class _ServerWalk(_WalkState[ServerTrigger, ServerEffect]):
     """A server: it drains before it ends, and a second signal ends it at once."""
 
     ready: bool = False
@@ -570,7 +570,7 @@ class _Server(_Place[ServerTrigger, ServerEffect]):
 
 
 @frozen
-class _Worker(_Place[WorkerTrigger, WorkerEffect]):
+class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
     """A worker: at most one process at a time, which takes no slots of an earlier one, and none after the server has stopped."""
 
     running: bool = False
@@ -630,7 +630,7 @@ class _Worker(_Place[WorkerTrigger, WorkerEffect]):
 
 
 @frozen
-class _Container(_Place[ContainerTrigger, ContainerEffect]):
+class _Container(_WalkState[ContainerTrigger, ContainerEffect]):
     """A container: code runs only in a process that has started, one call at a time, and no process outlives its container."""
 
     started: bool = False
@@ -663,16 +663,16 @@ class _Container(_Place[ContainerTrigger, ContainerEffect]):
         yield from (f"{after.state.name}: no edge for {each}" for each in sorted(missing))
 
 
-_AnyPlace: TypeAlias = _Place[Any, Any]
+_AnyPlace: TypeAlias = _WalkState[Any, Any]
 _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
-    TURNS.name: _Run,
+    TURNS.name: _RunWalk,
     BACKGROUND.name: _Owner,
-    STORED.name: _StoredResponse,
-    CONVERSATION.name: _Conversation,
-    LANE.name: _Lane,
+    STORED.name: _StoredResponseWalk,
+    CONVERSATION.name: _ConversationWalk,
+    LANE.name: _LaneWalk,
     CONNECTION.name: _Connection,
-    SERVER.name: _Server,
-    WORKER.name: _Worker,
+    SERVER.name: _ServerWalk,
+    WORKER.name: _WorkerWalk,
     CONTAINER.name: _Container,
 }
 

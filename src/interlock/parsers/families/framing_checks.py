@@ -34,7 +34,7 @@ class Condition(NamedTuple):
 
 
 @frozen
-class _Rule:
+class _EffectRule:
     """The condition that an effect requires, and the condition after it.
 
     If `pending` is None, it does not matter before the effect; `result` and `leaves_pending` of None change nothing.
@@ -65,23 +65,23 @@ _KEYS: Final = frozenset({_P.KEYS})
 _VALUE: Final = frozenset({_P.VALUE})
 
 _RULES: Final = {
-    _E.HOLD: _Rule(_ANYWHERE - _VALUE, leaves_pending=True),
-    _E.SPILL: _Rule(_ANYWHERE - _VALUE, leaves_pending=False),
-    _E.AGAIN: _Rule(_ANYWHERE),
-    _E.DROP: _Rule(_ANYWHERE, leaves_pending=False),
-    _E.SPACE: _Rule(_RESTING, pending=False),
-    _E.REASON: _Rule(_THINKING, _P.REASONING, pending=False),
-    _E.SPEAK: _Rule(_SPEAKING, _P.MESSAGE, pending=False),
-    _E.OPEN: _Rule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
-    _E.WRITE: _Rule(_JSON, pending=False),
-    _E.ENTER: _Rule(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
-    _E.ADD: _Rule(_VALUE, pending=False),
-    _E.SET: _Rule(_VALUE, _P.KEYS, pending=False),
-    _E.STRAY: _Rule(_KEYS, pending=False),
-    _E.CLOSE: _Rule(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
-    _E.LEAVE: _Rule(_ANYWHERE, _P.NOTHING, leaves_pending=False),
+    _E.HOLD: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=True),
+    _E.SPILL: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=False),
+    _E.AGAIN: _EffectRule(_ANYWHERE),
+    _E.DROP: _EffectRule(_ANYWHERE, leaves_pending=False),
+    _E.SPACE: _EffectRule(_RESTING, pending=False),
+    _E.REASON: _EffectRule(_THINKING, _P.REASONING, pending=False),
+    _E.SPEAK: _EffectRule(_SPEAKING, _P.MESSAGE, pending=False),
+    _E.OPEN: _EffectRule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
+    _E.WRITE: _EffectRule(_JSON, pending=False),
+    _E.ENTER: _EffectRule(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
+    _E.ADD: _EffectRule(_VALUE, pending=False),
+    _E.SET: _EffectRule(_VALUE, _P.KEYS, pending=False),
+    _E.STRAY: _EffectRule(_KEYS, pending=False),
+    _E.CLOSE: _EffectRule(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
+    _E.LEAVE: _EffectRule(_ANYWHERE, _P.NOTHING, leaves_pending=False),
 }
-_OPEN_WITH_KEYS: Final = _Rule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
+_OPEN_WITH_KEYS: Final = _EffectRule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.ADD, _E.STRAY})
 """Effects that use the text of a trigger, or read it again."""

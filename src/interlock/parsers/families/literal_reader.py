@@ -172,12 +172,12 @@ def _of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
 
 
 _Act: TypeAlias = Callable[["LiteralReader", str], None]
-_Move: TypeAlias = tuple[_Act, State[Part, Step], "_Place | None"]
+_ReaderEdge: TypeAlias = tuple[_Act, State[Part, Step], "_ReaderState | None"]
 """An edge: what it does with the text of its part, its state, and the place there; None if that depends on the text."""
 
 
 @frozen(eq=False)
-class _Place:
+class _ReaderState:
     """A state of the table in one kind of brackets.
 
     Args:
@@ -189,16 +189,16 @@ class _Place:
 
     state: State[Part, Step]
     signs: _Signs
-    moves: dict[Part, _Move] = field(factory=dict[Part, _Move])
-    letters: dict[str, _Move | None] = field(factory=dict[str, _Move | None])
+    moves: dict[Part, _ReaderEdge] = field(factory=dict[Part, _ReaderEdge])
+    letters: dict[str, _ReaderEdge | None] = field(factory=dict[str, _ReaderEdge | None])
 
 
-_Places: TypeAlias = Mapping[tuple[str, str], _Place]
+_ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
 """The places in an object or list, by the state and the quote of a string, which is empty outside of one."""
 
 
 @lru_cache(maxsize=256)
-def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> _Places:
+def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> _ReaderStates:
     """Compile the table for an object or list.
 
     Args:
@@ -216,7 +216,7 @@ def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], c
     outside = _of_elements(dialect.namespace, stops) if is_of_elements else _outside(dialect, stops, closing, nested=nested)
     signs = {(name, ""): each for name, each in outside.items()}
     signs |= {(name, quote): each for quote in dialect.quotes for name, each in _inside(dialect, stops, quote).items()}
-    places = {key: _Place(by_name[key[0]], each) for key, each in signs.items()}
+    places = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
     for (_, quote), place in places.items():
         for part, (dest, steps) in place.state.rows.items():
             after = places.get((dest.name, quote)) or places.get((dest.name, ""))
@@ -246,7 +246,7 @@ class _Level:
     closing: str
     bracket: str
     schema: Schema
-    places: _Places
+    places: _ReaderStates
     comma: str = ""
 
 
@@ -277,7 +277,7 @@ class LiteralReader:
     _is_raw: bool = False
     """Whether the string has no escapes."""
     _out: list[str] = field(factory=list[str])
-    _place: _Place = field(init=False)
+    _place: _ReaderState = field(init=False)
     _stop: Stop = ""
 
     def __attrs_post_init__(self) -> None:
@@ -296,7 +296,7 @@ class LiteralReader:
         if passes is not None and passes(text, at) is None:
             return text[at:], end, ""
         stop: Stop = self._stop
-        move: _Move | None
+        move: _ReaderEdge | None
         while at < end and not stop:
             taken = text[at]
             if taken not in place.letters:
@@ -324,7 +324,7 @@ class LiteralReader:
         self._place = place
         return self._take(), at, stop
 
-    def _place_in(self, state: State[Part, Step]) -> _Place:
+    def _place_in(self, state: State[Part, Step]) -> _ReaderState:
         places = self._levels[-1].places
         return places.get((state.name, "")) or places[state.name, self._closing]
 

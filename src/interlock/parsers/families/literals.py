@@ -95,14 +95,14 @@ class Step(StrEnum):
 
 
 _P, _S = Part, Step
-_Row: TypeAlias = Edge[Part, Step]
+_LiteralEdge: TypeAlias = Edge[Part, Step]
 
 
-def _rows(state: str, *rows: tuple[Part, str, tuple[Step, ...]]) -> Iterator[_Row]:
+def _rows(state: str, *rows: tuple[Part, str, tuple[Step, ...]]) -> Iterator[_LiteralEdge]:
     """Yield the rows of a state; every other part breaks the literal."""
     parts = {part for part, _, _ in rows}
-    yield from (_Row(state, part, dest, steps) for part, dest, steps in rows)
-    yield from (_Row(state, part, "broken", (_S.SPILL,)) for part in _P if part not in parts)
+    yield from (_LiteralEdge(state, part, dest, steps) for part, dest, steps in rows)
+    yield from (_LiteralEdge(state, part, "broken", (_S.SPILL,)) for part in _P if part not in parts)
 
 
 _CLOSING: Final = (_P.CLOSE, "after", (_S.CLOSE,))

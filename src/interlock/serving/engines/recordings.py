@@ -89,11 +89,11 @@ class Recording:
     turns: tuple[RecordedTurn, ...] = ()
 
 
-class _Fields(Struct, forbid_unknown_fields=True):
+class _RecordedFields(Struct, forbid_unknown_fields=True):
     """A JSON object of the file; a member that is null counts as missing."""
 
 
-class _Header(_Fields):
+class _RecordedHeader(_RecordedFields):
     interlock_recording: int
     format: FormatName
     request: dict[str, object] | None = None
@@ -104,57 +104,57 @@ class _Header(_Fields):
 _Count: TypeAlias = Annotated[int, Meta(ge=0)] | None
 
 
-class _Usage(_Fields):
+class _RecordedUsage(_RecordedFields):
     input_tokens: _Count = None
     cached_tokens: _Count = None
     cache_write_tokens: _Count = None
 
 
-class _Function(_Fields):
+class _RecordedFunction(_RecordedFields):
     name: str | None = None
     arguments: str | None = None
 
 
-class _ToolCall(_Fields):
+class _RecordedToolCall(_RecordedFields):
     index: _Count = None
     id: str | None = None
     type: str | None = None
-    function: _Function | None = None
+    function: _RecordedFunction | None = None
 
 
-class _Delta(_Fields):
+class _RecordedDelta(_RecordedFields):
     role: str | None = None
     reasoning: str | None = None
     content: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[_RecordedToolCall] | None = None
 
 
-class _Chunk(_Fields):
+class _RecordedChunk(_RecordedFields):
     token_ids: tuple[int, ...] | None = None
     """Any integers: an engine may yield an id that the vocabulary lacks, and the parser recovers from it."""
     text: str | None = None
     logprobs: tuple[dict[str, object], ...] | None = None
-    delta: _Delta | None = None
+    delta: _RecordedDelta | None = None
     finish_reason: FinishReason | None = None
-    usage: _Usage | None = None
+    usage: _RecordedUsage | None = None
 
 
-class _Result(_Fields):
+class _RecordedResult(_RecordedFields):
     output: str | None = None
     error: str | None = None
 
 
-class _ToolResult(_Fields):
-    tool_result: _Result
+class _RecordedToolResult(_RecordedFields):
+    tool_result: _RecordedResult
 
 
 @frozen
-class _Line:
+class _RecordedLine:
     number: int
     fields: Mapping[str, object]
 
     @classmethod
-    def parse(cls, number: int, line: str | bytes) -> _Line:
+    def parse(cls, number: int, line: str | bytes) -> _RecordedLine:
         try:
             fields: object = loads(line)
         except (ValueError, RecursionError) as error:
@@ -188,17 +188,17 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
         OSError: The file cannot be read.
     """
     lines = source.read_bytes().splitlines() if isinstance(source, Path) else source
-    rest = (_Line.parse(number, line) for number, line in enumerate(lines, 1) if line.strip())
-    line = next(rest, _Line(1, {}))
+    rest = (_RecordedLine.parse(number, line) for number, line in enumerate(lines, 1) if line.strip())
+    line = next(rest, _RecordedLine(1, {}))
     if "interlock_recording" not in line.fields:
         raise RecordingError(line.number, "not a recording: its first line has no interlock_recording")
     if line.fields["interlock_recording"] != VERSION:
         raise RecordingError(line.number, f"not version {VERSION} of the format, the only known one")
-    header = line.read_as(_Header)
+    header = line.read_as(_RecordedHeader)
     return Recording(_format(header, line.number), header.request or {}, tuple(_turns(rest)))
 
 
-def _format(header: _Header, number: int) -> Format:
+def _format(header: _RecordedHeader, number: int) -> Format:
     tagged = Tagged(header.tool_parser, header.reasoning_parser)
     if header.format != "tagged":
         if tagged != Tagged():
@@ -213,14 +213,14 @@ def _format(header: _Header, number: int) -> Format:
     return tagged
 
 
-def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
+def _turns(lines: Iterable[_RecordedLine]) -> Iterator[RecordedTurn]:
     outputs: list[EngineOutput] = []
     results: list[ToolResult] = []
     for line in lines:
         if line.fields.get("tool_result") is not None:
             if not outputs:
                 raise RecordingError(line.number, "a tool_result without a turn before it")
-            result = line.read_as(_ToolResult).tool_result
+            result = line.read_as(_RecordedToolResult).tool_result
             results.append(ToolResult(result.output or "", result.error))
             continue
         if results or (outputs and outputs[-1].finish_reason):
@@ -231,9 +231,9 @@ def _turns(lines: Iterable[_Line]) -> Iterator[RecordedTurn]:
         yield RecordedTurn(tuple(outputs), tuple(results))
 
 
-def _output(line: _Line) -> EngineOutput:
-    fields = line.read_as(_Chunk)
-    ids, logprobs, usage = fields.token_ids or (), fields.logprobs, fields.usage or _Usage()
+def _output(line: _RecordedLine) -> EngineOutput:
+    fields = line.read_as(_RecordedChunk)
+    ids, logprobs, usage = fields.token_ids or (), fields.logprobs, fields.usage or _RecordedUsage()
     if ids and logprobs is not None and len(ids) != len(logprobs):
         raise RecordingError(line.number, f"{len(logprobs)} logprobs for {len(ids)} token_ids")
     chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
@@ -256,7 +256,7 @@ def write(recording: Recording) -> Iterator[str]:
 
 def _chunk_fields(output: EngineOutput) -> dict[str, object]:
     chunk = output.chunk
-    usage = {name: getattr(output, name) for name in _Usage.__struct_fields__}
+    usage = {name: getattr(output, name) for name in _RecordedUsage.__struct_fields__}
     members = {
         "token_ids": list(chunk.token_ids),
         "text": chunk.text,

@@ -30,7 +30,7 @@ _PATHS: Final = 50
 
 
 @define(eq=False)
-class _Run:
+class _EventGroup:
     """One event, or consecutive deltas with one name in one item (`lane`): the events from `start` to before `end`."""
 
     lane: int
@@ -47,7 +47,7 @@ class ComparedSide:
 
     lanes: dict[int, tuple[object, object]] = field(factory=lambda: {0: ("response", None)}, init=False)
     """The kind and name of the item of each lane."""
-    runs: list[_Run] = field(factory=list[_Run], init=False)
+    runs: list[_EventGroup] = field(factory=list[_EventGroup], init=False)
 
     def add(self, line: Line) -> None:
         match line:
@@ -62,7 +62,7 @@ class ComparedSide:
                     last.texts.append(text)
                 else:
                     number = last.end if last else 0
-                    self.runs.append(_Run(lane, name, number, number + 1, data, [] if text is None else [text]))
+                    self.runs.append(_EventGroup(lane, name, number, number + 1, data, [] if text is None else [text]))
             case _:
                 pass
 
@@ -82,7 +82,7 @@ def pairs(left: ComparedSide, right: ComparedSide) -> Line:
     return "pairs", {"rows": rows, "volatile": sorted(VOLATILE)}
 
 
-def _partners(left: ComparedSide, right: ComparedSide) -> Iterator[tuple[_Run, _Run]]:
+def _partners(left: ComparedSide, right: ComparedSide) -> Iterator[tuple[_EventGroup, _EventGroup]]:
     left_lanes, right_lanes = list(left.lanes), list(right.lanes)
     for i, j in _align(list(left.lanes.values()), list(right.lanes.values())):
         left_runs = [run for run in left.runs if run.lane == left_lanes[i]]
@@ -99,7 +99,7 @@ def _align(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[tupl
         yield from ((block.a + place, block.b + place) for place in range(block.size))
 
 
-def _row(left: _Run | None, right: _Run | None) -> Mapping[str, object]:
+def _row(left: _EventGroup | None, right: _EventGroup | None) -> Mapping[str, object]:
     paths: list[str] = []
     if left is not None and right is not None:
         paths = list(_differences(left, right))[:_PATHS]
@@ -109,7 +109,7 @@ def _row(left: _Run | None, right: _Run | None) -> Mapping[str, object]:
     return {"left": left and (left.start, left.end), "right": right and (right.start, right.end), "mark": mark, "paths": paths}
 
 
-def _differences(left: _Run, right: _Run) -> Iterator[str]:
+def _differences(left: _EventGroup, right: _EventGroup) -> Iterator[str]:
     if left.texts or right.texts:
         if "".join(left.texts) != "".join(right.texts):
             yield "delta"

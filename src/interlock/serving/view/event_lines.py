@@ -64,7 +64,7 @@ class ReplaySteps:
 
 
 @define(eq=False)
-class _Lane:
+class _LaneSoFar:
     """An item, or the response, as far as the stream has been read."""
 
     number: int
@@ -86,11 +86,11 @@ class Trace:
     redact: bool = False
     events: int = field(default=0, init=False)
     _judge: Judge = field(init=False)
-    _lanes: dict[int | None, _Lane] = field(factory=dict["int | None", _Lane], init=False)
+    _lanes: dict[int | None, _LaneSoFar] = field(factory=dict["int | None", _LaneSoFar], init=False)
 
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(dialect=self.dialect)
-        self._lanes[None] = _Lane(0, named=True)
+        self._lanes[None] = _LaneSoFar(0, named=True)
 
     def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
         """Yield the lines of the events that a chunk completes; `time` is its arrival in milliseconds since the start."""
@@ -138,13 +138,13 @@ class Trace:
         if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
 
-    def _lane(self, judged: JudgedMessage) -> _Lane:
+    def _lane(self, judged: JudgedMessage) -> _LaneSoFar:
         index: object = judged.step.index if judged.step else (judged.body or {}).get("output_index")
         if type(index) is not int:
             return self._lanes[None]
-        return self._lanes.setdefault(index, _Lane(len(self._lanes)))
+        return self._lanes.setdefault(index, _LaneSoFar(len(self._lanes)))
 
-    def _moved(self, lane: _Lane, step: Step) -> tuple[int, Line | None]:
+    def _moved(self, lane: _LaneSoFar, step: Step) -> tuple[int, Line | None]:
         if lane.latest is not None and (lane.latest[0] is step or lane.latest[0] == step):
             return lane.latest[1], None
         number, line = self.steps.number(step)
@@ -152,7 +152,7 @@ class Trace:
         lane.moves.append((self.events, step, number))
         return number, line
 
-    def _settle(self, lane: _Lane) -> Iterator[Line]:
+    def _settle(self, lane: _LaneSoFar) -> Iterator[Line]:
         """Correct the steps of a lane: its end determines which edges fired."""
         fixes: list[int] = []
         steps = narrow_steps([step for _, step, _ in lane.moves])
@@ -166,7 +166,7 @@ class Trace:
             yield "fix", self.stream, fixes
         lane.moves = []
 
-    def _describe(self, lane: _Lane, body: Mapping[str, object], machine: str) -> Iterator[Line]:
+    def _describe(self, lane: _LaneSoFar, body: Mapping[str, object], machine: str) -> Iterator[Line]:
         fields = members(body.get("item"))
         lane.named = body.get("type") == wire_name(ItemAdded)
         about = {
