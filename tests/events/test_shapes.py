@@ -11,7 +11,7 @@ from interlock.events.items import InputItem, OutputItem
 from interlock.events.response_object import CreateResponse, Response
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import EVENTS, OutputDelta, TextDelta
-from interlock.events.tools import And, AnyTool, Equal, FunctionTool
+from interlock.events.tools import And, AnyFilter, AnyTool, FunctionTool
 
 ANY_EVENT = Union[tuple(EVENTS.values())]  # noqa: UP007 - as many as there are
 OBSERVED = Path(__file__).parent.parent / "corpus" / "observed"
@@ -156,7 +156,7 @@ def test_mismatches_come_in_the_order_of_the_value_and_what_is_missing_last():
 
 
 def test_lists_of_unlike_values_are_put_into_words():
-    (mismatch,) = in_request({"type": "eq", "key": "a", "value": None}, Equal)
+    (mismatch,) = in_request({"type": "eq", "key": "a", "value": None}, AnyFilter)
     assert mismatch.expected == "a string or a number or a boolean or an array of strings or numbers"
     (mismatch,) = in_request({"type": "function", "name": "f", "allowed_callers": 1}, FunctionTool)
     assert mismatch.expected == "an array of values, each one of 'direct' and 'programmatic'"

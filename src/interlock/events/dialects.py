@@ -14,6 +14,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from interlock.events.json import is_array, is_object, members
+from interlock.events.response_object import DEFAULTS
 
 DialectName = Literal["openai", "open_responses"]
 """The name of a dialect in settings and on the command line."""
@@ -82,6 +83,32 @@ _CONVERTED: Final = frozenset({"response", "output", "item", "part", "content", 
 OPENAI: Final = Dialect("openai")
 """The dialect that Interlock uses internally."""
 
+_REQUIRED: Final = (
+    *(
+        "completed_at",
+        "incomplete_details",
+        "previous_response_id",
+        "instructions",
+        "error",
+        "tools",
+        "tool_choice",
+        "truncation",
+    ),
+    *(
+        "parallel_tool_calls",
+        "text",
+        "top_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "top_logprobs",
+        "temperature",
+        "reasoning",
+    ),
+    *("usage", "max_output_tokens", "max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier"),
+    "prompt_cache_key",
+)
+"""The fields of a response that Open Responses requires and that have a default."""
+
 OPEN_RESPONSES: Final = Dialect(
     "open_responses",
     event_names={
@@ -101,33 +128,7 @@ OPEN_RESPONSES: Final = Dialect(
         "response.function_call_arguments.delta": frozenset({"obfuscation"}),
     },
     required={
-        ".response": {
-            "completed_at": None,
-            "incomplete_details": None,
-            "previous_response_id": None,
-            "instructions": None,
-            "error": None,
-            "tools": [],
-            "tool_choice": "auto",
-            "truncation": "disabled",
-            "parallel_tool_calls": True,
-            "text": {"format": {"type": "text"}},
-            "top_p": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "top_logprobs": 0,
-            "temperature": 1.0,
-            "reasoning": None,
-            "usage": None,
-            "max_output_tokens": None,
-            "max_tool_calls": None,
-            "store": True,
-            "background": False,
-            "service_tier": "default",
-            "metadata": {},
-            "safety_identifier": None,
-            "prompt_cache_key": None,
-        },
+        ".response": {name: DEFAULTS[name] for name in _REQUIRED} | {"reasoning": None},
         ".text": {"format": {"type": "text"}},
         ".reasoning": {"effort": None, "summary": None},
         "function": {"description": None, "parameters": None, "strict": None},

@@ -169,15 +169,11 @@ class Compaction(Item, tag="compaction", kw_only=True):
 # The caller of a tool.
 
 
-class Caller(Struct, tag_field="type", kw_only=True):
-    """The caller of a tool."""
-
-
-class DirectCaller(Caller, tag="direct", kw_only=True):
+class DirectCaller(Struct, tag="direct", kw_only=True):
     """The model called the tool."""
 
 
-class ProgramCaller(Caller, tag="program", kw_only=True):
+class ProgramCaller(Struct, tag="program", kw_only=True):
     """A program that the model wrote called the tool."""
 
     caller_id: str
@@ -256,24 +252,20 @@ class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
 # Tools of MCP servers.
 
 
-class McpError(Struct, tag_field="type", kw_only=True):
-    """The error of an MCP call."""
-
-
-class McpProtocolError(McpError, tag="mcp_protocol_error", kw_only=True):
+class McpProtocolError(Struct, tag="mcp_protocol_error", kw_only=True):
     """The MCP server returned an error."""
 
     code: int
     message: str
 
 
-class McpToolExecutionError(McpError, tag="mcp_tool_execution_error", kw_only=True):
+class McpToolExecutionError(Struct, tag="mcp_tool_execution_error", kw_only=True):
     """The tool failed."""
 
     content: Json
 
 
-class McpHttpError(McpError, tag="http_error", kw_only=True):
+class McpHttpError(Struct, tag="http_error", kw_only=True):
     """The HTTP request to the MCP server failed."""
 
     code: int
@@ -367,17 +359,13 @@ class McpApprovalResponse(McpItem, tag="mcp_approval_response", kw_only=True):
 # The code interpreter.
 
 
-class CodeOutput(Struct, tag_field="type", kw_only=True):
-    """An output of code."""
-
-
-class Logs(CodeOutput, tag="logs", kw_only=True):
+class Logs(Struct, tag="logs", kw_only=True):
     """Text that the code printed."""
 
     logs: str
 
 
-class OutputImage(CodeOutput, tag="image", kw_only=True):
+class OutputImage(Struct, tag="image", kw_only=True):
     """An image that the code created."""
 
     url: str
@@ -422,27 +410,19 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
 SearchStatus: TypeAlias = Literal["in_progress", "searching", "completed", "failed", "incomplete"]
 
 
-class Source(Struct, tag_field="type", kw_only=True):
-    """A source of a web search."""
-
-
-class UrlSource(Source, tag="url", kw_only=True):
+class UrlSource(Struct, tag="url", kw_only=True):
     """A web page."""
 
     url: str
 
 
-class ApiSource(Source, tag="api", kw_only=True):
+class ApiSource(Struct, tag="api", kw_only=True):
     """A service such as a weather API. The API sends it; no release of the `openai` package types it."""
 
     name: str
 
 
-class WebAction(Struct, tag_field="type", kw_only=True):
-    """A step of a web search."""
-
-
-class Search(WebAction, tag="search", kw_only=True):
+class Search(Struct, tag="search", kw_only=True):
     """A search query."""
 
     query: Maybe[str] = UNSET
@@ -450,13 +430,13 @@ class Search(WebAction, tag="search", kw_only=True):
     sources: Maybe[list[UrlSource | ApiSource]] = UNSET
 
 
-class OpenPage(WebAction, tag="open_page", kw_only=True):
+class OpenPage(Struct, tag="open_page", kw_only=True):
     """Opens a page."""
 
     url: Nullable[str] = UNSET
 
 
-class FindInPage(WebAction, tag="find_in_page", kw_only=True):
+class FindInPage(Struct, tag="find_in_page", kw_only=True):
     """Searches a page for a pattern."""
 
     url: str
@@ -691,17 +671,13 @@ class ShellCall(Item, tag="shell_call", kw_only=True):
     created_by: Nullable[str] = UNSET
 
 
-class ShellOutcome(Struct, tag_field="type", kw_only=True):
-    """How a command ended."""
-
-
-class Exit(ShellOutcome, tag="exit", kw_only=True):
+class Exit(Struct, tag="exit", kw_only=True):
     """The command exited."""
 
     exit_code: int
 
 
-class Timeout(ShellOutcome, tag="timeout", kw_only=True):
+class Timeout(Struct, tag="timeout", kw_only=True):
     """The command timed out."""
 
 
@@ -787,10 +763,6 @@ class SafetyCheck(Struct, kw_only=True):
     message: Nullable[str] = UNSET
 
 
-class Action(Struct, tag_field="type", kw_only=True):
-    """An action of the model on a computer."""
-
-
 class Point(Struct, kw_only=True):
     """A point on the screen."""
 
@@ -798,7 +770,7 @@ class Point(Struct, kw_only=True):
     y: int
 
 
-class PointAction(Action, kw_only=True):
+class PointAction(Struct, kw_only=True):
     """An action at a point on the screen."""
 
     x: int
@@ -816,14 +788,14 @@ class DoubleClick(PointAction, tag="double_click", kw_only=True):
     """A double click."""
 
 
-class Drag(Action, tag="drag", kw_only=True):
+class Drag(Struct, tag="drag", kw_only=True):
     """A drag along a path."""
 
     path: list[Point]
     keys: Nullable[list[str]] = UNSET
 
 
-class Keypress(Action, tag="keypress", kw_only=True):
+class Keypress(Struct, tag="keypress", kw_only=True):
     """A key press, possibly of several keys."""
 
     keys: list[str]
@@ -833,7 +805,7 @@ class Move(PointAction, tag="move", kw_only=True):
     """A pointer movement."""
 
 
-class Screenshot(Action, tag="screenshot", kw_only=True):
+class Screenshot(Struct, tag="screenshot", kw_only=True):
     """A screenshot."""
 
 
@@ -844,13 +816,13 @@ class Scroll(PointAction, tag="scroll", kw_only=True):
     scroll_y: int
 
 
-class TypeText(Action, tag="type", kw_only=True):
+class TypeText(Struct, tag="type", kw_only=True):
     """Typed text."""
 
     text: str
 
 
-class Wait(Action, tag="wait", kw_only=True):
+class Wait(Struct, tag="wait", kw_only=True):
     """A pause."""
 
 

@@ -35,11 +35,7 @@ def kinds_of(base: type[S]) -> Iterator[type[S]]:
 # The annotations of a text.
 
 
-class Annotation(Struct, tag_field="type", kw_only=True):
-    """A reference in the text of an answer."""
-
-
-class FileCitation(Annotation, tag="file_citation", kw_only=True):
+class FileCitation(Struct, tag="file_citation", kw_only=True):
     """A citation of a file."""
 
     file_id: str
@@ -47,7 +43,7 @@ class FileCitation(Annotation, tag="file_citation", kw_only=True):
     index: int
 
 
-class UrlCitation(Annotation, tag="url_citation", kw_only=True):
+class UrlCitation(Struct, tag="url_citation", kw_only=True):
     """A citation of a web page."""
 
     start_index: int
@@ -56,7 +52,7 @@ class UrlCitation(Annotation, tag="url_citation", kw_only=True):
     url: str
 
 
-class ContainerFileCitation(Annotation, tag="container_file_citation", kw_only=True):
+class ContainerFileCitation(Struct, tag="container_file_citation", kw_only=True):
     """A citation of a file in the container of a code interpreter or a shell."""
 
     container_id: str
@@ -66,7 +62,7 @@ class ContainerFileCitation(Annotation, tag="container_file_citation", kw_only=T
     end_index: int
 
 
-class FilePath(Annotation, tag="file_path", kw_only=True):
+class FilePath(Struct, tag="file_path", kw_only=True):
     """The path of a file that the model wrote."""
 
     file_id: str

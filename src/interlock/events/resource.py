@@ -7,28 +7,21 @@ This module rejects no request, and leaves the id, the status, the output and th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final, cast
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import ValidationError, convert, defstruct, to_builtins
+from msgspec.structs import fields
 
 from interlock.events.json import elements, members
-from interlock.events.response_object import Response
+from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
 
 __all__ = ["drop_secrets", "response_settings"]
 
-SETTINGS: Final = (
-    *("background", "frequency_penalty", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model"),
-    *("parallel_tool_calls", "presence_penalty", "previous_response_id", "prompt_cache_key", "reasoning", "safety_identifier"),
-    *("service_tier", "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
-)
-"""The names of the settings that a response echoes."""
-
-REQUIRED: Final[Mapping[str, object]] = {"id": "", "created_at": 0, "model": ""}
-"""Values for the fields that every response has."""
-
-DEFAULTS: Final = {name: getattr(convert(REQUIRED, Response), name) for name in SETTINGS}
+SETTINGS: Final = {name: value for name, value in DEFAULTS.items() if name not in RUN_FIELDS}
 """The settings of a response to a request that sets nothing."""
+
+FIELDS: Final = {each.name: defstruct(each.name, [(each.name, each.type)]) for each in fields(Response) if each.name in SETTINGS}
+"""The type of each setting, as a Struct with one field, which msgspec compiles once."""
 
 SECRETS: Final = frozenset({"authorization", "headers"})
 """Fields of an MCP tool that a response must not repeat, because responses are stored and logged."""
@@ -50,7 +43,7 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
         `usage`, `error` and `incomplete_details`; also `user`, and `conversation` if the request has one. Of the numbers and
         booleans, only `max_output_tokens` and `max_tool_calls` can be null.
     """
-    settings = cast("dict[str, object]", to_builtins(DEFAULTS))
+    settings = cast("dict[str, object]", to_builtins(SETTINGS))
     for name in SETTINGS:
         value = request.get(name)
         if value is not None:
@@ -64,9 +57,11 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
 def _fit(name: str, value: object) -> dict[str, object]:
     """Return a setting, converted if necessary (`"false"` to false); nothing if the setting cannot have the value."""
     for strict in (True, False):
-        with suppress(ValidationError):
-            fitted = convert({**REQUIRED, name: value}, Response, strict=strict)
-            return {name: value if strict else to_builtins(getattr(fitted, name))}
+        try:
+            fitted = convert({name: value}, FIELDS[name], strict=strict)
+        except ValidationError:
+            continue
+        return {name: value} if strict else to_builtins(fitted)
     return {}
 
 

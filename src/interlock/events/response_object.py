@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, field
 
 from interlock.events.items import InputItem, OutputItem
+from interlock.events.json import as_json, members
 from interlock.events.parts import InputFile, InputImage, InputText, Json, Maybe, Nullable, Number, Outbound
 from interlock.events.tools import AnyFormat, AnyTool, Effort, Size, TextFormat, ToolChoice
 
@@ -148,11 +149,7 @@ class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=Tru
     reason: Literal["organization_mismatch", "end_user_mismatch", "model_mismatch", "prefix_mismatch", "turn_boundary"]
 
 
-class ModerationOutcome(Struct, tag_field="type", kw_only=True):
-    """The result of moderating the input or the output."""
-
-
-class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True):
+class ModerationResult(Struct, tag="moderation_result", kw_only=True):
     """The verdict of the moderation."""
 
     model: str
@@ -162,7 +159,7 @@ class ModerationResult(ModerationOutcome, tag="moderation_result", kw_only=True)
     category_applied_input_types: dict[str, list[Literal["text", "image"]]]
 
 
-class ModerationError(ModerationOutcome, tag="error", kw_only=True):
+class ModerationError(Struct, tag="error", kw_only=True):
     """Why the moderation failed."""
 
     code: str
@@ -176,11 +173,7 @@ class Moderation(Struct, kw_only=True):
     output: ModerationResult | ModerationError
 
 
-class CacheDiagnostics(Struct, tag_field="type", kw_only=True):
-    """How the prompt cache served this response, compared with another one."""
-
-
-class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
+class CacheMiss(Struct, tag="cache_miss", kw_only=True):
     """The prompt missed the cache, and why."""
 
     cache_missed_tokens: int
@@ -198,15 +191,15 @@ class CacheMiss(CacheDiagnostics, tag="cache_miss", kw_only=True):
     comparison_reusable_tokens: Nullable[int] = UNSET
 
 
-class CacheHit(CacheDiagnostics, tag="cache_hit", kw_only=True):
+class CacheHit(Struct, tag="cache_hit", kw_only=True):
     """The prompt was cached."""
 
 
-class CacheComparisonMissing(CacheDiagnostics, tag="comparison_response_not_found", kw_only=True):
+class CacheComparisonMissing(Struct, tag="comparison_response_not_found", kw_only=True):
     """The response to compare with does not exist."""
 
 
-class CacheUnknown(CacheDiagnostics, tag="unavailable", kw_only=True):
+class CacheUnknown(Struct, tag="unavailable", kw_only=True):
     """Diagnostics are not available."""
 
 
@@ -300,6 +293,15 @@ class Response(Struct, kw_only=True, gc=False):
     input_messages: Nullable[list[Json]] = UNSET
     output_messages: Nullable[list[Json]] = UNSET
     metrics: Nullable[Json] = UNSET
+
+
+RUN_FIELDS: Final = frozenset(
+    {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
+)
+"""The fields of a response that its run provides; its settings provide all others."""
+
+DEFAULTS: Final = members(as_json(Response(id="", created_at=0, model="")))
+"""A response with the default of every field that is not omitted by default."""
 
 
 class InputTokens(Struct, kw_only=True):

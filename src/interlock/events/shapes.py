@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -165,13 +165,13 @@ def _compile(type_: Hint, direction: Direction) -> _CompiledType:
             words.append(f"an array of {_plural(entries.expected)}")
         elif arm.kind is dict:
             name, entry = arm.args
-            checks[dict] = _names(_limits_of(name), _compile(entry, direction), limits)
+            checks[dict] = _names(_limits(next(arms_of(name)).metas), _compile(entry, direction), limits)
             words.append("an object")
         elif issubclass(arm.kind, Struct):
             kinds[str(arm.kind.__struct_config__.tag or "")] = arm.kind
         else:
-            checks[arm.kind] = _check_bounds(limits) if limits else None
-            words.append(_WORDS[arm.kind])
+            checks[arm.kind] = partial(_beyond, limits=limits) if limits else None
+            words.append(WORDS[arm.kind])
     if kinds:
         checks[dict] = _check_tag(kinds, direction) if len(kinds) > 1 else _members(next(iter(kinds.values())), direction)
         words.append("an object")
@@ -180,10 +180,6 @@ def _compile(type_: Hint, direction: Direction) -> _CompiledType:
     idle = {"null", "an integer"} if "a number" in words else {"null"}
     expected = " or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null"
     return _CompiledType(expected, checks, frozenset(choices))
-
-
-def _limits_of(type_: Hint) -> Mapping[str, float | str]:
-    return next(_limits(arm.metas) for arm in arms_of(type_))
 
 
 def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float | str]:
@@ -201,9 +197,10 @@ _BEYOND: Final[Mapping[str, tuple[str, Callable[[Json, Json], bool]]]] = Mapping
     }
 )
 """Each limit in words, and a test for values that violate it; NaN violates every numeric limit."""
-_WORDS: Final[Mapping[type, str]] = MappingProxyType(
+WORDS: Final[Mapping[type, str]] = MappingProxyType(
     {str: "a string", int: "an integer", float: "a number", bool: "a boolean", _NULL: "null"}
 )
+"""The JSON type of a value that is neither an array nor an object, in words."""
 
 
 def _plural(words: str) -> str:
@@ -229,15 +226,11 @@ def _beyond(value: Json, at: _At, limits: Mapping[str, float | str]) -> list[_Ta
     ]
 
 
-def _check_bounds(limits: Mapping[str, float | str]) -> _Check:
-    return lambda value, at: _beyond(value, at, limits)
-
-
-def _choice(choices: tuple[str, ...]) -> _Check:
+def _choice(choices: tuple[str, ...], kind: Literal["tag", "value"] = "value") -> _Check:
     expected = _among(choices)
 
     def check(value: str, at: _At) -> Sequence[_Task]:
-        return () if value in choices else (Mismatch(at.path, "value", at.holder, expected, value, choices),)
+        return () if value in choices else (Mismatch(at.path, kind, at.holder, expected, value, choices),)
 
     return check
 
@@ -317,7 +310,8 @@ def name_of(kind: type[Struct]) -> str:
 def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _CompiledType], frozenset[str]]:
     """Return the fields of a type, and the names of the required ones."""
     tag = kind.__struct_config__.tag
-    shapes: dict[str, _CompiledType] = {"type": _CompiledType(f"'{tag}'", {str: _tag(str(tag))}, frozenset({tag}))} if tag else {}
+    name = f"'{tag}'"
+    shapes = {"type": _CompiledType(name, {str: _choice((str(tag),), "tag")}, frozenset({tag}))} if tag else {}
     required = {"type"} if tag and direction == "stream" else set[str]()
     for field in structs.fields(kind):
         shape = _compile(field.type, direction)
@@ -342,10 +336,3 @@ def _drop_null(shape: _CompiledType, *, tolerated: bool) -> Mapping[type, _Check
 
     checks = {kind: inner for kind, inner in shape.checks.items() if kind is not _NULL}
     return {**checks, _NULL: check} if tolerated else checks
-
-
-def _tag(tag: str) -> _Check:
-    def check(value: str, at: _At) -> Sequence[_Task]:
-        return () if value == tag else (Mismatch(at.path, "tag", at.holder, f"'{tag}'", value, (tag,)),)
-
-    return check

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Union
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct, defstruct, field
 
 from interlock.events.parts import Json, Maybe, Nullable, Number
 
@@ -31,19 +31,15 @@ class FunctionTool(Tool, tag="function", kw_only=True):
     is_async: Maybe[bool] = field(default=UNSET, name="async")
 
 
-class Format(Struct, tag_field="type", kw_only=True):
-    """A text format."""
-
-
-class TextFormat(Format, tag="text", kw_only=True):
+class TextFormat(Struct, tag="text", kw_only=True):
     """Any text."""
 
 
-class JsonObjectFormat(Format, tag="json_object", kw_only=True):
+class JsonObjectFormat(Struct, tag="json_object", kw_only=True):
     """Any JSON object."""
 
 
-class JsonSchemaFormat(Format, tag="json_schema", kw_only=True):
+class JsonSchemaFormat(Struct, tag="json_schema", kw_only=True):
     """JSON that matches a schema."""
 
     name: str
@@ -52,7 +48,7 @@ class JsonSchemaFormat(Format, tag="json_schema", kw_only=True):
     strict: Nullable[bool] = UNSET
 
 
-class GrammarFormat(Format, tag="grammar", kw_only=True):
+class GrammarFormat(Struct, tag="grammar", kw_only=True):
     """Text that matches a grammar."""
 
     definition: str
@@ -96,38 +92,6 @@ class Comparison(Filter, kw_only=True):
     value: str | Number | bool | list[str | Number]
 
 
-class Equal(Comparison, tag="eq", kw_only=True):
-    """Equal to the value."""
-
-
-class NotEqual(Comparison, tag="ne", kw_only=True):
-    """Not equal to the value."""
-
-
-class Greater(Comparison, tag="gt", kw_only=True):
-    """Greater than the value."""
-
-
-class GreaterOrEqual(Comparison, tag="gte", kw_only=True):
-    """Greater than or equal to the value."""
-
-
-class Less(Comparison, tag="lt", kw_only=True):
-    """Less than the value."""
-
-
-class LessOrEqual(Comparison, tag="lte", kw_only=True):
-    """Less than or equal to the value."""
-
-
-class In(Comparison, tag="in", kw_only=True):
-    """Equal to one of the values."""
-
-
-class NotIn(Comparison, tag="nin", kw_only=True):
-    """Not equal to any of the values."""
-
-
 class And(Filter, tag="and", kw_only=True):
     """All of the filters match."""
 
@@ -140,7 +104,9 @@ class Or(Filter, tag="or", kw_only=True):
     filters: list[AnyFilter]
 
 
-AnyFilter: TypeAlias = "Equal | NotEqual | Greater | GreaterOrEqual | Less | LessOrEqual | In | NotIn | And | Or"
+_COMPARISONS: Final = [
+    defstruct(tag, (), bases=(Comparison,), tag=tag) for tag in ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin")
+]
 
 
 class HybridSearch(Struct, kw_only=True):
@@ -255,26 +221,18 @@ class DomainSecret(Struct, kw_only=True):
     value: str
 
 
-class NetworkPolicy(Struct, tag_field="type", kw_only=True):
-    """A container's network access."""
-
-
-class NoNetwork(NetworkPolicy, tag="disabled", kw_only=True):
+class NoNetwork(Struct, tag="disabled", kw_only=True):
     """No network."""
 
 
-class Allowlist(NetworkPolicy, tag="allowlist", kw_only=True):
+class Allowlist(Struct, tag="allowlist", kw_only=True):
     """Only the listed domains."""
 
     allowed_domains: list[str]
     domain_secrets: Maybe[list[DomainSecret]] = UNSET
 
 
-class Environment(Struct, tag_field="type", kw_only=True):
-    """The environment of a shell or of code."""
-
-
-class Container(Environment, tag="auto", kw_only=True):
+class Container(Struct, tag="auto", kw_only=True):
     """A new container for code."""
 
     file_ids: Maybe[list[str]] = UNSET
@@ -310,7 +268,7 @@ class ShellContainer(Container, tag="container_auto", kw_only=True):
     skills: Maybe[list[SkillReference | InlineSkill]] = UNSET
 
 
-class ContainerReference(Environment, tag="container_reference", kw_only=True):
+class ContainerReference(Struct, tag="container_reference", kw_only=True):
     """An existing container."""
 
     container_id: str
@@ -324,7 +282,7 @@ class Skill(Struct, kw_only=True):
     path: str
 
 
-class LocalEnvironment(Environment, tag="local", kw_only=True):
+class LocalEnvironment(Struct, tag="local", kw_only=True):
     """The client's machine."""
 
     skills: Maybe[list[Skill]] = UNSET
@@ -475,65 +433,19 @@ class AllowedTools(Choice, tag="allowed_tools", kw_only=True):
     tools: list[dict[str, Json]]
 
 
-class FileSearchChoice(Choice, tag="file_search", kw_only=True):
-    """Force `file_search`."""
+_PLAIN_CHOICES: Final = [
+    defstruct(tag, (), bases=(Choice,), tag=tag)
+    for tag in (
+        *("file_search", "web_search_preview", "web_search_preview_2025_03_11", "computer", "computer_use"),
+        *("computer_use_preview", "image_generation", "code_interpreter", "apply_patch", "shell", "programmatic_tool_calling"),
+    )
+]
+"""The choices that name a tool by its type alone."""
 
-
-class WebSearchPreviewChoice(Choice, tag="web_search_preview", kw_only=True):
-    """Force `web_search_preview`."""
-
-
-class WebSearchPreviewChoice20250311(Choice, tag="web_search_preview_2025_03_11", kw_only=True):
-    """Force the dated version of `web_search_preview`."""
-
-
-class ComputerChoice(Choice, tag="computer", kw_only=True):
-    """Force `computer`."""
-
-
-class ComputerUseChoice(Choice, tag="computer_use", kw_only=True):
-    """Force `computer_use`, another name of `computer`."""
-
-
-class ComputerUsePreviewChoice(Choice, tag="computer_use_preview", kw_only=True):
-    """Force `computer_use_preview`."""
-
-
-class ImageGenerationChoice(Choice, tag="image_generation", kw_only=True):
-    """Force `image_generation`."""
-
-
-class CodeInterpreterChoice(Choice, tag="code_interpreter", kw_only=True):
-    """Force `code_interpreter`."""
-
-
-class ApplyPatchChoice(Choice, tag="apply_patch", kw_only=True):
-    """Force `apply_patch`."""
-
-
-class ShellChoice(Choice, tag="shell", kw_only=True):
-    """Force `shell`."""
-
-
-class ProgramChoice(Choice, tag="programmatic_tool_calling", kw_only=True):
-    """Force `programmatic_tool_calling`."""
-
-
-AnyChoice: TypeAlias = (
-    FunctionChoice
-    | CustomChoice
-    | McpChoice
-    | AllowedTools
-    | FileSearchChoice
-    | WebSearchPreviewChoice
-    | WebSearchPreviewChoice20250311
-    | ComputerChoice
-    | ComputerUseChoice
-    | ComputerUsePreviewChoice
-    | ImageGenerationChoice
-    | CodeInterpreterChoice
-    | ApplyPatchChoice
-    | ShellChoice
-    | ProgramChoice
-)
+if TYPE_CHECKING:
+    AnyFilter: TypeAlias = Filter
+    AnyChoice: TypeAlias = Choice
+else:
+    AnyFilter = Union[(*_COMPARISONS, And, Or)]
+    AnyChoice = Union[(FunctionChoice, CustomChoice, McpChoice, AllowedTools, *_PLAIN_CHOICES)]
 ToolChoice: TypeAlias = Literal["none", "auto", "required"] | AnyChoice

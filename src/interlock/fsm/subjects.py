@@ -32,10 +32,7 @@ Late: TypeAlias = Callable[[Mapping[str, object]], Fields]
 Logprobs: TypeAlias = Sequence[Mapping[str, object]]
 """The log probabilities of a text: an object for each token, in the API's shape."""
 
-_OWN: Final = frozenset(
-    {"id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "output", "usage"}
-)
-SETTINGS: Final = {*response.Response.__struct_fields__} - _OWN
+SETTINGS: Final = {*response.Response.__struct_fields__} - response.RUN_FIELDS
 """The fields of a response that its settings provide."""
 
 

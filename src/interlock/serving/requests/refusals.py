@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import ValidationError, convert
 
 from interlock.events.json import is_array, is_object
-from interlock.events.shapes import Hint, Mismatch, Path, mismatches, param_of
+from interlock.events.shapes import WORDS, Hint, Mismatch, Path, mismatches, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.limits import JsonSchema
 
@@ -157,14 +157,7 @@ def wrong_type(param: str, expected: str, value: object) -> ApiError:
     return invalid(param or None, message, "invalid_type")
 
 
-KINDS: Final[Mapping[type, str]] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a decimal",
-    str: "a string",
-    list: "an array",
-}
+KINDS: Final[Mapping[type, str]] = {**WORDS, float: "a decimal", list: "an array"}
 
 
 def _kind_of(value: object) -> str:
