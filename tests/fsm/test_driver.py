@@ -24,6 +24,7 @@ from interlock.fsm.deltas import (
     Refusal,
     Reject,
     Run,
+    Silence,
     Start,
     Succeed,
     Summary,
@@ -234,6 +235,19 @@ def test_a_response_starts_once_and_is_queued_only_before():
     assert stream.feed(Enqueue(), Enqueue()) == ["created", "queued"]
     assert stream.feed(Start(), Start(), Enqueue()) == ["in_progress"]
     assert stream.finish()["status"] == "completed"
+
+
+def test_a_silence_is_an_event_in_every_open_state_and_changes_nothing():
+    silent, plain = Stream(Silence()), Stream()
+    for delta in (Enqueue(), Start(), Open("reasoning"), "Hm", "m", CODE, "1", Close(), Run("ci_1"), Succeed("ci_1"), "Yes", "."):
+        events = plain.feed(delta)
+        assert silent.feed(delta) == events
+        assert silent.feed(Silence(), Silence()) == ["keepalive", "keepalive"]
+    assert silent.finish() == plain.finish()
+    assert silent.feed(Silence()) == []
+    kept = [event for event in silent.events if event.type != "keepalive"]
+    assert [event.type for event in kept] == [event.type for event in plain.events]
+    assert [event.sequence_number for event in silent.events] == [*range(len(silent.events))]
 
 
 def test_nothing_at_all_is_a_whole_response():

@@ -50,6 +50,15 @@ def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) ->
     assert {one.finding.deviation for one in verdict.reported} <= DEVIATIONS.keys() | {""}
 
 
+@EVERY
+def test_a_service_may_keep_its_stream_alive(path) -> None:
+    """OpenAI's service counts `keepalive`, which comes after half a minute of silence and is in none of the recordings."""
+    for bodies in streams(path):
+        alive = [bodies[0], *(each for body in bodies[1:] for each in ({"type": "keepalive", "sequence_number": 0}, body))]
+        expected = [finding.message for finding in findings(renumber(bodies))]
+        assert [finding.message for finding in findings(renumber(alive))] == expected
+
+
 @pytest.mark.long
 @EVERY
 def test_an_event_left_out_is_an_error(path) -> None:

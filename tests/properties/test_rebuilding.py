@@ -169,7 +169,7 @@ def test_a_refusal_that_was_only_begun_stays_a_refusal() -> None:
 def test_an_event_leads_to_one_state_only(lifecycle) -> None:
     states = {}
     for edge in lifecycle.edges:
-        if edge.effects and edge.dest not in lifecycle.final:
+        if edge.effects and edge.dest not in lifecycle.final and edge.trigger != "silence":  # which a log never has
             states.setdefault(edge.effects[-1], set()).add(edge.dest)
     assert [found for found in states.values() if len(found) > 1] == []
 

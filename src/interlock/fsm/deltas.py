@@ -273,6 +273,15 @@ class EndTurn:
 
 
 @frozen
+class Silence:
+    """Nothing was sent for a while: emit `keepalive`, which has a number like every event (rule R4a).
+
+    Feed it only if the client reads this very stream. The number of an event that is not sent to everyone, or not stored, would
+    be missing elsewhere; send a comment there, as in the dialect of Open Responses, which has no such event.
+    """
+
+
+@frozen
 class Finish:
     """No further turn follows: the response is complete. Hosted calls without a result fail."""
 
@@ -321,6 +330,7 @@ Delta: TypeAlias = (
     | Fail
     | Start
     | Enqueue
+    | Silence
     | Finish
     | Fault
     | Cancel

@@ -270,6 +270,8 @@ class ResponseDriver(Generic[T]):
                 self._fail(item_id, message)
             case deltas.Enqueue():
                 self._try("enqueue")
+            case deltas.Silence():
+                self._try("silence")
             case deltas.Fault(code, message, usage):
                 self._end("fail", usage, error=ResponseError(code=code, message=message))
             case deltas.Cancel(usage):

@@ -19,7 +19,7 @@ from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.response_object import Response
-from interlock.events.stream import EVENTS, TERMINAL, InProgress, ItemAdded, ItemDone, PartAdded, wire_name
+from interlock.events.stream import EVENTS, TERMINAL, InProgress, ItemAdded, ItemDone, PartAdded, ResponseEvent, wire_name
 from interlock.fsm.emissions import done_as_shown
 from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, Lifecycle, LifecycleState
 from interlock.fsm.lifecycles import Lifecycles
@@ -54,7 +54,9 @@ def restore(subject: ResponseState, frames: Sequence[bytes], first: int, lifecyc
     """
     own = wire_name(InProgress), members(None)
     of_items: dict[int, list[Body]] = {}
-    names = {effect.name for edge in lifecycles.response.edges for effect in edge.effects}
+    names = {
+        effect.name for edge in lifecycles.response.edges for effect in edge.effects if issubclass(effect.event, ResponseEvent)
+    }
     for body in _bodies(frames, first):
         index, name = body.get("output_index"), as_text(body.get("type"))
         if isinstance(index, int):

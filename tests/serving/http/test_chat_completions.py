@@ -2,7 +2,6 @@
 
 import json
 import socket
-from functools import partial
 
 import httpx
 import pytest
@@ -11,7 +10,6 @@ from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, step
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
-from interlock.serving.http.dialect_routes import DialectRoutes
 from interlock.serving.http.server import ServerThread
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -270,14 +268,16 @@ def test_a_client_that_disconnects_stops_the_completion(serve, streams) -> None:
         assert engine.closed.wait(10)
 
 
-def test_comments_break_a_silence_of_the_engine(serve, monkeypatch) -> None:
-    monkeypatch.setattr(app, "DialectRoutes", partial(DialectRoutes, ping_seconds=0.01))
+def test_comments_break_a_silence_of_the_engine(serve) -> None:
     gate = Gate()
     body = {"model": "staged", "messages": [USER], "stream": True}
     engine = StagedEngine([step(ANSWER), gate, *steps(" More.")])
-    with serve(engine) as url, httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=PATIENCE) as answer:
+    with (
+        serve(engine, keep_alive=0.01) as url,
+        httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=PATIENCE) as answer,
+    ):
         pieces, received = answer.iter_bytes(), b""
-        while b": ping\n\n" not in received:
+        while b": keep-alive\n\n" not in received:
             received += next(pieces)
         assert gate.reached.wait(30)
         gate.open()

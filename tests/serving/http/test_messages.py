@@ -5,7 +5,6 @@ import hashlib
 import json
 import socket
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 
 import httpx
 import pytest
@@ -21,7 +20,6 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.http import app
-from interlock.serving.http.dialect_routes import DialectRoutes
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.tools.tool_runner import NullTools
@@ -468,12 +466,6 @@ def test_the_models_are_listed_as_the_client_reads_them(serve) -> None:
         assert httpx.get(f"{url}/v1/models").json()["object"] == "list"
 
 
-@pytest.fixture
-def hasty(monkeypatch):
-    """Servers that break a silence at once."""
-    monkeypatch.setattr(app, "DialectRoutes", partial(DialectRoutes, ping_seconds=0.01))
-
-
 def until(pieces, word):
     """What comes until a word comes."""
     received = b""
@@ -482,12 +474,14 @@ def until(pieces, word):
     return received
 
 
-@pytest.mark.usefixtures("hasty")
 def test_pings_break_a_silence_of_the_engine(serve) -> None:
     gate = Gate()
     body = {"model": "staged", "max_tokens": 99, "messages": [USER], "stream": True}
     engine = StagedEngine([step(ANSWER), gate, *steps(" More.")])
-    with serve(engine) as url, httpx.stream("POST", f"{url}/v1/messages", json=body, timeout=PATIENCE) as answer:
+    with (
+        serve(engine, keep_alive=0.01) as url,
+        httpx.stream("POST", f"{url}/v1/messages", json=body, timeout=PATIENCE) as answer,
+    ):
         pieces = answer.iter_bytes()
         received = until(pieces, b"event: ping")
         assert gate.reached.wait(30)
@@ -508,14 +502,13 @@ def patient_gateway(gate, reply):
 
     with serve_upstream(application) as url:
         engine = Gateway([UpstreamSettings(url=url, retries=0).upstream()])
-        with ServerThread(app.create_app(engine)) as gateway_url:
+        with ServerThread(app.create_app(engine, app.AppSettings(keep_alive=0.01))) as gateway_url:
             yield gateway_url
 
 
 ASKED = {"model": "m", "max_tokens": 99, "messages": [USER], "stream": True}
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("reply", "events"),
     [
@@ -541,9 +534,7 @@ def test_pings_begin_before_the_engine_has_accepted_the_request(reply, events) -
         assert others[-1]["error"] == {"type": "invalid_request_error", "message": "No."}
 
 
-def test_no_ping_follows_the_end(monkeypatch) -> None:
-    monkeypatch.setattr(app, "DialectRoutes", partial(DialectRoutes, ping_seconds=0))
-
+def test_no_ping_follows_the_end() -> None:
     class Tools(NullTools):
         @asynccontextmanager
         async def begin(self, request, items, tenant):
@@ -564,6 +555,8 @@ def test_no_ping_follows_the_end(monkeypatch) -> None:
 
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
-    asyncio.run(app.create_app(StagedEngine(steps(ANSWER)), tools=Tools())(scope, receive, send))
+    asyncio.run(
+        app.create_app(StagedEngine(steps(ANSWER)), app.AppSettings(keep_alive=1e-9), tools=Tools())(scope, receive, send)
+    )
     assert [message["more_body"] for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
     assert messages_of(b"".join(message["body"] for message in sent[1:]))[-1]["type"] == "message_stop"

@@ -309,8 +309,7 @@ class Acceptor:
         if issubclass(event, stream.ResponseEvent):
             return faults + self._take_response_event(event, body, readable=readable)
         if event is stream.Keepalive:
-            is_first = self._response is _RESPONSE.start
-            return [*faults, *([Breach("R4a", "comes before the response is created", (_CREATED,))] if is_first else [])]
+            return faults + self._take_keepalive(wire_name(event))
         faults += self._check_open()
         if event is stream.ErrorEvent:
             self._error = True
@@ -328,6 +327,15 @@ class Acceptor:
         is_open = "in_progress" in self._response.states
         self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
         return [] if is_open else [fault]
+
+    def _take_keepalive(self, name: str) -> list[Breach]:
+        """Check a keep-alive, which may also come between the events of an edge."""
+        if self._response is _RESPONSE.start:
+            return [Breach("R4a", "comes before the response is created", (_CREATED,))]
+        following = _RESPONSE.step(self._response, name)
+        if following is not None:
+            self._transition = (None, self._response, name, following)
+        return []
 
     def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Breach]:
         """Check an event of the response itself."""

@@ -82,7 +82,8 @@ RULES: Final[Mapping[str, Rule]] = {
             "silence",
             "order",
             "After `response.created` and before the terminal event, `keepalive` may come between any two events. It has a "
-            "`type` and a `sequence_number` alone, which R2 counts, and belongs to no item.",
+            "`type` and a `sequence_number` alone, which R2 counts, and belongs to no item. It is never stored, so a stream of "
+            "stored events, which a client can resume, has server-sent comments instead. So has the dialect of Open Responses.",
             "A client has no response yet that the event could keep alive.",
         ),
         Rule(

@@ -58,7 +58,7 @@ class Effects:
     """The visible effects of one delta."""
 
     opening: list[str] = field(factory=list[str])
-    """The events that open the response."""
+    """The events that open the response, and those that only keep it alive."""
     added: list[str] = field(factory=list[str])
     """The kinds of the added items."""
     texts: list[tuple[str, object]] = field(factory=list[tuple[str, object]])
@@ -84,7 +84,7 @@ class Effects:
 
     def _add(self, name: str, body: Body) -> None:
         match name:
-            case "response.created" | "response.queued" | "response.in_progress":
+            case "response.created" | "response.queued" | "response.in_progress" | "keepalive":
                 self.opening.append(name)
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.outcome = _outcome(body["response"])
@@ -250,6 +250,8 @@ class Expectation:
                 if self._status == "absent":
                     self._status = "queued"
                     self._due.opening += ["response.created", "response.queued"]
+            case deltas.Silence():
+                self._due.opening += [] if self._status == "absent" else ["keepalive"]
             case deltas.EndTurn(reason, usage):
                 self._tokens += 0 if usage is None else usage.input_tokens + usage.output_tokens
                 self._end_turn(reason)

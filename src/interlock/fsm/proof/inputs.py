@@ -38,6 +38,7 @@ _REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_fil
 _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Start(),
     deltas.Enqueue(),
+    deltas.Silence(),
     *(wrap(text) for wrap in (deltas.Refusal, deltas.Summary) for text in ("no", " ", "")),
     deltas.Annotate(_ANNOTATION),
     deltas.Annotate(_CITATION, MARK),

@@ -63,6 +63,7 @@ class ServeSettings(UpstreamOptions):
     max_streams: int | None
     workers: int
     drain: float
+    keep_alive: float
     log_level: str
     tool_server: tuple[str, ...]
     tool_timeout: float
@@ -168,6 +169,13 @@ def _pause_collector() -> Generator[None]:
     metavar="SECONDS",
     help="The longest time for which responses in progress may go on after SIGINT or SIGTERM; new requests receive 503.",
 )
+@environment_option(
+    "--keep-alive",
+    type=NumberType(min=0),
+    default=15,
+    metavar="SECONDS",
+    help="Break every silence of a stream after this time, so that clients and proxies do not end it; 0 for never.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -247,6 +255,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
         cors_origins=settings.cors_origin,
         dialect=DIALECTS[settings.dialect],
         max_streams=settings.max_streams,
+        keep_alive=settings.keep_alive,
         sealing_keys=sealing_keys or SealingKeys.random(),
     )
     return running, partial(create_app, running, app_settings, store=_open_store(settings), tools=tools)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from http import HTTPStatus
-from math import ceil
+from math import ceil, inf
 from typing import Any, Final, TypeVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from interlock.events.dialects import Dialect
+from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
@@ -41,6 +41,12 @@ STREAM_HEADERS: Final = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # makes nginx forward each event at once
 )
+
+KEEP_ALIVE: Final = 15.0
+"""The default of the longest silence of a stream, in seconds. Clients give up after minutes, proxies after 50 to 120 seconds."""
+
+COMMENT: Final = b": keep-alive\n\n"
+"""The server-sent comment that breaks a silence where no event may: every client ignores it."""
 
 INTERNAL_ERROR: Final = ApiError(500, "The server had an error while processing your request.", "server_error")
 
@@ -116,11 +122,45 @@ async def open_events(run: ResponseRun[T], receive: Receive) -> AsyncGenerator[A
         yield events
 
 
+@define(eq=False)
+class AnswerLine:
+    """An answer's connection; `written_at` is the time of the last write, None before the first and infinite after the end."""
+
+    _send: Send
+    written_at: float | None = field(default=None, init=False)
+
+    async def write(self, data: bytes, *, more: bool = True) -> None:
+        """Write frames, after the headers if nothing was written before."""
+        is_first, self.written_at = self.written_at is None, asyncio.get_running_loop().time() if more else inf
+        if is_first:
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    def kept_alive(self, data: bytes, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Break every silence within the context with a frame, also before the first write, unless `seconds` is 0."""
+        return alongside(self._ping(data, seconds)) if seconds else nullcontext()
+
+    async def _ping(self, data: bytes, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        while True:
+            remaining = (self.written_at or started_at) + seconds - loop.time()
+            if remaining > 0:
+                await asyncio.sleep(min(remaining, seconds))
+            else:
+                await self.write(data)
+
+
 @frozen
 class StreamedAnswer:
-    """Streams the events of a run, with one write for each of its steps and no partial events (R5)."""
+    """Streams the events of a run, with one write for each of its steps and no partial events (R5).
+
+    `keep_alive` is the longest silence in seconds, or 0 for any. An event breaks it, or a comment where the dialect has none.
+    """
 
     run: ResponseRun[bytes]
+    dialect: Dialect
+    keep_alive: float
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers once the request is accepted, then the frames of each step; the last have `data: [DONE]` (R3).
@@ -138,14 +178,18 @@ class StreamedAnswer:
                 message = self._message(unsent)
                 unsent = ()
                 await send(message)
-                async for frames in events:
-                    unsent = frames
-                    message = self._message(frames)
-                    unsent = ()
-                    await send(message)
+                async with self.run.kept_alive(self.keep_alive, lambda: send(self._message(self._break_silence()))):
+                    async for frames in events:
+                        unsent = frames
+                        message = self._message(frames)
+                        unsent = ()
+                        await send(message)
         finally:
             if rest := [*unsent, *self.run.conclude()]:
                 await send(self._message(rest))
+
+    def _break_silence(self) -> Sequence[bytes]:
+        return self.run.break_silence() if self.dialect is OPENAI else [COMMENT]
 
     def _message(self, frames: Sequence[bytes]) -> Message:
         """Return the ASGI message for frames. `__call__` sends it, which saves a coroutine for each message."""
@@ -171,21 +215,26 @@ class WholeAnswer:
 
 @frozen
 class BackgroundStream:
-    """Streams the stored events of a background response, which continues if the client disconnects."""
+    """Streams the stored events of a background response, which continues if the client disconnects.
+
+    Comments break its silences of `keep_alive` seconds, because an event would need a number between those that are stored (R4a).
+    """
 
     tail: Tail
+    keep_alive: float
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers at once, then stored and new events until the response ends or the client disconnects."""
-        await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+        line = AnswerLine(send)
+        await line.write(b"")
         with suppress(ClientDisconnect):
-            await cancel_on_disconnect(receive, self._send(send))
+            await cancel_on_disconnect(receive, self._send(line))
 
-    async def _send(self, send: Send) -> None:
-        async with aclosing(self.tail.frames()) as steps:
+    async def _send(self, line: AnswerLine) -> None:
+        async with aclosing(self.tail.frames()) as steps, line.kept_alive(COMMENT, self.keep_alive):
             async for frames in steps:
-                await send({"type": "http.response.body", "body": b"".join(frames), "more_body": True})
-        await send({"type": "http.response.body", "body": DONE_FRAME, "more_body": False})
+                await line.write(b"".join(frames))
+        await line.write(DONE_FRAME, more=False)
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

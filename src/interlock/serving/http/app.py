@@ -30,6 +30,7 @@ from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.http.answers import (
+    KEEP_ALIVE,
     BackgroundStream,
     JsonResponse,
     StreamedAnswer,
@@ -79,6 +80,7 @@ class AppSettings:
         max_body_bytes: The most bytes of a request's body.
         max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
         socket_limits: The limits of one WebSocket connection.
+        keep_alive: The seconds of silence after which an event or a comment shows that a stream lives (R4a); 0 for never.
         sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
     """
 
@@ -89,6 +91,7 @@ class AppSettings:
     max_body_bytes: int = MAX_BODY_BYTES
     max_streams: int | None = None
     socket_limits: Limits = field(factory=Limits)
+    keep_alive: float = KEEP_ALIVE
     sealing_keys: SealingKeys = field(factory=SealingKeys.random)
 
 
@@ -210,14 +213,14 @@ class Api:
             WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
-            *ResponseRoutes(self.service.archive, self._dialect).routes(),
+            *ResponseRoutes(self.service.archive, self._dialect, self.settings.keep_alive).routes(),
             *ConversationRoutes(self.service, self.settings.max_body_bytes).routes(),
         ]
 
     @property
     def dialect_routes(self) -> DialectRoutes:
         """The routes of Messages and Chat Completions."""
-        return DialectRoutes(self.service, self.settings.max_body_bytes, self.decode)
+        return DialectRoutes(self.service, self.settings.max_body_bytes, self.decode, self.settings.keep_alive)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -240,11 +243,11 @@ class Api:
             return WholeAnswer(self.service.begin(parameters, tenant, NullWriter(), connection=request), dialect)
         run = self.service.begin(parameters, tenant, SseWriter(dialect), connection=request)
         if not parameters.background:
-            return StreamedAnswer(run)
+            return StreamedAnswer(run, dialect, self.settings.keep_alive)
         async with cancelled_on_disconnect(run, request.receive):
             queued = await self.background_registry.begin(tenant, run)
         if parameters.stream:
-            return BackgroundStream(await self.service.archive.tail(tenant, queued))
+            return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)
         return JsonResponse(dialect.convert(queued.response))
 
     async def _parameters(
@@ -287,8 +290,11 @@ class Api:
             await socket.close(POLICY_VIOLATION)
             return
         await socket.accept()
-        memory = self.socket_memory.for_connection(tenant_of(socket), self.settings.socket_limits.memory_bytes)
-        connection = SocketConnection(socket, self.service, self._dialect(socket), memory, self.settings.socket_limits)
+        settings = self.settings
+        memory = self.socket_memory.for_connection(tenant_of(socket), settings.socket_limits.memory_bytes)
+        connection = SocketConnection(
+            socket, self.service, self._dialect(socket), memory, settings.socket_limits, settings.keep_alive
+        )
         with self.open_sockets.track(connection.interrupt):
             await connection.serve()
 

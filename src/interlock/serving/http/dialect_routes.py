@@ -6,7 +6,6 @@ docs/dialects.md says what is served.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import orjson
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 from msgspec import Struct, convert
 from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
@@ -31,14 +30,14 @@ from interlock.fsm.transducers import ChatTransducer, EntryWriter, MessagesTrans
 from interlock.fsm.transducers.chat import fold_chat
 from interlock.fsm.transducers.messages import fold_messages
 from interlock.fsm.transducers.transducer import STATUSES, StreamEntry
-from interlock.serving.http.answers import STREAM_HEADERS, JsonResponse, answer_error, open_events
+from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, open_events
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.chat_request import read_chat
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.messages_request import read_messages
-from interlock.serving.requests.runtime import Yielder, alongside, is_fault
+from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import Seals
@@ -46,10 +45,6 @@ from interlock.serving.responses.service import ResponseService
 
 logger = logging.getLogger(__name__)
 
-PING_SECONDS: Final = 15.0
-"""The longest silence of a stream. Clients give up after minutes, and proxies after 50 to 120 seconds."""
-
-CHAT_PING: Final = b": ping\n\n"
 LEAST_TOKENS: Final = 16
 """The smallest limit of output tokens in the Responses API; the other APIs allow 1."""
 
@@ -89,7 +84,7 @@ MESSAGES_API: Final = DialectApi[MessagesEvent](
     },
 )
 CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
-    CHAT_PING,
+    COMMENT,
     ErrorChunk,
     fold_chat,
     {
@@ -120,36 +115,24 @@ def _named(names: Mapping[str, str], error: ApiError) -> ApiError:
     return error
 
 
-@define(eq=False)
-class AnswerLine:
-    """An answer's connection; `written_at` is the time of the last write, None before the first."""
-
-    _send: Send
-    written_at: float | None = field(default=None, init=False)
-
-    async def write(self, data: bytes, *, more: bool = True) -> None:
-        """Write frames, after the headers if nothing was written before."""
-        is_first, self.written_at = self.written_at is None, asyncio.get_running_loop().time()
-        if is_first:
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-
 @frozen(eq=False)
 class TransducedStream(Generic[D]):
-    """Streams the events of a run in another API; pings break every silence, also before the engine has accepted the request."""
+    """Streams the events of a run in another API; pings break every silence, also before the engine has accepted the request.
+
+    `keep_alive` is the longest silence in seconds, or 0 for no pings.
+    """
 
     run: ResponseRun[StreamEntry]
     transducer: AnyTransducer[D]
     api: DialectApi[D]
     request: Request
-    ping_seconds: float
+    keep_alive: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames of each step; a request that is refused after a ping ends with the error as an event."""
         line = AnswerLine(send)
         try:
-            async with open_events(self.run, receive) as events, alongside(self._ping(line)):
+            async with open_events(self.run, receive) as events, line.kept_alive(self.api.ping, self.keep_alive):
                 async for entries in events:
                     await self._write(line, entries)
         except Exception as error:
@@ -169,17 +152,6 @@ class TransducedStream(Generic[D]):
         self.transducer.stop_sequence = self.run.stop_sequence
         if data := self.transducer.encode(entries):
             await line.write(data, more=not self.transducer.has_ended)
-
-    async def _ping(self, line: AnswerLine) -> None:
-        """Write a ping after each silence of `ping_seconds`, until the stream has its last event."""
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
-        while not self.transducer.has_ended:
-            remaining = (line.written_at or started_at) + self.ping_seconds - loop.time()
-            if remaining <= 0:
-                await line.write(self.api.ping)
-            else:
-                await asyncio.sleep(remaining)
 
 
 @frozen(eq=False)
@@ -218,7 +190,7 @@ class DialectRoutes:
     service: ResponseService
     max_body_bytes: int
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]]
-    ping_seconds: float = PING_SECONDS
+    keep_alive: float
 
     def messages_routes(self) -> list[BaseRoute]:
         """Return the routes of Messages."""
@@ -266,7 +238,7 @@ class DialectRoutes:
         tenant = tenant_of(request)
         if parameters.stream:
             run = self.service.begin(parameters, tenant, EntryWriter(), connection=request)
-            return TransducedStream(run, transducer, api, request, self.ping_seconds)
+            return TransducedStream(run, transducer, api, request, self.keep_alive)
         return TransducedAnswer(
             self.service.begin(parameters, tenant, EventWriter(), connection=request), transducer, api, request
         )

@@ -36,7 +36,7 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
-from interlock.serving.http.answers import JsonResponse, answer_error
+from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error
 from interlock.serving.http.app import Api, AppSettings
 from interlock.serving.http.request_body import JSON
 from interlock.serving.requests.api_errors import ApiError
@@ -68,6 +68,7 @@ DIALECT: Final = "INTERLOCK_DIALECT"
 SERVED: Final = "INTERLOCK_DIALECTS"
 VIEW: Final = "INTERLOCK_VIEW"
 VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
+KEEP_ALIVE_VARIABLE: Final = "INTERLOCK_KEEP_ALIVE"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
 CODE_INTERPRETER: Final = "INTERLOCK_CODE_INTERPRETER"
@@ -129,6 +130,7 @@ class InterlockPlugin:
             settings = AppSettings(
                 cors_origins=getattr(args, "allowed_origins", None) or (),
                 dialect=_choice(DIALECT, DIALECTS, OPENAI),
+                keep_alive=_seconds(KEEP_ALIVE_VARIABLE, KEEP_ALIVE),
                 sealing_keys=sealing_keys or SealingKeys.random(),
             )
             service = ResponseService(engine, archive, tools, Envelope(settings.sealing_keys))
@@ -332,7 +334,7 @@ def _tools(serving: Serving) -> ToolServers:
     local = {name: tool.description for name, kind in TOOLS.items() if not isinstance(tool := hosted.get(kind, ""), str)}
     compat.describe_tools(serving, local)
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
-    return ToolServers(hosted, AddressPolicy.of(allowed), _tool_timeout())
+    return ToolServers(hosted, AddressPolicy.of(allowed), _seconds(TOOL_TIMEOUT, CALL_SECONDS))
 
 
 def _choice(variable: str, values: Mapping[Any, T], default: T) -> T:
@@ -343,10 +345,11 @@ def _choice(variable: str, values: Mapping[Any, T], default: T) -> T:
     return values.get(name, default)
 
 
-def _tool_timeout() -> float:
-    text = os.environ.get(TOOL_TIMEOUT)
-    try:
-        return float(text or CALL_SECONDS)
-    except ValueError:
-        logger.warning("%s must be a number of seconds, not %r", TOOL_TIMEOUT, text)
-        return CALL_SECONDS
+def _seconds(variable: str, default: float) -> float:
+    """Return the number in an environment variable, or the default; warn of what is no number, or negative."""
+    text = os.environ.get(variable)
+    with suppress(ValueError):
+        if (seconds := float(text or default)) >= 0:
+            return seconds
+    logger.warning("%s must be a number of seconds, not %r", variable, text)
+    return default

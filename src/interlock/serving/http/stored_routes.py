@@ -53,6 +53,7 @@ class ResponseRoutes:
 
     archive: Archive
     dialect_of: Callable[[Request], Dialect]
+    keep_alive: float
 
     def routes(self) -> list[Route]:
         return [
@@ -71,7 +72,7 @@ class ResponseRoutes:
             if not (after.isascii() and after.isdigit()):
                 raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
             start = int(after.lstrip("0")[:9] or "0") + 1
-        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start))
+        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start), self.keep_alive)
 
     async def cancel(self, request: Request) -> ASGIApp:
         """Cancel a background response; an ended one stays as it is."""

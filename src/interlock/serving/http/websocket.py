@@ -19,14 +19,14 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from interlock.embedding import now, random_id
 from interlock.events import SseWriter, response_settings
-from interlock.events.dialects import Dialect
+from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.http.answers import INTERNAL_ERROR
+from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
@@ -156,6 +156,7 @@ class SocketConnection:
     _dialect: Dialect
     _memory: ConnectionMemory
     _limits: Limits = Limits()
+    _keep_alive: float = KEEP_ALIVE  # seconds of silence after which a lane receives an event, or 0
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
     _machine: Machine[ConnectionTrigger, ConnectionEffect] = field(factory=lambda: Machine.at_start(CONNECTION), init=False)
@@ -301,8 +302,10 @@ class SocketConnection:
 
     async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""
+        seconds = self._keep_alive if self._dialect is OPENAI else 0
+        breaking = run.kept_alive(seconds, lambda: self._send_events(run.break_silence(), lane))
         try:
-            async with aclosing(run.events()) as steps:
+            async with aclosing(run.events()) as steps, breaking:
                 async for events in steps:
                     if run.driver.ended and run.driver.status != "failed":
                         self._release(lane)

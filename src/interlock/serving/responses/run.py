@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
@@ -23,7 +24,7 @@ from interlock.events.json import elements, members
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Reject, Start, Usage
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Reject, Silence, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
@@ -34,7 +35,7 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, PromptE
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, add_ids
-from interlock.serving.requests.runtime import ends_process, is_fault
+from interlock.serving.requests.runtime import alongside, ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.sealing import REASONING_WANTED, Seals
@@ -173,6 +174,10 @@ class ResponseRun(Generic[T]):
     _waiting: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
+    _taken_at: float = field(default=inf, init=False)
+    """When the last events were taken, by the clock of the event loop."""
+    _writing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    """Is locked while `kept_alive` writes, so that later events wait for it."""
     _tools: Tools = field(factory=NullTools, init=False)
     _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     _progress: TurnProgress = field(
@@ -210,7 +215,11 @@ class ResponseRun(Generic[T]):
                     if trigger is not None:
                         await self._fire(trigger)
                     if self._events:
+                        if self._writing.locked():
+                            async with self._writing:
+                                pass
                         yield self._take_events()
+                        self._taken_at = asyncio.get_running_loop().time()
                     if TurnTrigger.FAIL not in self._turns.state.rows:
                         return
                     trigger = await self._step()
@@ -226,6 +235,28 @@ class ResponseRun(Generic[T]):
         """End a response whose `events` were not exhausted, and return the remaining events."""
         self._leave()
         return self._take_events()
+
+    def kept_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> AbstractAsyncContextManager[None]:
+        """Call `write` within the context whenever the response has had no events for some seconds since the last; 0 for never.
+
+        It is called only while the run waits for a step, and later events wait for it, so nothing else is written meanwhile.
+        """
+        return alongside(self._keep_alive(seconds, write)) if seconds else nullcontext()
+
+    async def _keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            remaining = seconds if self._waiting is None else min(seconds, self._taken_at + seconds - loop.time())
+            if remaining > 0:
+                await asyncio.sleep(remaining)
+                continue
+            async with self._writing:
+                await write()
+            self._taken_at = loop.time()
+
+    def break_silence(self) -> list[T]:
+        """Return the `keepalive` event, for `write` of `kept_alive`."""
+        return self.driver.feed([Silence()])
 
     def interrupt(self, ending: Fault | Cancel) -> None:
         """End the run without waiting for the engine: with a terminal event, or an error if its response has not begun.
