@@ -44,7 +44,7 @@ def test_the_default_format_is_mermaid() -> None:
 def test_without_a_kind_all_diagrams_are_listed() -> None:
     lines = run().stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == list(GRAPHS)
-    assert lines[0] == "response: 7 states, 10 edges"
+    assert lines[0] == "response: 7 states, 12 edges"
 
 
 def test_an_unknown_kind_lists_the_known_ones() -> None:
