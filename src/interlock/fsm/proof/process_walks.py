@@ -205,7 +205,7 @@ def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
 
 
 @frozen
-class _Owner(_WalkState[BackgroundTrigger, BackgroundEffect]):
+class _OwnerWalk(_WalkState[BackgroundTrigger, BackgroundEffect]):
     """The owner of a background response: only one write is pending at a time."""
 
     writing: bool = False
@@ -462,7 +462,7 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
 
 
 @frozen
-class _Connection(_WalkState[ConnectionTrigger, ConnectionEffect]):
+class _ConnectionWalk(_WalkState[ConnectionTrigger, ConnectionEffect]):
     """A WebSocket connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
     in_flight: bool = False
@@ -630,7 +630,7 @@ class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
 
 
 @frozen
-class _Container(_WalkState[ContainerTrigger, ContainerEffect]):
+class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
     """A container: code runs only in a process that has started, one call at a time, and no process outlives its container."""
 
     started: bool = False
@@ -666,14 +666,14 @@ class _Container(_WalkState[ContainerTrigger, ContainerEffect]):
 _AnyPlace: TypeAlias = _WalkState[Any, Any]
 _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     TURNS.name: _RunWalk,
-    BACKGROUND.name: _Owner,
+    BACKGROUND.name: _OwnerWalk,
     STORED.name: _StoredResponseWalk,
     CONVERSATION.name: _ConversationWalk,
     LANE.name: _LaneWalk,
-    CONNECTION.name: _Connection,
+    CONNECTION.name: _ConnectionWalk,
     SERVER.name: _ServerWalk,
     WORKER.name: _WorkerWalk,
-    CONTAINER.name: _Container,
+    CONTAINER.name: _ContainerWalk,
 }
 
 
