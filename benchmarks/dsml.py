@@ -23,7 +23,7 @@ from speed import their_parsers
 from speed.outputs import Stream
 
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, ParserSettings, family
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: dsml -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -40,7 +40,7 @@ Read = Callable[[str, Sequence[str]], tuple[str, list[tuple[str, str]]]]
 
 def interlock(name: str, pieces: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     """Read a turn with a parser of ours."""
-    parser = FamilyParser(family(name, DEFAULT_REASONING[name]), Settings.from_request({"tools": TOOLS}), "between")
+    parser = FamilyParser(family(name, DEFAULT_REASONING[name]), ParserSettings.from_request({"tools": TOOLS}), "between")
     read = items(run(parser, [Chunk(text=piece) for piece in pieces]))
     calls = [(str(item.fields["name"]), item.text) for item in read if item.kind == "function_call" and item.ending]
     return " ".join(item.text for item in read if item.kind != "function_call"), calls

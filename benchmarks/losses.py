@@ -21,7 +21,7 @@ from speed.outputs import REQUEST, Stream
 
 from interlock.fsm.deltas import Open, Usage
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, ParserSettings, family
 from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.parsers.families.triggers import Trigger
@@ -94,7 +94,7 @@ def thought(reasoning: str) -> str:
 
 def interlock(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
     """Read a turn with a parser of ours."""
-    parser = FamilyParser(family(stream.calls, stream.reasoning), Settings.from_request(REQUEST), "between")
+    parser = FamilyParser(family(stream.calls, stream.reasoning), ParserSettings.from_request(REQUEST), "between")
     deltas = [delta for piece in pieces for delta in parser.feed(Chunk(text=piece))]
     said, calls, active = "", list[str](), ""
     for delta in [*deltas, *parser.end("stop", Usage())]:

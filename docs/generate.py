@@ -35,7 +35,7 @@ from interlock.fsm.transducers import chat, messages
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
-from interlock.parsers.families.family import Reasoning
+from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.pictures import picture_of_call, picture_of_literals, picture_of_text
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
@@ -293,7 +293,7 @@ def _names() -> Iterator[str]:
         yield f"| `{name}` | {calls} | {reasoning} |" if name not in OTHER_NAMES else f"| `{name}` | {OTHER_NAMES[name]} | |"
 
 
-def _markers(reasoning: Reasoning) -> str:
+def _markers(reasoning: ReasoningSyntax) -> str:
     """Show the markers of a reasoning format."""
     return " … ".join(f"`{text.strip()}`" for text in (reasoning.begins[0], reasoning.ends[0])).replace("|", "\\|")
 

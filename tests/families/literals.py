@@ -11,7 +11,16 @@ from table_mutations import changes
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.literal_reader import LiteralReader
-from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, Dialect, Part, Step
+from interlock.parsers.families.literals import (
+    ELEMENTS,
+    FUNCTION_GEMMA,
+    GEMMA,
+    LITERALS,
+    PYTHON,
+    LiteralPart,
+    LiteralStep,
+    Notation,
+)
 from interlock.parsers.families.parameter_values import Schema
 
 STOP: Final = "<end>"
@@ -23,18 +32,18 @@ _M: Final = ELEMENTS.namespace
 class LiteralCase:
     """A literal, its JSON, what follows where reading ends, and why: it is `ended`, `broken`, at a `marker`, or not over."""
 
-    dialect: Dialect
+    dialect: Notation
     text: str
     json: str
     rest: str = ""
     stop: str = "ended"
     schema: Mapping[str, object] = {}
 
-    def holds(self, table: Table[Part, Step] = LITERALS) -> bool:
+    def holds(self, table: Table[LiteralPart, LiteralStep] = LITERALS) -> bool:
         """Return whether a table reads it correctly, at once and letter by letter."""
         return all(self._read(table, size) == (self.json, self.rest, self.stop) for size in (len(self.text), 1))
 
-    def _read(self, table: Table[Part, Step], size: int) -> tuple[str, str, str]:
+    def _read(self, table: Table[LiteralPart, LiteralStep], size: int) -> tuple[str, str, str]:
         reader = LiteralReader(self.dialect, frozenset({STOP}), Schema(self.schema, self.schema), table.states[table.initial])
         out, text, stop = "", "", ""
         for start in range(0, len(self.text), size):
@@ -202,9 +211,9 @@ CASES: Final[Sequence[LiteralCase]] = [
 class LiteralMutation:
     """The table of literals with one edge changed."""
 
-    edge: Edge[Part, Step]
+    edge: Edge[LiteralPart, LiteralStep]
     change: str
-    edges: Sequence[Edge[Part, Step]]
+    edges: Sequence[Edge[LiteralPart, LiteralStep]]
 
     def __str__(self) -> str:
         return f"{self.edge.source}/{self.edge.trigger}: {self.change}"
@@ -212,13 +221,13 @@ class LiteralMutation:
     def fate(self) -> str:
         """Return whether its declaration is `refused`, a case has `caught` it, or it has `survived`."""
         try:
-            table = Table(LITERALS.name, LITERALS.initial, self.edges, LITERALS.final, Part)
+            table = Table(LITERALS.name, LITERALS.initial, self.edges, LITERALS.final, LiteralPart)
         except DeclarationError:
             return "refused"
         return "survived" if all(_holds(case, table) for case in CASES) else "caught"
 
 
-def _holds(case: LiteralCase, table: Table[Part, Step]) -> bool:
+def _holds(case: LiteralCase, table: Table[LiteralPart, LiteralStep]) -> bool:
     try:
         return case.holds(table)
     except Exception:  # noqa: BLE001 - whatever it is, it shows the change

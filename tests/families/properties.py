@@ -18,7 +18,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
-from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, Settings, family
+from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, ParserSettings, family
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.patterns import ANY, example, wild
@@ -54,7 +54,7 @@ GROUPS = {
 }
 """One family for each syntax, by style."""
 
-READ_AS = Settings.from_request(REQUEST)
+READ_AS = ParserSettings.from_request(REQUEST)
 WITHOUT_CALLS = evolve(READ_AS, calls=False)
 SETTINGS = response_settings(REQUEST)
 

@@ -16,7 +16,7 @@ from recovery.notation import Item, answer, call, items, parse, reasoning, run, 
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
-from interlock.parsers.families import DISTINCT, REASONINGS, SYNTAXES, Settings, family, has_family
+from interlock.parsers.families import DISTINCT, REASONINGS, SYNTAXES, ParserSettings, family, has_family
 from interlock.parsers.families.active_item import ActiveItem
 from interlock.parsers.families.catalog import DSML, PHI4_MINI
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
@@ -67,7 +67,7 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
     for size in (1, 3, 1000):
-        reader = FamilyParser(family(None, name), Settings(), "thinking" if thinking else "between")
+        reader = FamilyParser(family(None, name), ParserSettings(), "thinking" if thinking else "between")
         chunks = [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]
         assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")]
 
@@ -142,7 +142,7 @@ def test_a_text_that_a_campaign_has_found_keeps_the_properties(name, text):
 
 
 def test_strings_stream_and_other_values_come_when_they_are_whole():
-    reader = FamilyParser(family("qwen3_coder"), Settings.from_request(REQUEST))
+    reader = FamilyParser(family("qwen3_coder"), ParserSettings.from_request(REQUEST))
     assert reader.feed(Chunk(text="<tool_call>\n<function=f>\n<parameter=s>\n")) == [
         Open("function_call", {"name": "f"}),
         '{"s":"',
@@ -156,7 +156,7 @@ def test_strings_stream_and_other_values_come_when_they_are_whole():
 
 
 def test_what_is_held_does_not_grow():
-    reader = FamilyParser(family("hermes"), Settings.from_request(REQUEST))
+    reader = FamilyParser(family("hermes"), ParserSettings.from_request(REQUEST))
     head = '<tool_call>{"arguments": {"s": "'
     read_items = [*reader.feed(Chunk(text=head))]
     for _ in range(2000):
@@ -175,13 +175,13 @@ def test_a_name_that_does_not_end_is_given_back(name: str):
 @pytest.mark.parametrize("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
 def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
     text = encode([WrittenItem("message", "So: "), WrittenItem("call", '{"s":"a"}', "f")], name)
-    reader = FamilyParser(family(name), Settings.from_request(request_))
+    reader = FamilyParser(family(name), ParserSettings.from_request(request_))
     assert items(run(reader, [Chunk(text=text)])) == [answer(text)]
 
 
 def test_without_a_family_of_calls_they_are_text_too():
     text = encode([WrittenItem("call", "{}", "f")], "hermes")
-    reader = FamilyParser(family(None, "qwen3"), Settings.from_request(REQUEST))
+    reader = FamilyParser(family(None, "qwen3"), ParserSettings.from_request(REQUEST))
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
@@ -193,7 +193,7 @@ def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
         WrittenItem("message", "Then."),
         WrittenItem("call", "{}", "f"),
     ]
-    reader = FamilyParser(family(name), Settings.from_request({**REQUEST, "parallel_tool_calls": False}))
+    reader = FamilyParser(family(name), ParserSettings.from_request({**REQUEST, "parallel_tool_calls": False}))
     for _ in range(2):
         assert bare(items(run(reader, [Chunk(text=encode(turn, name))]))) == [
             ("function_call", '{"s":"a"}', "f"),
@@ -203,14 +203,14 @@ def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
 
 def test_reasoning_that_is_not_wanted_is_counted():
     body = {**REQUEST, "include_reasoning": False}
-    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(body))
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(body))
     deltas = run(reader, [Chunk([1], "Hm."), Chunk([2]), Chunk([3], "</think>"), Chunk([4], "Sunny.")])
     assert items(deltas) == [answer("Sunny.")]
     assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
 
 
 def test_the_tokens_of_a_chunk_are_shared_by_the_place_where_reasoning_ends():
-    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(REQUEST))
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(REQUEST))
     [*_, end] = run(reader, [Chunk([1, 2, 3, 4], "abcdefgh</think>12345678")])
     assert end == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=1))
     [*_, end] = run(reader, [Chunk([1, 2], "abcd")], "length")
@@ -220,7 +220,7 @@ def test_the_tokens_of_a_chunk_are_shared_by_the_place_where_reasoning_ends():
 
 
 def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
-    settings = Settings(count=lambda ids: sum(token < 5 for token in ids))
+    settings = ParserSettings(count=lambda ids: sum(token < 5 for token in ids))
     reader = FamilyParser(family("hermes", "qwen3"), settings)
     for _ in range(2):
         [*_, end] = run(reader, [Chunk([1, 9], "a"), Chunk([2], "b")])
@@ -228,7 +228,7 @@ def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
 
 
 def test_what_the_engine_counted_is_kept():
-    reader = FamilyParser(family("hermes", "qwen3"), Settings())
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings())
     usage = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
     reader.feed(Chunk([1], "a"))
     assert reader.end("stop", usage)[-1] == EndTurn("stop", usage)
@@ -238,7 +238,7 @@ def test_the_tokens_of_a_message_are_given_with_it():
     def chunk(token: int, text: str) -> Chunk:
         return Chunk([token], text, logprobs=[{"token": text}])
 
-    reader = FamilyParser(family("hermes", "qwen3"), Settings.from_request(REQUEST))
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(REQUEST))
     texts = ["Hm", "</think>", "\n\n", "It", " <", "b>", '<tool_call>{"name": "f"', "}</tool_call>"]
     deltas = run(reader, [chunk(at, text) for at, text in enumerate(texts)])
     assert deltas[:-1] == [
@@ -259,7 +259,7 @@ SPECIAL = {7: "<tool_call>", 8: "</tool_call>", 9: "</think>"}
 
 
 def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
-    reader = FamilyParser(family("hermes", "qwen3"), Settings(special=SPECIAL))
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings(special=SPECIAL))
     body = '{"name": "f", "arguments": {}}'
     chunks = [
         Chunk([1, 2], "a</think>"),
@@ -291,7 +291,7 @@ def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
         "auto": [reasoning(f"{thought}{called}"), answer(called)],
         "required": [reasoning(f"{thought}{called}"), call("f", '{"s":"a"}')],
     }.items():
-        settings = evolve(Settings.from_request({**REQUEST, "tool_choice": choice}), special=special)
+        settings = evolve(ParserSettings.from_request({**REQUEST, "tool_choice": choice}), special=special)
         assert bare(items(run(FamilyParser(family(name, "qwen3"), settings), chunks))) == bare(read_items)
 
 
@@ -305,17 +305,17 @@ def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
     ],
 )
 def test_a_choice_forces_a_call_if_it_leaves_nothing_else(choice, forced):
-    assert Settings.from_request({**REQUEST, "tool_choice": choice}).forced is forced
+    assert ParserSettings.from_request({**REQUEST, "tool_choice": choice}).forced is forced
 
 
 def test_a_special_token_that_begins_no_call_does_not_vouch_for_another_marker():
-    reader = FamilyParser(family("hermes"), Settings(special=SPECIAL))
+    reader = FamilyParser(family("hermes"), ParserSettings(special=SPECIAL))
     chunks = [Chunk([7], "<tool_call>"), Chunk([7], "<tool_call>"), Chunk([1], '{"name": "f"}<tool_call>{"name": "g"}')]
     assert items(run(reader, chunks)) == [answer("<tool_call>"), call("f", '<tool_call>{"name": "g"}', "")]
 
 
 def test_without_ids_the_text_of_a_special_token_counts():
-    reader = FamilyParser(family("hermes", "qwen3"), Settings(special=SPECIAL))
+    reader = FamilyParser(family("hermes", "qwen3"), ParserSettings(special=SPECIAL))
     assert items(run(reader, [Chunk(text="a</think>b")])) == [reasoning("a"), answer("b")]
 
 
@@ -328,13 +328,13 @@ def test_calls_go_where_the_request_says():
     }
     turn = [WrittenItem("call", '{"input":"a\\nb"}', "patch"), WrittenItem("call", '{"s":"a"}', "crm__get")]
     for name in SYNTAXES:
-        read_items = items(run(FamilyParser(family(name), Settings.from_request(body)), [Chunk(text=encode(turn, name))]))
+        read_items = items(run(FamilyParser(family(name), ParserSettings.from_request(body)), [Chunk(text=encode(turn, name))]))
         assert [(item.kind, item.text) for item in read_items] == [("custom_tool_call", "a\nb"), ("function_call", '{"s":"a"}')]
         assert read_items[1].fields["namespace"] == "crm"
 
 
 def test_nothing_is_written_where_nothing_is_open():
-    item = ActiveItem(Settings())
+    item = ActiveItem(ParserSettings())
     item.write("a")
     item.close()
     item.leave()

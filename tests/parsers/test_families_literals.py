@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.parsers.families.literal_reader import LiteralReader
-from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, Part
+from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, LiteralPart
 from interlock.parsers.families.parameter_values import Schema
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
@@ -108,7 +108,7 @@ def test_any_text_is_read_in_any_chunks(dialect, data, size):
 
 
 def test_every_state_answers_every_part():
-    assert all(state.rows.keys() == set(Part) for name, state in LITERALS.states.items() if name not in LITERALS.final)
+    assert all(state.rows.keys() == set(LiteralPart) for name, state in LITERALS.states.items() if name not in LITERALS.final)
 
 
 @pytest.mark.long

@@ -5,7 +5,7 @@ from families.properties import REQUEST, cut
 from recovery.notation import answer, call, items, reasoning, run
 
 from interlock.parsers import Chunk
-from interlock.parsers.families import FamilyParser, Settings
+from interlock.parsers.families import FamilyParser, ParserSettings
 from interlock.parsers.families.response_template import compile_template
 
 NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
@@ -86,7 +86,7 @@ def compiled(fields, *, tools=True):
 @pytest.mark.parametrize(("fields", "text", "expected"), TURNS)
 def test_a_template_is_read_as_it_says(fields, text, expected):
     for size in (1, 3, 1000):
-        reader = FamilyParser(compiled(fields), Settings.from_request(REQUEST), "between")
+        reader = FamilyParser(compiled(fields), ParserSettings.from_request(REQUEST), "between")
         assert items(run(reader, [Chunk(text=chunk) for chunk in cut(text, (size,))])) == expected
 
 

@@ -14,8 +14,8 @@ import pytest
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
 from interlock.fsm.acceptor import Judge
-from interlock.serving.cli.check import Result, as_annotations, as_json, as_text
-from interlock.serving.cli.sources import Source
+from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, as_text
+from interlock.serving.cli.sources import OpenStream
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.event_lines import encode_lines
@@ -96,10 +96,10 @@ def look_at(chance, data, other):
     for piece in pieces(chance, data):
         judging.feed(piece)
     verdict = judging.end()
-    result = Result("a", verdict, verdict.reported)
+    result = CheckedSource("a", verdict, verdict.reported)
     text = [*as_text(result, 80), *as_annotations(result), as_json([result]).decode()]
     clean("\n".join(text)).encode()
-    sides = [StreamSource("a", Source(pieces(chance, one))) for one in (data, other)]
+    sides = [StreamSource("a", OpenStream(pieces(chance, one))) for one in (data, other)]
     for batch in page_batches(sides[: chance.randint(1, 2)], dialect, redact=chance.random() < 0.5):
         encode_lines(batch)
 
@@ -132,7 +132,7 @@ def test_no_recording_makes_a_replay_raise_anything_else_than_why_it_cannot_be_r
             b"".join(replay_frames(recording, chance.choice([*DIALECTS.values()])))
             replay_response(recording)
             for batch in page_batches(
-                [StreamSource("a", Source(iter(())), recording=recording)], "openai", redact=chance.random() < 0.5
+                [StreamSource("a", OpenStream(iter(())), recording=recording)], "openai", redact=chance.random() < 0.5
             ):
                 encode_lines(batch)
         except RecordingError:

@@ -11,7 +11,7 @@ import pytest
 from recovery.notation import items, run
 
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, ParserSettings, family
 from interlock.parsers.families.patterns import example
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
@@ -100,7 +100,7 @@ def whole(name: str, reasoning: str | None, text: str) -> Turn:
 
 
 def ours(name: str, reasoning: str | None, text: str, size: int) -> Turn:
-    reader = FamilyParser(family(name, reasoning), Settings.from_request({"tools": TOOLS}))
+    reader = FamilyParser(family(name, reasoning), ParserSettings.from_request({"tools": TOOLS}))
     read = items(run(reader, [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]))
     calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call"]
     texts = ("".join(item.text for item in read if item.kind == kind).strip() for kind in ("reasoning", "message"))

@@ -13,7 +13,7 @@ from typing import Final
 
 from interlock.fsm.deltas import Start
 from interlock.parsers import Chunk, FamilyParser
-from interlock.parsers.families import DEFAULT_REASONING, DISTINCT, Settings, family
+from interlock.parsers.families import DEFAULT_REASONING, DISTINCT, ParserSettings, family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from speed.ours import begin
 from speed.outputs import PROSE, REQUEST, Stream
@@ -69,7 +69,7 @@ def _ours(stream: Stream, count: int) -> float:
 
 def _measured(stream: Stream, chunks: Sequence[Chunk]) -> float:
     read = family(stream.calls, stream.reasoning)
-    parse, feed = FamilyParser(read, Settings.from_request(REQUEST), "between").feed, begin().feed
+    parse, feed = FamilyParser(read, ParserSettings.from_request(REQUEST), "between").feed, begin().feed
     feed([Start(), *parse(Chunk([1], stream.before))])
     watch = Stopwatch()
     for chunk in watch.steps([], chunks):

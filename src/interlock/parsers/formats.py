@@ -62,9 +62,9 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
         case "text":
             return PlainParser()
         case Tagged(tool_parser, reasoning_parser):
-            from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415
+            from interlock.parsers.families import FamilyParser, ParserSettings, family  # noqa: PLC0415
 
-            return FamilyParser(family(tool_parser, reasoning_parser), Settings.from_request(request))
+            return FamilyParser(family(tool_parser, reasoning_parser), ParserSettings.from_request(request))
         case _:
             raise ValueError(_unknown(str(format)))
 

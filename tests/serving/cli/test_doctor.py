@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from interlock.serving.cli import doctor
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.doctor import Line, Reply
+from interlock.serving.cli.doctor import ModelAnswer, ReportLine
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
@@ -64,32 +64,32 @@ def message(text, **fields):
 
 
 def reply(*output, **fields):
-    return Reply({"output": [*output], **fields})
+    return ModelAnswer({"output": [*output], **fields})
 
 
 @pytest.mark.parametrize(
     ("read", "answer", "line"),
     [
-        (doctor._tools, reply(message("It rains.")), Line("tools", "no", "the model wrote 'It rains.' instead of a call")),
-        (doctor._tools, Reply(error="No tools."), Line("tools", "no", "No tools.")),
+        (doctor._tools, reply(message("It rains.")), ReportLine("tools", "no", "the model wrote 'It rains.' instead of a call")),
+        (doctor._tools, ModelAnswer(error="No tools."), ReportLine("tools", "no", "No tools.")),
         (
             doctor._tools,
             reply({"call_id": "call_1", "name": "get_weather", "arguments": '{"city'}),
-            Line("tools", "no", 'get_weather({"city)'),
+            ReportLine("tools", "no", 'get_weather({"city)'),
         ),
-        (doctor._schema, reply(message("five")), Line("schema", "no", "five")),
-        (doctor._logprobs, reply(message("OK")), Line("logprobs", "no", "the answer has none")),
+        (doctor._schema, reply(message("five")), ReportLine("schema", "no", "five")),
+        (doctor._logprobs, reply(message("OK")), ReportLine("logprobs", "no", "the answer has none")),
         (
             doctor._usage,
             reply(usage=None),
-            Line("usage", "no", "the upstream counts no tokens, so the usage of responses is null"),
+            ReportLine("usage", "no", "the upstream counts no tokens, so the usage of responses is null"),
         ),
         (
             lambda each: doctor._reasoning([each]),
             reply(message("<think>Hm</think>OK")),
-            Line("reasoning", "no", "the answer begins with a tag; a format of --family may read it"),
+            ReportLine("reasoning", "no", "the answer begins with a tag; a format of --family may read it"),
         ),
-        (lambda each: doctor._reasoning([each]), reply(message("OK")), Line("reasoning", "-", "no answer had any")),
+        (lambda each: doctor._reasoning([each]), reply(message("OK")), ReportLine("reasoning", "-", "no answer had any")),
     ],
 )
 def test_what_an_upstream_lacks(read, answer, line):

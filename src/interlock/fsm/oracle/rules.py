@@ -27,7 +27,7 @@ from interlock.fsm.oracle.stream_view import (
     is_object,
 )
 
-Rule: TypeAlias = Callable[[Stream], Iterator[Violation]]
+OracleRule: TypeAlias = Callable[[Stream], Iterator[Violation]]
 
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
@@ -640,8 +640,8 @@ def _is_nonblank(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-ANY_SHAPE: Final[tuple[Rule, ...]] = (r1_opening, r2_numbering, r3_ending, r4a_silence)
-SOUND_SHAPE: Final[tuple[Rule, ...]] = (
+ANY_SHAPE: Final[tuple[OracleRule, ...]] = (r1_opening, r2_numbering, r3_ending, r4a_silence)
+SOUND_SHAPE: Final[tuple[OracleRule, ...]] = (
     r3_status,
     r4_failure,
     r6_index,

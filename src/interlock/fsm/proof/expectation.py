@@ -54,7 +54,7 @@ _FAILED: Final = {
 
 
 @define
-class Effects:
+class VisibleEffects:
     """The visible effects of one delta."""
 
     opening: list[str] = field(factory=list[str])
@@ -75,7 +75,7 @@ class Effects:
     """The final status of the response, the reason for it, and the total tokens."""
 
     @classmethod
-    def of(cls, events: Iterable[Body]) -> Effects:
+    def of(cls, events: Iterable[Body]) -> VisibleEffects:
         """Return the effects that the events show."""
         effects = cls()
         for body in events:
@@ -184,7 +184,7 @@ class Expectation:
     _running: set[str] = field(factory=set[str])
     _results: dict[str, Body] = field(factory=dict[str, Body])
     _tokens: int = 0
-    _due: Effects = field(factory=Effects, init=False)
+    _due: VisibleEffects = field(factory=VisibleEffects, init=False)
     """The effects that the current delta must have."""
 
     def fork(self) -> Expectation:
@@ -194,13 +194,13 @@ class Expectation:
 
     def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
         """Follow a delta, and return how the driver's events differ from its expected effects, or None."""
-        self._due = Effects()
+        self._due = VisibleEffects()
         if self._status in {"absent", "queued", "in_progress"}:
             self._expect(delta)
         for body in events:
             if body["type"] == "response.output_item.added":
                 self._set_id(body["item"]["id"])
-        effects = Effects.of(events)
+        effects = VisibleEffects.of(events)
         if effects != self._due:
             return f"{delta!r} had {effects!r} instead of {self._due!r}"
         for body in events:

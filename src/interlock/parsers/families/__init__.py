@@ -22,9 +22,9 @@ One table declares the framing of all families; a family is data: its markers an
     pictures            diagrams of the framing
 """
 
-from interlock.parsers.families.active_item import Settings
+from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.catalog import DEFAULT_REASONING, DISTINCT, OTHER_NAMES, REASONINGS, SYNTAXES, family, has_family
-from interlock.parsers.families.family import Family, Reasoning, Syntax
+from interlock.parsers.families.family import Family, ReasoningSyntax, Syntax
 from interlock.parsers.families.parameter_values import Schemas
 from interlock.parsers.families.parser import FamilyParser
 
@@ -36,9 +36,9 @@ __all__ = [
     "SYNTAXES",
     "Family",
     "FamilyParser",
-    "Reasoning",
+    "ParserSettings",
+    "ReasoningSyntax",
     "Schemas",
-    "Settings",
     "Syntax",
     "family",
     "has_family",

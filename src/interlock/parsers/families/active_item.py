@@ -17,7 +17,7 @@ from interlock.parsers.routing import ANSWER, REASONING, Routing
 
 
 @define
-class Settings:
+class ParserSettings:
     """How a response is parsed, beyond its family.
 
     Args:
@@ -42,7 +42,7 @@ class Settings:
     count: ReasoningCounter | None = None
 
     @classmethod
-    def from_request(cls, body: Mapping[str, object]) -> Settings:
+    def from_request(cls, body: Mapping[str, object]) -> ParserSettings:
         """Return the settings for a request body. Without tools, or with `tool_choice` `none`, calls are text."""
         return cls(
             Routing.from_request(body),
@@ -138,7 +138,7 @@ class Call:
 class ActiveItem:
     """Writes one item after another; `out` has the deltas since the last `take`."""
 
-    _settings: Settings
+    _settings: ParserSettings
     alignment: Alignment = field(factory=Alignment)
     out: list[Delta] = field(factory=list[Delta])
     _writer: ItemWriter | None = None

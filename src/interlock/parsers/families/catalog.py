@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import evolve
 
-from interlock.parsers.families.family import Family, Reasoning, Syntax
+from interlock.parsers.families.family import Family, ReasoningSyntax, Syntax
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 from interlock.parsers.families.patterns import ANY
 from interlock.parsers.families.triggers import Trigger
@@ -467,13 +467,13 @@ DEFAULT_REASONING: Final[Mapping[str, str | None]] = MappingProxyType(
 DISTINCT: Final[Sequence[str]] = tuple({syntax: name for name, syntax in [*SYNTAXES.items()][::-1]}.values())[::-1]
 """One name of each syntax: the first in the catalog."""
 
-_THINK: Final = Reasoning()
+_THINK: Final = ReasoningSyntax()
 _ASKED: Final = evolve(_THINK, implied=False)
 """The format of models that reason only if the prompt asks for it."""
 _HY: Final = evolve(_THINK, begins=_add_suffix("<think>"), ends=_add_suffix("\n</think>", "</think>"))
 _COHERE: Final = evolve(_ASKED, begins=("<|START_THINKING|>",), ends=("<|END_THINKING|>",))
 
-REASONINGS: Final[Mapping[str, Reasoning]] = MappingProxyType(
+REASONINGS: Final[Mapping[str, ReasoningSyntax]] = MappingProxyType(
     {
         **dict.fromkeys(("qwen3", "step3p5", "step5", "step3", "olmo3"), _THINK),
         "bedrock_gpt_oss": evolve(_ASKED, begins=("<reasoning>",), ends=("</reasoning>",)),

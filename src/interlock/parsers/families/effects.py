@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from interlock.parsers.families.active_item import ActiveItem, Settings
+from interlock.parsers.families.active_item import ActiveItem, ParserSettings
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.family import Family
 from interlock.parsers.families.literal_reader import LiteralReader
@@ -69,7 +69,7 @@ class Effects:
     """
 
     _family: Family
-    _settings: Settings
+    _settings: ParserSettings
     _literal_stops: frozenset[str] = frozenset()
     """The markers that end a literal."""
     item: ActiveItem = field(init=False)

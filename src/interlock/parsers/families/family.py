@@ -1,7 +1,7 @@
 """A family is data: the texts of its markers by role, and the patterns of names and keys.
 
 In vLLM, a model has two parsers in any combination, one for calls and one for reasoning. So a `Family` is a pair of a
-`Syntax` and a `Reasoning`.
+`Syntax` and a `ReasoningSyntax`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from interlock.parsers.families.envelope import NameMatch
-from interlock.parsers.families.literals import PYTHON, Dialect
+from interlock.parsers.families.literals import PYTHON, Notation
 from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.triggers import Trigger
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
 
-Start: TypeAlias = Literal["thinking", "between"]
+TurnStart: TypeAlias = Literal["thinking", "between"]
 """The states in which a turn may start."""
 
 Markers: TypeAlias = Mapping[Trigger, tuple[str, ...]]
@@ -64,11 +64,11 @@ class Syntax:
     omits_ends: bool = False
     ids: re.Pattern[str] | None = None
     needs: str = ""
-    dialect: Dialect = PYTHON
+    dialect: Notation = PYTHON
 
 
 @frozen(eq=False)
-class Reasoning:
+class ReasoningSyntax:
     """How a family writes reasoning.
 
     Args:
@@ -90,7 +90,7 @@ class Family:
 
     name: str
     syntax: Syntax | None
-    reasoning: Reasoning | None
+    reasoning: ReasoningSyntax | None
     markers: Markers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Family:
         object.__setattr__(self, "markers", markers)
 
     @property
-    def starts(self) -> Start:
+    def starts(self) -> TurnStart:
         """The state in which a turn starts if the prompt does not decide that."""
         return "thinking" if self.reasoning is not None and self.reasoning.implied else "between"
 
@@ -127,7 +127,7 @@ class Family:
         return self.syntax is not None and self.syntax.omits_ends
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> Notation:
         """The notation of literals."""
         return PYTHON if self.syntax is None else self.syntax.dialect
 
@@ -164,7 +164,7 @@ class Family:
         call_id = item.get("call_id")
         return {**item, "call_id": self.written_id(call_id)} if isinstance(call_id, str) else item
 
-    def start_after(self, markers: Iterable[str]) -> Start | None:
+    def start_after(self, markers: Iterable[str]) -> TurnStart | None:
         """Return where a turn starts after a prompt that ends with these markers; None if they do not decide that."""
         if self.reasoning is None:
             return "between"
@@ -177,7 +177,7 @@ class Family:
         return None
 
     def count_reasoning(
-        self, tokens: Iterable[int], special: Mapping[int, str], start: Start | None, controls: Container[int] = ()
+        self, tokens: Iterable[int], special: Mapping[int, str], start: TurnStart | None, controls: Container[int] = ()
     ) -> int:
         """Count the tokens between reasoning markers; return 0 if the markers are not tokens, so that the parser estimates.
 

@@ -15,14 +15,14 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from interlock.fsm.table import State
-from interlock.parsers.families.literals import LITERALS, Dialect, Part, Step
+from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep, Notation
 from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escape_json, quote_json
-from interlock.parsers.families.patterns import Search, alternatives
+from interlock.parsers.families.patterns import SearchFunction, alternatives
 
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
 """Why the reader stopped: it needs more text, a marker may begin here, the literal is complete, or it is invalid here."""
 
-_P: Final = Part
+_P: Final = LiteralPart
 _BLANK, _ESCAPED, _PLAIN, _QUOTE, _STRAY, _WORD = _P.BLANK, _P.ESCAPE, _P.PLAIN, _P.QUOTE, _P.STRAY, _P.WORD
 _BLANKS: Final = frozenset(filter(str.isspace, map(chr, range(0x3001))))
 """White space of Unicode."""
@@ -74,20 +74,20 @@ class _Signs:
         passes: Finds what stops text from passing through unchanged; None where none passes.
     """
 
-    parts: Mapping[str, Part]
-    letters: Mapping[str, Part | None]
-    match: Search
-    ends: Search
+    parts: Mapping[str, LiteralPart]
+    letters: Mapping[str, LiteralPart | None]
+    match: SearchFunction
+    ends: SearchFunction
     stops: frozenset[str]
-    run: Part | None
-    passes: Search | None
+    run: LiteralPart | None
+    passes: SearchFunction | None
 
 
 def _signs(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, LiteralPart],
     stops: frozenset[str],
     *,
-    run: Part | None = _WORD,
+    run: LiteralPart | None = _WORD,
     ends: str = "",
     escape: str = "",
     tag: str = "",
@@ -104,7 +104,7 @@ def _signs(
     """
     texts = sorted({*parts, *stops}, key=len, reverse=True)
     undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
-    letters: dict[str, Part | None] = {} if run is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
+    letters: dict[str, LiteralPart | None] = {} if run is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
     letters |= {text: part for text, part in parts.items() if not text[1:]} | dict.fromkeys(undecided)
     firsts = re.escape("".join(sorted({*undecided, *(text[0] for text in texts)})))
     beginnings = "|".join(alternatives([text[:-1] for text in texts if text[1:]]))
@@ -120,7 +120,7 @@ def _signs(
     return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, run, passes)
 
 
-def _outside(dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
+def _outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
     """Return the signs in an object or list, by the state, except for those in strings.
 
     Args:
@@ -143,7 +143,7 @@ def _outside(dialect: Dialect, stops: frozenset[str], closing: str, *, nested: b
 
 
 @lru_cache(maxsize=64)
-def _inside(dialect: Dialect, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
+def _inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
     """Return the signs in a string, by the state."""
     parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
     breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
@@ -172,7 +172,7 @@ def _of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
 
 
 _Act: TypeAlias = Callable[["LiteralReader", str], None]
-_ReaderEdge: TypeAlias = tuple[_Act, State[Part, Step], "_ReaderState | None"]
+_ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderState | None"]
 """An edge: what it does with the text of its part, its state, and the place there; None if that depends on the text."""
 
 
@@ -187,9 +187,9 @@ class _ReaderState:
         letters: The edges of letters that are signs; None for the letters whose part depends on more text.
     """
 
-    state: State[Part, Step]
+    state: State[LiteralPart, LiteralStep]
     signs: _Signs
-    moves: dict[Part, _ReaderEdge] = field(factory=dict[Part, _ReaderEdge])
+    moves: dict[LiteralPart, _ReaderEdge] = field(factory=dict[LiteralPart, _ReaderEdge])
     letters: dict[str, _ReaderEdge | None] = field(factory=dict[str, _ReaderEdge | None])
 
 
@@ -198,7 +198,9 @@ _ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
 
 
 @lru_cache(maxsize=256)
-def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], closing: str, *, nested: bool) -> _ReaderStates:
+def _places(
+    start: State[LiteralPart, LiteralStep], dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool
+) -> _ReaderStates:
     """Compile the table for an object or list.
 
     Args:
@@ -227,7 +229,7 @@ def _places(start: State[Part, Step], dialect: Dialect, stops: frozenset[str], c
     return places
 
 
-_LEVELING: Final = frozenset({Step.OPEN, Step.CLOSE})
+_LEVELING: Final = frozenset({LiteralStep.OPEN, LiteralStep.CLOSE})
 """The steps that change the innermost object or list."""
 
 
@@ -261,10 +263,10 @@ class LiteralReader:
         start: The initial state of the table.
     """
 
-    _dialect: Dialect
+    _dialect: Notation
     _stops: frozenset[str]
     _schema: Schema
-    _start: State[Part, Step] = LITERALS.states[LITERALS.initial]
+    _start: State[LiteralPart, LiteralStep] = LITERALS.states[LITERALS.initial]
     _levels: list[_Level] = field(factory=list[_Level])
     _pending: list[str] = field(factory=list[str])
     """Text that is read but not yet written, as it arrived."""
@@ -285,7 +287,7 @@ class LiteralReader:
         self._place = _places(self._start, self._dialect, self._stops, "", nested=False)[self._start.name, ""]
 
     @property
-    def passes(self) -> Search | None:
+    def passes(self) -> SearchFunction | None:
         """Finds what stops text from passing through unchanged; None outside of a string."""
         return self._place.signs.passes
 
@@ -324,7 +326,7 @@ class LiteralReader:
         self._place = place
         return self._take(), at, stop
 
-    def _place_in(self, state: State[Part, Step]) -> _ReaderState:
+    def _place_in(self, state: State[LiteralPart, LiteralStep]) -> _ReaderState:
         places = self._levels[-1].places
         return places.get((state.name, "")) or places[state.name, self._closing]
 
@@ -340,7 +342,7 @@ class LiteralReader:
             self._fire(_STRAY)
         return self._take()
 
-    def _fire(self, part: Part) -> None:
+    def _fire(self, part: LiteralPart) -> None:
         """Fire an edge to the end of the literal."""
         act, _, _ = self._place.moves[part]
         self._stop = "ended"
@@ -351,7 +353,7 @@ class LiteralReader:
         self._out.clear()
         return out
 
-    def _part(self, signs: _Signs, text: str, at: int, *, final: bool) -> tuple[Part | None, str]:
+    def _part(self, signs: _Signs, text: str, at: int, *, final: bool) -> tuple[LiteralPart | None, str]:
         """Return the next part with its text, or None with the marker, which is empty if more text decides what it is."""
         found = signs.match(text, at)
         assert found is not None  # noqa: S101 - it matches any letter
@@ -376,7 +378,7 @@ class LiteralReader:
                     self._closing = taken
                 return part, taken
 
-    def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[Part | None, str]:
+    def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[LiteralPart | None, str]:
         """Return which part a tag is; if it has no meaning, its first letter is text."""
         opening = f"{self._dialect.namespace}<"
         is_whole = text.endswith(">") and text.startswith(opening)
@@ -390,7 +392,7 @@ class LiteralReader:
             return _P.UNTAG, text
         return _STRAY if text.startswith(f"{opening}/") else _P.TAG, text
 
-    def _run(self, signs: _Signs) -> Part:
+    def _run(self, signs: _Signs) -> LiteralPart:
         """Return which part text without signs is."""
         return signs.run or (_PLAIN if (self._value_schema().types or STRING) == STRING else _WORD)
 
@@ -492,26 +494,26 @@ class LiteralReader:
         types = schema.types
         return "array" in types or (not types and tag == f"{self._dialect.namespace}<item>")
 
-    _ACTIONS: ClassVar[Mapping[Step | tuple[Step, Part], Callable[..., None]]] = {
-        Step.OPEN: _open,
-        Step.CLOSE: _close,
-        Step.HOLD: _hold,
-        Step.NOTE: _note,
-        (Step.NOTE, _ESCAPED): _note_escape,
-        Step.DROP: _drop,
-        Step.KEY: _write_key,
-        Step.VALUE: _write_value,
-        Step.STRING: _begin_string,
-        Step.WRITE: _write,
-        (Step.WRITE, _ESCAPED): _write_escape,
-        Step.SEAL: _seal,
-        Step.ENTER: _enter,
-        Step.SPILL: _spill,
+    _ACTIONS: ClassVar[Mapping[LiteralStep | tuple[LiteralStep, LiteralPart], Callable[..., None]]] = {
+        LiteralStep.OPEN: _open,
+        LiteralStep.CLOSE: _close,
+        LiteralStep.HOLD: _hold,
+        LiteralStep.NOTE: _note,
+        (LiteralStep.NOTE, _ESCAPED): _note_escape,
+        LiteralStep.DROP: _drop,
+        LiteralStep.KEY: _write_key,
+        LiteralStep.VALUE: _write_value,
+        LiteralStep.STRING: _begin_string,
+        LiteralStep.WRITE: _write,
+        (LiteralStep.WRITE, _ESCAPED): _write_escape,
+        LiteralStep.SEAL: _seal,
+        LiteralStep.ENTER: _enter,
+        LiteralStep.SPILL: _spill,
     }
     """What carries out each step, or the step for a part."""
 
     @classmethod
-    def act(cls, part: Part, steps: Sequence[Step]) -> _Act:
+    def act(cls, part: LiteralPart, steps: Sequence[LiteralStep]) -> _Act:
         """Return what carries out the steps for a part."""
         acts = [cls._ACTIONS.get((step, part)) or cls._ACTIONS[step] for step in steps]
 

@@ -1,7 +1,7 @@
 """The grammar of literals as a table: arguments in a notation other than JSON, converted to JSON as they arrive.
 
 A literal is an object of members. `f(a=1, b=['x'])` in Python, `f{a:1,b:[<|"|>x<|"|>]}` and nested elements,
-`<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A `Dialect` describes a notation.
+`<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A `Notation` describes a notation.
 
 The triggers are the parts of a literal, which `interlock.parsers.families.literal_reader` finds. Every state has a row for every
 trigger, so any text can be read (rule R20); a part that is out of place breaks the literal.
@@ -24,7 +24,7 @@ from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.parameter_values import ANY, STRING, Schema, convert, quote_json
 
 
-class Part(StrEnum):
+class LiteralPart(StrEnum):
     """A part of a literal."""
 
     OBJECT = "object"
@@ -65,7 +65,7 @@ class Part(StrEnum):
     """A sign that is out of place."""
 
 
-class Step(StrEnum):
+class LiteralStep(StrEnum):
     """An action for a part."""
 
     OPEN = "open"
@@ -94,11 +94,11 @@ class Step(StrEnum):
     """Write the pending text unchanged."""
 
 
-_P, _S = Part, Step
-_LiteralEdge: TypeAlias = Edge[Part, Step]
+_P, _S = LiteralPart, LiteralStep
+_LiteralEdge: TypeAlias = Edge[LiteralPart, LiteralStep]
 
 
-def _rows(state: str, *rows: tuple[Part, str, tuple[Step, ...]]) -> Iterator[_LiteralEdge]:
+def _rows(state: str, *rows: tuple[LiteralPart, str, tuple[LiteralStep, ...]]) -> Iterator[_LiteralEdge]:
     """Yield the rows of a state; every other part breaks the literal."""
     parts = {part for part, _, _ in rows}
     yield from (_LiteralEdge(state, part, dest, steps) for part, dest, steps in rows)
@@ -224,7 +224,7 @@ def _text(text: str, schema: Schema) -> str:
 
 
 @frozen(eq=False)
-class Dialect:
+class Notation:
     """A notation of literals.
 
     Args:
@@ -251,7 +251,7 @@ class Dialect:
         return frozenset({*self.quotes, *self.brackets.keys(), *self.brackets.values(), *filter(None, self.colons), ",", "\n"})
 
 
-PYTHON: Final = Dialect(
+PYTHON: Final = Notation(
     _python,
     quotes=("'", '"', "'''", '"""'),
     brackets=MappingProxyType({"(": ")", "[": "]", "{": "}"}),
@@ -259,6 +259,6 @@ PYTHON: Final = Dialect(
     escapes=True,
     prefixes=frozenset("rRuUfF"),
 )
-GEMMA: Final = Dialect(_typed, ('<|"|>',), MappingProxyType({"{": "}", "[": "]"}), (":", ":"))
-FUNCTION_GEMMA: Final = Dialect(_typed, ("<escape>",), GEMMA.brackets, GEMMA.colons)
-ELEMENTS: Final = Dialect(_text, namespace="]<]minimax[>[")
+GEMMA: Final = Notation(_typed, ('<|"|>',), MappingProxyType({"{": "}", "[": "]"}), (":", ":"))
+FUNCTION_GEMMA: Final = Notation(_typed, ("<escape>",), GEMMA.brackets, GEMMA.colons)
+ELEMENTS: Final = Notation(_text, namespace="]<]minimax[>[")

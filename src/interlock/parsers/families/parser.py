@@ -19,15 +19,15 @@ from attrs import define, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.families.active_item import Settings
+from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
-from interlock.parsers.families.family import Family, Start
+from interlock.parsers.families.family import Family, TurnStart
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.literal_reader import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
-from interlock.parsers.families.patterns import Search
+from interlock.parsers.families.patterns import SearchFunction
 from interlock.parsers.families.special_tokens import TokenCounter
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
 from interlock.parsers.families.triggers import Effect, Trigger
@@ -53,8 +53,8 @@ class FamilyParser:
     """
 
     _family: Family
-    _settings: Settings = field(factory=Settings)
-    _starts: Start | None = None
+    _settings: ParserSettings = field(factory=ParserSettings)
+    _starts: TurnStart | None = None
     _framing: Framing = FRAMING
     _by_state: Mapping[str, StateMarkers] = field(init=False)
     _state: State[Trigger, Effect] = field(init=False)
@@ -62,13 +62,13 @@ class FamilyParser:
     """The markers of the state."""
     _effects: Effects = field(init=False)
     _counter: TokenCounter = field(init=False)
-    _stops: Search | None = None
+    _stops: SearchFunction | None = None
     """Finds what stops text from passing through unchanged; None where it does not pass."""
     _last: Trigger | None = field(init=False)
     """The trigger that also ends a call; see `Family.last`."""
-    _ends: Search | None = None
+    _ends: SearchFunction | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
-    _structure: Search | None = None
+    _structure: SearchFunction | None = None
     """Finds the characters of JSON that need the slow path; None outside of JSON."""
     _literal: LiteralReader | None = None
     """Reads the literal in which the text is; None elsewhere."""
@@ -83,7 +83,7 @@ class FamilyParser:
         self._last = self._family.last
         self.begin(self._starts)
 
-    def begin(self, starts: Start | None) -> None:
+    def begin(self, starts: TurnStart | None) -> None:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None

@@ -15,7 +15,7 @@ ANY: Final = "\0"
 _WORD: Final = r"[\w\s\[\]-]{0,32}"
 
 
-class Search(Protocol):
+class SearchFunction(Protocol):
     """The signature of `re.Pattern.search`."""
 
     def __call__(self, text: str, start: int = 0, /) -> re.Match[str] | None:

@@ -15,7 +15,7 @@ from interlock.fsm.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.literals import LITERALS, Part, Step
+from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep
 from interlock.parsers.families.state_markers import LITERAL
 from interlock.parsers.families.triggers import Effect, Trigger
 
@@ -134,4 +134,4 @@ def picture_of_literals() -> Graph:
     regions = {"before a value": ["value", "item"], "in a string": ["string", "torn"]}
     graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, regions=regions)
     column = ("start", "member", "key", "keyed", "value", "item", "after", "end")
-    return evolve(graph, column=column, triggers=key_of(Part), key=key_of(Step))
+    return evolve(graph, column=column, triggers=key_of(LiteralPart), key=key_of(LiteralStep))

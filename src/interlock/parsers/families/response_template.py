@@ -12,8 +12,8 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from interlock.events.json import elements, members
-from interlock.parsers.families.family import Family, Markers, Reasoning, Syntax
-from interlock.parsers.families.literals import GEMMA, Dialect
+from interlock.parsers.families.family import Family, Markers, ReasoningSyntax, Syntax
+from interlock.parsers.families.literals import GEMMA, Notation
 from interlock.parsers.families.triggers import Trigger
 
 _T: Final = Trigger
@@ -56,13 +56,13 @@ def compile_template(template: Mapping[str, object], *, tools: bool, reasoning: 
     return Family("the checkpoint's response_template", syntax, _reasoning(fields) if reasoning else None)
 
 
-def _reasoning(fields: Mapping[str, Mapping[str, object]]) -> Reasoning:
+def _reasoning(fields: Mapping[str, Mapping[str, object]]) -> ReasoningSyntax:
     thinking, content = fields["thinking"], fields.get("content", {})
     begins, ends = _markers(thinking, "open"), _markers(thinking, "close")
     if not ends:
         raise ValueError("the reasoning has no end")
     ends = tuple(dict.fromkeys([*(f"\n{end.lstrip()}" for end in ends), *(end.lstrip() for end in ends)]))
-    return Reasoning(begins, ends, not begins, (_markers(content, "open"), _markers(content, "close")))
+    return ReasoningSyntax(begins, ends, not begins, (_markers(content, "open"), _markers(content, "close")))
 
 
 def _syntax(field: Mapping[str, object]) -> Syntax:
@@ -97,7 +97,7 @@ def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
         return Syntax("json", {**markers, **ends})
     if any(len(pair) != _PAIR or pair[0] != pair[1] for pair in quotes):
         raise ValueError("the quotes of strings differ at both ends")
-    dialect = Dialect(GEMMA.convert, tuple(pair[0] for pair in quotes), GEMMA.brackets, GEMMA.colons)
+    dialect = Notation(GEMMA.convert, tuple(pair[0] for pair in quotes), GEMMA.brackets, GEMMA.colons)
     ends = {_T.LITERAL: tuple(f"{text}{{" for text in opening or ("",))}
     sign = "|".join(map(re.escape, ends[_T.LITERAL]))
     return Syntax("literal", {**markers, **ends}, re.compile(rf"\s*(?P<name>{_NAME}?)\s*(?:{sign})"), dialect=dialect)

@@ -21,10 +21,10 @@ from interlock.fsm.table import State
 from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.parameter_values import ESCAPED
-from interlock.parsers.families.patterns import Search, alternatives, proper_prefixes, wild
+from interlock.parsers.families.patterns import SearchFunction, alternatives, proper_prefixes, wild
 from interlock.parsers.families.triggers import Effect, Trigger
 
-Shape: TypeAlias = Trigger | None
+MarkerRole: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
 
 _BRACKETS: Final = "{}[]"
@@ -66,14 +66,14 @@ class StateMarkers:
         bare: Whether a name counts only if the request declares it.
     """
 
-    roles: Mapping[str, Shape]
+    roles: Mapping[str, MarkerRole]
     ahead: frozenset[str]
     wild: Mapping[str, re.Pattern[str]]
-    search: Search | None
-    stops: Search
+    search: SearchFunction | None
+    stops: SearchFunction
     strict: frozenset[str]
     longer: frozenset[str]
-    structure: Search | None
+    structure: SearchFunction | None
     reading: Reading
     passes_as: Effect | None
     in_string: bool
@@ -96,14 +96,14 @@ def _wild_marker(markers: StateMarkers, text: str) -> str | None:
 
 
 @cache
-def _search(texts: frozenset[str], *, escapes: bool) -> Search | None:
+def _search(texts: frozenset[str], *, escapes: bool) -> SearchFunction | None:
     """Compile the search for the next of some markers; with `escapes`, a backslash hides the next character."""
     patterns = [*alternatives(texts), *([_ESCAPE] if escapes else [])]
     return re.compile("|".join(patterns)).search if patterns else None
 
 
 @cache
-def _escape_search(firsts: frozenset[str]) -> Search:
+def _escape_search(firsts: frozenset[str]) -> SearchFunction:
     """Compile the search for a character that is escaped in a JSON string, or that a marker begins with."""
     return re.compile(f"[{ESCAPED}{re.escape(''.join(sorted(firsts)))}]").search
 
@@ -119,7 +119,7 @@ def markers_by_state(family: Family, framing: Framing, *, calls: bool) -> Mappin
 
 
 def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> StateMarkers:
-    roles: dict[str, Shape] = dict(chain(_markers(state, family, calls=calls), _json_markers(state)))
+    roles: dict[str, MarkerRole] = dict(chain(_markers(state, family, calls=calls), _json_markers(state)))
     following = {text for role in _FOLLOWING for text in family.markers.get(role, ())} | {"{"}
     dest, effects = state.rows[Trigger.TEXT]
     passes_as = effects[0] if dest is state and len(effects) == 1 and effects[0] in _PASSED else None
@@ -165,7 +165,7 @@ def _has_meaning(state: State[Trigger, Effect], trigger: Trigger) -> bool:
     return state.rows[trigger] != state.rows[Trigger.TEXT]
 
 
-def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, Shape]]:
+def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, MarkerRole]]:
     """Yield the markers of a family that count in a state, with their roles."""
     for role, texts in family.markers.items():
         ends_name = role in _NAME_ENDS and _has_meaning(state, Trigger.DECLARED)
@@ -174,7 +174,7 @@ def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> I
             yield from ((text, role) for text in texts if text not in signs)
 
 
-def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
+def _is_thought(state: State[Trigger, Effect], role: MarkerRole) -> bool:
     """Return whether a marker begins a call in reasoning, so that its text stays reasoning if no call follows."""
     if role is None or role not in CALLING:
         return False
@@ -182,7 +182,7 @@ def _is_thought(state: State[Trigger, Effect], role: Shape) -> bool:
     return dest.name == "reasoning" and Effect.SPILL in effects
 
 
-def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
+def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, MarkerRole]]:
     """Yield the characters that structure JSON in a state."""
     if _has_meaning(state, Trigger.QUOTE):
         yield '"', Trigger.QUOTE
@@ -192,7 +192,7 @@ def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, Shape]]:
         yield from ((bracket, None) for bracket in _BRACKETS)
 
 
-def _structure(state: State[Trigger, Effect], family: Family) -> Search | None:
+def _structure(state: State[Trigger, Effect], family: Family) -> SearchFunction | None:
     """Return the search for the characters of JSON, other than quotes and brackets, that need the slow path.
 
     None outside of JSON and in a string with a line break, where text does not pass through by counting brackets.

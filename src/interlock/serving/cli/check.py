@@ -50,7 +50,7 @@ _ERROR: Final = re.compile(rb'\s*\{(?:\s*"type"\s*:\s*"error"\s*,)?\s*"error"\s*
 
 
 @frozen
-class Result:
+class CheckedSource:
     """The verdict on one source with its findings, except the ignored ones; or why it cannot be read, in `error`.
 
     With `strict`, any finding makes a stream illegal.
@@ -143,21 +143,23 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     ignored = {_rule_or_deviation(name.strip(), "--ignore") for option in ignore for name in option.split(",")}
     request = UrlRequest.from_options(url)
 
-    def judge(name: str) -> Result:
+    def judge(name: str) -> CheckedSource:
         judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first)
         error = _read(judge, name, request)
         verdict = judge.end()
         if error or not verdict.readable:
-            return Result(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
+            return CheckedSource(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
         reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.deviation))]
-        return Result(display_name(name), verdict, reported, strict=strict)
+        return CheckedSource(display_name(name), verdict, reported, strict=strict)
 
     sys.exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
 
 
-def _report(names: Sequence[str], judge: Callable[[str], Result], form: ReportFormat, width: int) -> Sequence[Result]:
+def _report(
+    names: Sequence[str], judge: Callable[[str], CheckedSource], form: ReportFormat, width: int
+) -> Sequence[CheckedSource]:
     """Judge the sources and write their findings, each when it is judged, or as JSON at the end; return the results."""
-    results: list[Result] = []
+    results: list[CheckedSource] = []
     for name in names:
         result = judge(name)
         results.append(result)
@@ -177,7 +179,7 @@ def _report(names: Sequence[str], judge: Callable[[str], Result], form: ReportFo
     return results
 
 
-def _worst(results: Sequence[Result]) -> Word:
+def _worst(results: Sequence[CheckedSource]) -> Word:
     return min((result.word for result in results), key=[*_STATUSES].index)
 
 
@@ -216,13 +218,13 @@ def _rule_or_deviation(name: str, option: str) -> str:
     return names[name.lower()]
 
 
-def as_json(results: Sequence[Result]) -> bytes:
+def as_json(results: Sequence[CheckedSource]) -> bytes:
     """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
     report = {"version": 1, "verdict": _worst(results), "sources": [_object(result) for result in results]}
     return msgspec.json.format(dumps(report), indent=2)
 
 
-def _object(result: Result) -> dict[str, object]:
+def _object(result: CheckedSource) -> dict[str, object]:
     fields: dict[str, object] = {"source": result.source, "verdict": result.word}
     if result.verdict is None:
         return {**fields, "error": result.error}
@@ -237,7 +239,7 @@ def _object(result: Result) -> dict[str, object]:
     }
 
 
-def as_annotations(result: Result) -> Iterator[str]:
+def as_annotations(result: CheckedSource) -> Iterator[str]:
     """Yield the findings as workflow commands of GitHub Actions, which annotate the files."""
     file = f"file={_escape(result.source, ':,')}"
     if result.verdict is None:
@@ -252,7 +254,7 @@ def _escape(text: str, specials: str = "") -> str:
     return "".join(f"%{ord(letter):02X}" if letter in f"%\r\n{specials}" else letter for letter in text)
 
 
-def as_text(result: Result, width: int) -> Iterator[str]:
+def as_text(result: CheckedSource, width: int) -> Iterator[str]:
     """Yield the verdict and the findings as lines of text: errors first, wrong order before wrong content."""
     yield f"{click.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
     for heading, group in _groups(result.reported):
@@ -263,7 +265,7 @@ def as_text(result: Result, width: int) -> Iterator[str]:
                 yield from _entry(reported, width)
 
 
-def _summary(result: Result) -> str:
+def _summary(result: CheckedSource) -> str:
     verdict = result.verdict
     if verdict is None:
         return f"{result.source}: {result.error}"

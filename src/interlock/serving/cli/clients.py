@@ -36,24 +36,24 @@ class ServedModel:
 
 
 @frozen
-class Settings:
+class ClientSettings:
     """The settings of a client: arguments, which precede the user's, and variables of its environment."""
 
     arguments: Sequence[str] = ()
     variables: Mapping[str, str] = {}
 
 
-def configure_codex(served: ServedModel) -> Settings:
+def configure_codex(served: ServedModel) -> ClientSettings:
     """Return the settings of Codex, which calls `/compact` only for a provider of this name."""
     provider = {"name": "OpenAI", "base_url": f"{served.url}/v1", "wire_api": "responses", "env_key": KEY_NAME}
     values: dict[str, object] = {"model": served.model, "model_provider": "interlock"}
     values |= {f"model_providers.interlock.{name}": value for name, value in provider.items()}
     if served.catalog is not None:
         values["model_catalog_json"] = str(served.catalog)
-    return Settings([argument for name, value in values.items() for argument in ("-c", f"{name}={json.dumps(value)}")])
+    return ClientSettings([argument for name, value in values.items() for argument in ("-c", f"{name}={json.dumps(value)}")])
 
 
-def configure_claude(served: ServedModel) -> Settings:
+def configure_claude(served: ServedModel) -> ClientSettings:
     """Return the settings of Claude Code, which assumes a window of 200,000 tokens or more unless a variable has another."""
     models = ("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in TIERS))
     variables = {
@@ -67,8 +67,8 @@ def configure_claude(served: ServedModel) -> Settings:
         variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(served.window)
         # A quarter, because a server may refuse a limit that does not fit into the window beside the prompt.
         variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(MOST_OUTPUT, served.window // 4))
-    return Settings(variables=variables)
+    return ClientSettings(variables=variables)
 
 
-CLIENTS: Final[Mapping[str, Callable[[ServedModel], Settings]]] = {"codex": configure_codex, "claude": configure_claude}
+CLIENTS: Final[Mapping[str, Callable[[ServedModel], ClientSettings]]] = {"codex": configure_codex, "claude": configure_claude}
 """The clients that need more than a URL and a key."""

@@ -46,7 +46,7 @@ SCHEMA: Final = {
 
 
 @frozen
-class Line:
+class ReportLine:
     """A line of the report."""
 
     name: str
@@ -55,7 +55,7 @@ class Line:
 
 
 @frozen
-class Reply:
+class ModelAnswer:
     """An answer: the final response, the verdict on its stream and the seconds to its first event, or an error."""
 
     response: Mapping[str, object] = field(factory=dict[str, object])
@@ -92,7 +92,7 @@ class Patient:
     model: str
     opener: OpenerDirector = field(factory=lambda: build_opener(ProxyHandler({})))
 
-    def ask(self, question: str, **parameters: object) -> Reply:
+    def ask(self, question: str, **parameters: object) -> ModelAnswer:
         """Ask the model, and judge the stream."""
         from interlock.fsm.acceptor import Judge
 
@@ -107,10 +107,10 @@ class Patient:
                     judge.feed(line)
                     lines.append(line)
         except HTTPError as error:
-            return Reply(error=error_of(loads(error.read())))
+            return ModelAnswer(error=error_of(loads(error.read())))
         events = [members(loads(line[len(b"data: ") :])) for line in lines if line.startswith(b"data: {")]
         response = members(events[-1].get("response") if events else None)
-        return Reply(response, judge.end(), first, error_of(response))
+        return ModelAnswer(response, judge.end(), first, error_of(response))
 
 
 def error_of(body: object) -> str:
@@ -152,19 +152,19 @@ def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  
     sys.exit(not answers)
 
 
-def examine(url: str, key: str, model: str | None) -> Iterator[Line]:
+def examine(url: str, key: str, model: str | None) -> Iterator[ReportLine]:
     """Ask the upstream behind a gateway, and yield the lines of the report."""
     models = list_models(url, key)
     names = ", ".join([*models][:LISTED]) + (", …" if len(models) > LISTED else "")
-    yield Line(
+    yield ReportLine(
         "models", "yes" if models else "no", f"{len(models)}: {names}" if models else _fault(url) or "the upstream lists none"
     )
     chosen = model or next(iter(models), None)
     if chosen is None:
-        yield Line("answers", "no", "there is no model to ask; name one with --model NAME")
+        yield ReportLine("answers", "no", "there is no model to ask; name one with --model NAME")
         return
     window = models.get(chosen)
-    yield Line("window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens")
+    yield ReportLine("window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens")
     patient = Patient(url, key, chosen)
     reply = patient.ask("Answer with the single word OK.")
     yield _answer(chosen, reply)
@@ -199,56 +199,58 @@ def list_models(url: str, key: str) -> dict[str, int | None]:
     return {name: window if isinstance(window, int) else None for name, window in windows.items()}
 
 
-def _answer(model: str, reply: Reply) -> Line:
+def _answer(model: str, reply: ModelAnswer) -> ReportLine:
     if reply.error:
-        return Line("answers", "no", f"{model}: {reply.error}")
+        return ReportLine("answers", "no", f"{model}: {reply.error}")
     first = f"first event after {reply.seconds:.2f} s"
-    return Line("answers", "yes" if reply.text else "no", f"{model}: {reply.text.strip()[:SHOWN]!r}, {first}")
+    return ReportLine("answers", "yes" if reply.text else "no", f"{model}: {reply.text.strip()[:SHOWN]!r}, {first}")
 
 
-def _stream(verdict: Verdict) -> Line:
+def _stream(verdict: Verdict) -> ReportLine:
     text = f"{verdict.events} events, each in its place"
     rules = ", ".join(verdict.rules)
-    return Line("streams", "yes" if verdict.legal else "no", text if verdict.legal else f"breaks {rules} (see interlock check)")
+    return ReportLine(
+        "streams", "yes" if verdict.legal else "no", text if verdict.legal else f"breaks {rules} (see interlock check)"
+    )
 
 
-def _usage(reply: Reply) -> Line:
+def _usage(reply: ModelAnswer) -> ReportLine:
     usage = members(reply.response.get("usage"))
     if not usage:
-        return Line("usage", "no", "the upstream counts no tokens, so the usage of responses is null")
-    return Line("usage", "yes", f"{usage.get('input_tokens')} tokens in, {usage.get('output_tokens')} out")
+        return ReportLine("usage", "no", "the upstream counts no tokens, so the usage of responses is null")
+    return ReportLine("usage", "yes", f"{usage.get('input_tokens')} tokens in, {usage.get('output_tokens')} out")
 
 
-def _tools(reply: Reply) -> Line:
+def _tools(reply: ModelAnswer) -> ReportLine:
     calls = [item for item in reply.output if item.get("call_id")]
     if not calls:
         wrote = f"the model wrote {reply.text.strip()[:SHOWN]!r} instead of a call"
-        return Line("tools", "no", reply.error or wrote)
+        return ReportLine("tools", "no", reply.error or wrote)
     try:
         arguments = loads(as_text(calls[0].get("arguments")))
     except ValueError:
         arguments = None
     whole = is_object(arguments)
-    return Line("tools", "yes" if whole else "no", f"{calls[0].get('name')}({calls[0].get('arguments')})"[:SHOWN])
+    return ReportLine("tools", "yes" if whole else "no", f"{calls[0].get('name')}({calls[0].get('arguments')})"[:SHOWN])
 
 
-def _reasoning(replies: Sequence[Reply]) -> Line:
+def _reasoning(replies: Sequence[ModelAnswer]) -> ReportLine:
     if any(reply.items("reasoning") for reply in replies):
-        return Line("reasoning", "yes", "the model's reasoning arrives as items of its own")
+        return ReportLine("reasoning", "yes", "the model's reasoning arrives as items of its own")
     tagged = any(reply.text.lstrip().startswith("<") for reply in replies)
     advice = "the answer begins with a tag; a format of --family may read it" if tagged else "no answer had any"
-    return Line("reasoning", "no" if tagged else "-", replies[-1].error or advice)
+    return ReportLine("reasoning", "no" if tagged else "-", replies[-1].error or advice)
 
 
-def _schema(reply: Reply) -> Line:
+def _schema(reply: ModelAnswer) -> ReportLine:
     try:
         value = loads(reply.text)
     except ValueError:
         value = None
     fits = is_object(value) and isinstance(value.get("sum"), int)
-    return Line("schema", "yes" if fits else "no", reply.error or reply.text.strip()[:SHOWN])
+    return ReportLine("schema", "yes" if fits else "no", reply.error or reply.text.strip()[:SHOWN])
 
 
-def _logprobs(reply: Reply) -> Line:
+def _logprobs(reply: ModelAnswer) -> ReportLine:
     has = any(elements(part.get("logprobs")) for part in reply.parts)
-    return Line("logprobs", "yes" if has else "no", reply.error or ("with each token" if has else "the answer has none"))
+    return ReportLine("logprobs", "yes" if has else "no", reply.error or ("with each token" if has else "the answer has none"))

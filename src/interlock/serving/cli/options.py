@@ -20,8 +20,8 @@ from interlock.serving.engines.upstream.apis import TRANSLATORS
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.translator import Upstream
 
-Function: TypeAlias = Callable[..., None]
-Decorator: TypeAlias = Callable[[Function], Function]
+CommandFunction: TypeAlias = Callable[..., None]
+Decorator: TypeAlias = Callable[[CommandFunction], CommandFunction]
 
 FILE: Final = click.Path(path_type=Path)
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
@@ -57,7 +57,7 @@ def environment_option(name: str, *names: str, **settings: Any) -> Decorator:  #
 def _all(*options: Decorator) -> Decorator:
     """Return a decorator that adds several options, in this order."""
 
-    def add(command: Function) -> Function:
+    def add(command: CommandFunction) -> CommandFunction:
         for option in reversed(options):
             command = option(command)
         return command

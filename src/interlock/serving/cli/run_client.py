@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 
 from interlock.events.json import dumps, elements, members
-from interlock.serving.cli.clients import CLIENTS, KEY_NAME, ServedModel, Settings
+from interlock.serving.cli.clients import CLIENTS, KEY_NAME, ClientSettings, ServedModel
 from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
 from interlock.serving.cli.sources import fail
 
@@ -63,7 +63,9 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
     gateway = Gateway(upstreams)
     with ServerThread(create_app(gateway, AppSettings(api_key=key))) as url, TemporaryDirectory() as folder:
         configure = CLIENTS.get(PurePath(program).stem)
-        settings = Settings() if configure is None else configure(_served(gateway, url, key, model, Path(folder) / "models.json"))
+        settings = (
+            ClientSettings() if configure is None else configure(_served(gateway, url, key, model, Path(folder) / "models.json"))
+        )
         environment = {**os.environ, **_drop_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key, **settings.variables}
         status = _wait([program, *settings.arguments, *command[1:]], environment)
     sys.exit(status)

@@ -47,7 +47,7 @@ class SourceError(Exception):
 
 
 @frozen
-class Source:
+class OpenStream:
     """An open stream; for a URL, also the `Content-Type` of the response, and the body of a POST request."""
 
     chunks: Iterator[bytes]
@@ -154,7 +154,7 @@ def expand_folders(sources: Iterable[str]) -> Iterator[str]:
 
 
 @contextmanager
-def open_source(name: str, request: UrlRequest | None = None) -> Generator[Source]:
+def open_source(name: str, request: UrlRequest | None = None) -> Generator[OpenStream]:
     """Open a path, `-` for standard input, or a URL; afterwards, close all but standard input.
 
     Raises:
@@ -167,13 +167,13 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[Sourc
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             buffered = cast("BufferedReader", file)
-            yield Source(iter(lambda: buffered.read1(_CHUNK_BYTES), b""))
+            yield OpenStream(iter(lambda: buffered.read1(_CHUNK_BYTES), b""))
     except OSError as error:
         raise SourceError(f"{display_name(name)}: {error.strerror}") from error
 
 
 @contextmanager
-def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
+def _fetch(url: str, request: UrlRequest) -> Generator[OpenStream]:
     body = request.content()
     try:
         parts = urlsplit(url)
@@ -210,7 +210,7 @@ def _fetch(url: str, request: UrlRequest) -> Generator[Source]:
                     raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
             except (http.client.HTTPException, ValueError) as error:
                 raise OSError(str(error)) from error
-            yield Source(_chunks(response, timed_out), response.getheader("Content-Type", ""), body)
+            yield OpenStream(_chunks(response, timed_out), response.getheader("Content-Type", ""), body)
     except OSError as error:
         has_timed_out = timed_out.is_set() or isinstance(error, TimeoutError)
         reason = f"not read within {request.timeout:g} seconds" if has_timed_out else error.strerror or error

@@ -15,7 +15,7 @@ from attrs import frozen
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.options import FILE, dialect_option, examples, url_options
 from interlock.serving.cli.sources import (
-    Source,
+    OpenStream,
     SourceError,
     UrlOptions,
     UrlRequest,
@@ -80,12 +80,12 @@ class StreamSource:
     """A stream: its first chunk, empty if not read yet, and the source of the rest; or a complete `recording`."""
 
     name: str
-    source: Source
+    source: OpenStream
     beginning: bytes = b""
     recording: Recording | None = None
 
     @classmethod
-    def read(cls, name: str, source: Source) -> StreamSource:
+    def read(cls, name: str, source: OpenStream) -> StreamSource:
         """Read the beginning of a file or pipe, and the rest if it is a recording; a URL stays unread.
 
         Raises:

@@ -26,7 +26,7 @@ from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.tool_offer import ToolOffer
 
 if TYPE_CHECKING:
-    from interlock.parsers.families import Family, Settings
+    from interlock.parsers.families import Family, ParserSettings
     from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning
 
 SAME: Final = frozenset(
@@ -91,7 +91,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
     _family: Family | None = None
     """The family of the model, if the parser reads its raw text."""
-    _settings: Settings | None = None
+    _settings: ParserSettings | None = None
     """The settings of that parser."""
     _reasoning: TaggedReasoning | None = None
     _streamed: set[str] = field(factory=set[str], init=False)
@@ -105,14 +105,14 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         parser = ChatParser(routing, call.request.extensions.get("include_reasoning") is not False)
         if tagged is None:
             return cls(call, parser, names)
-        from interlock.parsers.families import FamilyParser, Settings, family  # noqa: PLC0415 - other upstreams do without
+        from interlock.parsers.families import FamilyParser, ParserSettings, family  # noqa: PLC0415 - other upstreams do without
 
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         if tagged.tool_parser is None:
             from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning  # noqa: PLC0415 - see above
 
             return cls(call, parser, names, None, None, TaggedReasoning(FamilyParser(model_family)))
-        settings = Settings.from_request(call.declared)
+        settings = ParserSettings.from_request(call.declared)
         settings.routing = routing
         return cls(call, FamilyParser(model_family, settings), names, model_family, settings)
 

@@ -20,8 +20,8 @@ from msgspec.json import Decoder
 from interlock.events import response_object as wire
 from interlock.events.json import elements, members
 from interlock.parsers import Chunk, Tagged
-from interlock.parsers.families import Family, FamilyParser, Settings, family
-from interlock.parsers.families.family import Start
+from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
+from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.routing import Routing
@@ -252,13 +252,13 @@ class FamilyTranslator(VllmTranslator):
     _family_parser: FamilyParser
     """The parser, by its own type."""
     _family: Family
-    _settings: Settings
-    _start: Start | None = field(default=None, init=False)
+    _settings: ParserSettings
+    _start: TurnStart | None = field(default=None, init=False)
     """Where the turn starts, if the end of the prompt decides that."""
 
     @classmethod
     def begin(cls, call: UpstreamCall, tagged: Tagged) -> FamilyTranslator:
-        settings, names = Settings.from_request(call.declared), FunctionNames()
+        settings, names = ParserSettings.from_request(call.declared), FunctionNames()
         settings.routing = names.routing(call.routing)
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         parser = FamilyParser(model_family, settings)

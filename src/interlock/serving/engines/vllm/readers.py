@@ -19,8 +19,8 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, FinishReason, Usage
 from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk
-from interlock.parsers.families import Family, FamilyParser, Settings, family, has_family
-from interlock.parsers.families.family import Start
+from interlock.parsers.families import Family, FamilyParser, ParserSettings, family, has_family
+from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.response_template import compile_template
 from interlock.parsers.harmony_vocabulary import Entry
@@ -78,7 +78,7 @@ def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, ho
     has_markers = not needs or needs in special.values()
     writes_json = forced and compat.writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
-        settings = Settings.from_request(body)
+        settings = ParserSettings.from_request(body)
         settings.routing = route_hosted(settings.routing, hosted)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
     count = None if call.parser is None else call.parser.count_reasoning_tokens
@@ -109,7 +109,7 @@ class FamilyReader:
     _tokens: list[int] = field(factory=list[int], init=False)
     """The prompt and the output."""
     _prompt_length: int = field(default=0, init=False)
-    _start: Start | None = field(default=None, init=False)
+    _start: TurnStart | None = field(default=None, init=False)
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text, which lags behind if a stop sequence may truncate it; None if it does not lag."""
 
@@ -141,7 +141,7 @@ class FamilyReader:
         count = self._family.count_reasoning(output, self._special, self._start, self._controls)
         return self._parser.end(reason, evolve(usage, reasoning_tokens=count))
 
-    def _starts(self, call: VllmCall) -> Start | None:
+    def _starts(self, call: VllmCall) -> TurnStart | None:
         """Return where a turn starts, from the last marker in the prompt's tail or else from vLLM's parser."""
         start = self._family.start_after(self._special[token] for token in call.prompt[-TAIL:] if token in self._special)
         if start is not None:
