@@ -65,7 +65,11 @@ class UrlRequest:
 
     @classmethod
     def from_options(cls, options: UrlOptions) -> UrlRequest:
-        """Return the request that the options of `check` and `view` describe."""
+        """Return the request that the options of `check` and `view` describe.
+
+        Raises:
+            click.BadParameter: A header has no colon.
+        """
         fields = {"Authorization": f"Bearer {options['api_key']}"} if options["api_key"] else {}
         for header in options["header"]:
             name, colon, value = header.partition(":")

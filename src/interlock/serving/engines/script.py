@@ -36,7 +36,11 @@ class ScriptedEngine:
         return await count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the turn whose number is the index plus the client's tool rounds since the user's last message."""
+        """Replay the turn whose number is the index plus the client's tool rounds since the user's last message.
+
+        Raises:
+            EngineError: The script has no turn with that number.
+        """
         number = turn.index + rounds(turn.items)
         if number >= len(self.turns):
             raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")

@@ -265,7 +265,12 @@ class Api:
         return JsonResponse(InputTokens(input_tokens=count))
 
     async def compact(self, request: Request) -> Response:
-        """Compact a conversation to the user's messages and an encrypted summary of the whole."""
+        """Compact a conversation to the user's messages and an encrypted summary of the whole.
+
+        Raises:
+            ApiError: 400 for an invalid body or a prompt that the engine does not accept; 500 if the engine fails.
+            ClientDisconnect: The client disconnects before the summary is complete.
+        """
         parameters = await self._parameters(request, _compact_request)
         run, seals = self.service.begin_summary(parameters, tenant_of(request), request)
         result = await cancel_on_disconnect(request.receive, summarize(run))
@@ -313,6 +318,11 @@ class Api:
         return [codex_model(name, facts(name), index) for index, name in enumerate(filter(None, names))]
 
     async def retrieve_model(self, request: Request) -> Response:
+        """Return a model.
+
+        Raises:
+            ApiError: 404 for an unknown model.
+        """
         name = request.path_params["id"]
         if name not in await self.service.engine.names():
             raise no_such_model(name)
@@ -322,7 +332,11 @@ class Api:
         return JsonResponse({"status": "ok"})
 
     async def ready(self, _request: Request) -> Response:
-        """Return 200 if the engine is ready, and 503 if none of its servers answers or the server drains."""
+        """Return 200 if the engine is ready.
+
+        Raises:
+            ApiError: 503 if none of its servers answers or the server drains.
+        """
         self.service.active_runs.require_open()
         try:
             await self.service.engine.require_ready()

@@ -63,7 +63,11 @@ class ResponseRoutes:
         ]
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a response, or stream the events of a background response."""
+        """Return a response, or stream the events of a background response.
+
+        Raises:
+            ApiError: 400 for an invalid `starting_after`, or for events that are not stored; 404 for an unknown response.
+        """
         stored = await self._find_stored(request)
         if request.query_params.get("stream") != "true":
             return self._response(request, stored)
@@ -75,7 +79,11 @@ class ResponseRoutes:
         return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start), self.keep_alive)
 
     async def cancel(self, request: Request) -> ASGIApp:
-        """Cancel a background response; an ended one stays as it is."""
+        """Cancel a background response; an ended one stays as it is.
+
+        Raises:
+            ApiError: 400 for a foreground response; 404 for an unknown one.
+        """
         stored = await self._find_stored(request)
         if stored.response["background"] is not True:
             raise invalid(None, "Only a background response can be cancelled.")
@@ -83,7 +91,11 @@ class ResponseRoutes:
         return self._response(request, await self._find_stored(request))
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a response, after cancelling it if it has not ended."""
+        """Delete a response, after cancelling it if it has not ended.
+
+        Raises:
+            ApiError: 404 for an unknown response.
+        """
         stored = await self._find_stored(request)
         await self.archive.delete(tenant_of(request), stored)
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
@@ -137,7 +149,11 @@ class ConversationRoutes:
         return _conversation(conversation, conversation_id)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a conversation, but not its responses."""
+        """Delete a conversation, but not its responses.
+
+        Raises:
+            ApiError: 404 for an unknown conversation.
+        """
         conversation_id = request.path_params["id"]
         if not await self.service.archive.store.delete_conversation(tenant_of(request), conversation_id):
             raise no_such_conversation(conversation_id)
@@ -148,7 +164,11 @@ class ConversationRoutes:
         return _page(await self._items(request), request.query_params)
 
     async def add_items(self, request: Request) -> ASGIApp:
-        """Append items to a conversation, and return the new items as a list."""
+        """Append items to a conversation, and return the new items as a list.
+
+        Raises:
+            ApiError: 400 for an invalid body or item; 404 for an unknown conversation.
+        """
         items, conversation_id = read_conversation_items(await self._body(request)), request.path_params["id"]
         added = await self._resolve(request, await self._items(request), items)
         if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
@@ -156,6 +176,11 @@ class ConversationRoutes:
         return _page(added, {"order": "asc", "limit": str(MAX_LIMIT)})
 
     async def retrieve_item(self, request: Request) -> ASGIApp:
+        """Return an item of a conversation.
+
+        Raises:
+            ApiError: 404 for an unknown conversation or item.
+        """
         item_id = request.path_params["item_id"]
         for item in await self._items(request):
             if item["id"] == item_id:
@@ -163,7 +188,11 @@ class ConversationRoutes:
         raise _no_such_item(item_id)
 
     async def delete_item(self, request: Request) -> ASGIApp:
-        """Remove an item from a conversation, and return the conversation."""
+        """Remove an item from a conversation, and return the conversation.
+
+        Raises:
+            ApiError: 404 for an unknown conversation or item.
+        """
         conversation_id, item_id = request.path_params["id"], request.path_params["item_id"]
         await self._items(request)
         conversation = await self.service.archive.store.delete_item(tenant_of(request), conversation_id, item_id)

@@ -1,7 +1,6 @@
 """Decodes a request's body from bytes to a JSON object, within limits.
 
-Lone surrogates, which come from clients that truncate strings in the middle of a character, become U+FFFD. A body that is not a
-JSON object, or is nested too deeply, raises an `ApiError` with the status 400.
+Lone surrogates, which come from clients that truncate strings in the middle of a character, become U+FFFD.
 """
 
 from __future__ import annotations
@@ -66,7 +65,11 @@ class JsonBudget:
 
 
 async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Decode a body to a JSON object, and yield to the event loop while lone surrogates are replaced."""
+    """Decode a body to a JSON object, and yield to the event loop while lone surrogates are replaced.
+
+    Raises:
+        ApiError: 400 for a body that is not a JSON object, is nested too deeply, or has lone surrogates and too many bytes.
+    """
     try:
         return _object(orjson.loads(body))
     except orjson.JSONDecodeError as error:

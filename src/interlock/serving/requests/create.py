@@ -1,8 +1,7 @@
 """Validates the bodies of requests that create responses and conversations.
 
 `interlock.events.response_object` has the types of parameters, and `interlock.serving.requests.limits` the types of items and
-tools; this module has the rules that cover several parameters. Every function that reads a body raises an `ApiError` with the
-status 400 and the invalid parameter. Bodies must not change after they are read.
+tools; this module has the rules that cover several parameters. Bodies must not change after they are read.
 """
 
 from __future__ import annotations
@@ -151,7 +150,11 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
 
 
 def read_request(raw: Mapping[str, object]) -> ResponseRequest:
-    """Validate the body of `POST /v1/responses`."""
+    """Validate the body of `POST /v1/responses`.
+
+    Raises:
+        ApiError: 400 for an invalid parameter, or for parameters that exclude each other.
+    """
     body = {name: value for name, value in raw.items() if value is not None}
     if "model" not in body:
         raise missing("model")
@@ -182,7 +185,11 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
 
 
 def read_hosted(raw: Mapping[str, object]) -> ResponseRequest:
-    """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself."""
+    """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself.
+
+    Raises:
+        ApiError: 400 for an invalid item, tool or conversation.
+    """
     require_shallow(raw)
     _require_conversation(raw)
     parameters: HostParameters = require(raw, HostParameters)
@@ -317,13 +324,21 @@ def _require_compatible(conversation_id: str | None, previous_response_id: str |
 
 
 def read_conversation(raw: Mapping[str, object]) -> tuple[tuple[JsonItem, ...], Mapping[str, str]]:
-    """Validate a body that creates a conversation, and return the first items and the metadata."""
+    """Validate a body that creates a conversation, and return the first items and the metadata.
+
+    Raises:
+        ApiError: 400 for an invalid item or invalid metadata.
+    """
     items = () if raw.get("items") is None else read_conversation_items(raw)
     return items, read_metadata({"metadata": None, **raw})
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
-    """Validate a body that replaces the metadata of a conversation, and return the metadata."""
+    """Validate a body that replaces the metadata of a conversation, and return the metadata.
+
+    Raises:
+        ApiError: 400 for missing or invalid metadata.
+    """
     if "metadata" not in raw:
         raise missing("metadata")
     metadata = raw["metadata"]
@@ -331,7 +346,11 @@ def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def read_conversation_items(raw: Mapping[str, object]) -> tuple[JsonItem, ...]:
-    """Validate a body that adds items to a conversation, and return the items."""
+    """Validate a body that adds items to a conversation, and return the items.
+
+    Raises:
+        ApiError: 400 for missing or invalid items.
+    """
     if "items" not in raw:
         raise missing("items")
     return read_items(raw["items"], MAX_ADDED, "items")

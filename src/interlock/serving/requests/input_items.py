@@ -1,7 +1,4 @@
-"""Validates the input of a request, and appends it to the items of the conversation.
-
-Invalid items raise an `ApiError` with the status 400 and the invalid parameter.
-"""
+"""Validates the input of a request, and appends it to the items of the conversation."""
 
 from __future__ import annotations
 
@@ -33,14 +30,22 @@ ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 
 
 def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
-    """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty."""
+    """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty.
+
+    Raises:
+        ApiError: 400 for an invalid item, too many of them, or a string that is too long.
+    """
     if isinstance(value, str):
         return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
     return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", shapes)
 
 
 def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
-    """Validate an array of at most `most` items and return them, each with its type."""
+    """Validate an array of at most `most` items and return them, each with its type.
+
+    Raises:
+        ApiError: 400 for an invalid item, or too many of them.
+    """
     return tuple(_item(item, f"{param}[{index}]", shapes) for index, item in enumerate(require_list(value, most, param)))
 
 
@@ -78,7 +83,11 @@ def add_ids(items: Iterable[JsonItem]) -> tuple[JsonItem, ...]:
 
 
 def require_input(items: Sequence[JsonItem], *, continues: bool) -> None:
-    """Refuse an empty input, unless the request continues a response or conversation."""
+    """Refuse an empty input, unless the request continues a response or conversation.
+
+    Raises:
+        ApiError: 400 if the input is empty and `continues` is false.
+    """
     if not items and not continues:
         message = "The request needs a non-empty 'input', a 'previous_response_id' or a 'conversation'."
         raise invalid("input", message, "missing_required_parameter")

@@ -1,7 +1,4 @@
-"""Errors for invalid parameters, with OpenAI's messages and codes, and the path of the value, such as `input[1].call_id`.
-
-Every `require` function raises an `ApiError` with the status 400.
-"""
+"""Errors for invalid parameters, with OpenAI's messages and codes, and the path of the value, such as `input[1].call_id`."""
 
 from __future__ import annotations
 
@@ -27,7 +24,11 @@ DECIMALS: Final = frozenset({"temperature", "top_p", "frequency_penalty", "prese
 
 
 def require(value: object, type_: Hint, *path: str | int) -> Any:  # noqa: ANN401 - a value of the type
-    """Convert the JSON value at `path` in the body to a type; unknown members are allowed."""
+    """Convert the JSON value at `path` in the body to a type; unknown members are allowed.
+
+    Raises:
+        ApiError: 400 for a value that does not have the type; it names the first mismatch.
+    """
     try:
         return convert(value, type_)
     except ValidationError:
@@ -39,7 +40,11 @@ def _first_mismatch(value: object, type_: Hint) -> Mismatch:
 
 
 def require_json_schema(param: str, schema: object) -> None:
-    """Refuse a value that is not a JSON schema."""
+    """Refuse a value that is not a JSON schema.
+
+    Raises:
+        ApiError: 400 for a value that is not a schema.
+    """
     try:
         convert(schema, JsonSchema | bool)
     except ValidationError:
@@ -49,7 +54,11 @@ def require_json_schema(param: str, schema: object) -> None:
 
 
 def require_list(value: object, most: int, *path: str | int) -> Sequence[object]:
-    """Return the value at `path` in the body if it is an array of at most `most` elements."""
+    """Return the value at `path` in the body if it is an array of at most `most` elements.
+
+    Raises:
+        ApiError: 400 for another type, or for more elements.
+    """
     if not is_array(value):
         raise wrong_type(param_of(path), "an array", value)
     if len(value) > most:

@@ -155,7 +155,11 @@ class Envelope:
         return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
 
     async def open(self, binding: Binding, text: str) -> bytes:
-        """Decrypt sealed content. Decoding yields to the event loop, because a request may have much of it."""
+        """Decrypt sealed content. Decoding yields to the event loop, because a request may have much of it.
+
+        Raises:
+            SealError: The text was not sealed for this `binding` with a key of this server, or was changed.
+        """
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
 
         sealed = await _decode_base64(text)

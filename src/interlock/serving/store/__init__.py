@@ -454,7 +454,11 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def migrate(self) -> int:
-        """Migrate an older layout to the current one; return the version before the migration."""
+        """Migrate an older layout to the current one; return the version before the migration.
+
+        Raises:
+            WrongLayout: The layout is newer than the current one.
+        """
 
     @abstractmethod
     async def close(self) -> None:
@@ -477,6 +481,10 @@ def refuse(edit: Edit, state: str) -> None:
     """Raise the error for an edit that the store refuses in `state`; return if the edit has no lease and stores no response.
 
     The store refuses an edit if the state has no edge for it, or if its lease is over.
+
+    Raises:
+        LeaseLost: The edit needs a lease.
+        Conflict: The edit stores a new response.
     """
     if edit.trigger in STORED.owned:
         raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state}.")

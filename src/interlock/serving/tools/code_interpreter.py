@@ -234,7 +234,11 @@ class CodeSession:
     ended: bool = False
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """Run the code of a call; see `CodeInterpreter.run`."""
+        """Run the code of a call; see `CodeInterpreter.run` for other errors.
+
+        Raises:
+            ToolError: The tool is not `python`, or `code` is not a string.
+        """
         code = arguments.get("code")
         if name != "python" or not isinstance(code, str):
             raise ToolError(f"The interpreter has no tool '{name}', or the call has no 'code'.")

@@ -305,6 +305,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, and record the message of an error.
+
+        Raises:
+            ToolError: The address or the response is refused.
+            httpx2.HTTPError: The request fails.
+        """
         try:
             return await self._bounded(await self._send(request))
         except (ToolError, httpx2.HTTPError) as error:

@@ -178,7 +178,12 @@ class Translator(ABC):
 
     @abstractmethod
     async def count(self, turn: Turn) -> int:
-        """Return the number of tokens in the prompt of a turn, or an estimate."""
+        """Return the number of tokens in the prompt of a turn, or an estimate.
+
+        Raises:
+            PromptError: The prompt exceeds the context window.
+            ApiError: The turn cannot be expressed in the API, or the upstream fails.
+        """
 
 
 def estimate(body: object) -> int:

@@ -251,6 +251,11 @@ class VllmEngine(ResponseEngine):
     def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> VllmGeneration:
+        """Return the generation of a response, whose id is the `request_id` of the body if it has one.
+
+        Raises:
+            ApiError: 400 for a `request_id` longer than `MAX_ID`.
+        """
         requested_id = request.extensions.get("request_id")
         if isinstance(requested_id, str) and len(requested_id) > MAX_ID:
             message = f"Invalid 'request_id': string too long. Expected a string with maximum length {MAX_ID}."

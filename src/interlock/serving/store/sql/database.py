@@ -124,7 +124,11 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def layout(self) -> int | None:
-        """Return the version of the layout, or None for an empty database."""
+        """Return the version of the layout, or None for an empty database.
+
+        Raises:
+            StoreDown: The database belongs to another program.
+        """
 
     def begin_migration(self) -> None:
         """Begin a transaction that locks the layout. Subclasses also prepare an empty database."""

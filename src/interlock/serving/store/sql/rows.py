@@ -272,7 +272,13 @@ class Responses:
         return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state.name, bool(row.cancelled))
 
     def write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
-        """Carry out an edit, and return the new row, or None if the edit comes too late; see `ResponseStore._write`."""
+        """Carry out an edit, and return the new row, or None if the edit comes too late; see `ResponseStore._write`.
+
+        Raises:
+            LeaseLost: The lease of the edit is over.
+            Conflict: The edit stores a response whose id exists, or adds to a conversation that has another owner or is gone.
+            SequenceError: The events of the edit do not continue the log.
+        """
         row = self.row(tenant, response_id)
         if row is not None and not self.state(row).rows:  # expired, but not yet swept
             self.remove(row)

@@ -168,6 +168,11 @@ class SqliteStore(SharedSqlStore):
         return self.path
 
     def connect(self) -> SqliteConnection:
+        """Open a connection to the file.
+
+        Raises:
+            StoreDown: There is no file, and `create` is false.
+        """
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.create else 0)
         if not self.create and not Path(self.path).exists():
             raise StoreDown(f"{self.path} does not exist.")
@@ -217,7 +222,11 @@ class SqliteStore(SharedSqlStore):
     def begin(
         self, connection: DatabaseConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
     ) -> Transaction:
-        """Begin a transaction; a writer then looks again for its log, which others replace only without writers."""
+        """Begin a transaction; a writer then looks again for its log, which others replace only without writers.
+
+        Raises:
+            Contention: The database or the log of a writer is no longer the one at the path.
+        """
         tx = super().begin(connection, keys, write=write, waited=waited)
         if write and isinstance(connection, SqliteConnection) and not self._has_log(connection):
             raise Contention
