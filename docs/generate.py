@@ -29,7 +29,7 @@ from interlock.fsm.diagram import Graph, NodeRole, to_svg
 from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
 from interlock.fsm.lifecycles.searches import SEARCHES
 from interlock.fsm.lifecycles.unstreamed import WRITTEN
-from interlock.fsm.processes import background, connection, container, conversation, lane, server, stored, turns, worker
+from interlock.fsm.processes import background, connection, container, conversation, lane, server, steering, stored, turns, worker
 from interlock.fsm.table import Machine
 from interlock.fsm.transducers import chat, messages
 from interlock.parsers import harmony_framing as framing
@@ -54,6 +54,7 @@ MODULES = {
     "stored": stored,
     "conversation": conversation,
     "lane": lane,
+    "steering": steering,
     "connection": connection,
     "server": server,
     "worker": worker,
@@ -69,6 +70,7 @@ WALKED = {
     "stored": stored.STORED,
     "conversation": conversation.CONVERSATION,
     "lane": lane.LANE,
+    "steering": steering.STEERING,
     "connection": connection.CONNECTION,
     "server": server.SERVER,
     "worker": worker.WORKER,

@@ -206,6 +206,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "In WebSocket mode, the requests with one `stream_id` form a lane, and run one after another.",
         triggers=("ask", "ask", "cancel", "end", "ask", "leave", "end"),
     ),
+    "steering": Subject(
+        "Over a [WebSocket](../websocket.md#steering), a client can send input for a response that runs. The response ends at "
+        "the next boundary of its output, and a successor goes on with the input. Each response has its own steering. "
+        "Accepted input becomes part of a successor, or goes back to the client.",
+        triggers=("steer", "steer", "require", "continue", "create"),
+    ),
     "connection": Subject(
         "A connection in WebSocket mode has lanes, which run concurrently. It ends when the client disconnects, when the "
         "server shuts down, or at the first request after the connection has reached its age limit; running requests "

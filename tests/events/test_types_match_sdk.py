@@ -119,8 +119,10 @@ INTENDED = {
         "ContextManagement.type: they have no 'compaction'",
         "ContextManagement.type: we have no str",
     },
-    "No engine steers a response that runs, or takes items for it.": {
+    "They are about a WebSocket, not part of a response's stream; `interlock.events.steering` has them.": {
         *(f"Event: we have no <response.steer.{name}>" for name in ("accepted", "pending", "failed")),
+    },
+    "No engine takes items for a response that runs.": {
         *(f"Event: we have no <response.inject.{name}>" for name in ("created", "failed")),
     },
     "The method puts it into a header.": {"CreateResponse.betas: not ours"},

@@ -11,6 +11,7 @@ from interlock.fsm.processes.container import CONTAINER, ContainerEffect, Contai
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
+from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
@@ -159,7 +160,7 @@ def test_a_lapse_after_which_nobody_knows_the_owner_is_found():
     assert {f"free/join: {LATE_JOIN}", "leased/join: a response frees the lease of another"} <= {*faults}
 
 
-@pytest.mark.parametrize("table", [STORED, CONVERSATION, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [STORED, CONVERSATION, STEERING, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
 def test_every_mutation_is_refused_or_found(table):
     alike = {"queued", "running"}  # have the same edges, so that no walk can tell one from the other
     survived = set()
@@ -194,6 +195,10 @@ def test_faults_of_a_lane_are_found():
         "running/cancel: a cancelled request is not interrupted, or the reverse",
     )
     assert (
+        "running/succeed: a successor does not start before the queue"
+        in walk(change_row(LANE, "running", trigger.SUCCEED, effects=[effect.QUEUE])).faults
+    )
+    assert (
         "running/end: the lane closes before its last request ends"
         in walk(change_row(LANE, "running", trigger.END, dest="closed", effects=[])).faults
     )
@@ -209,6 +214,8 @@ def test_faults_of_a_connection_are_found():
     accepted = change_row(CONNECTION, "finishing", trigger.REQUEST, effects=[effect.DISPATCH])
     fault = "finishing/request: a request on an expired connection is not refused, or the reverse"
     assert fault in walk(accepted).faults
+    steered = change_row(CONNECTION, "expired", trigger.STEER, effects=[effect.STEER])
+    assert "expired/steer: an expired connection steers a response, or another one does not" in walk(steered).faults
     unheeded = change_row(CONNECTION, "open", trigger.LEAVE, effects=[effect.SETTLE])
     assert "open/leave: the lanes are left although the client has not gone, or the reverse" in walk(unheeded).faults
     waiting = change_row(CONNECTION, "open", trigger.SHUT_DOWN, effects=[])
@@ -229,10 +236,24 @@ def test_a_response_with_the_id_of_a_hidden_one_is_found() -> None:
     assert faults == ("hidden/put: another response gets the id of one that is hidden",)
 
 
-@pytest.mark.parametrize("table", [SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
-def test_every_edge_of_a_server_its_workers_and_a_container_fires(table) -> None:
+@pytest.mark.parametrize("table", [STEERING, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
+def test_every_edge_fires(table) -> None:
     result = walk(table)
     assert (result.holds, result.edges, result.faults) == (True, len(table.edges), ())
+
+
+def test_faults_of_steering_are_found() -> None:
+    trigger, effect = SteeringTrigger, SteeringEffect
+    lost = walk(change_row(STEERING, "queued", trigger.FAIL, effects=[])).faults
+    assert lost == (
+        "queued/fail: input does not go back to the client when nothing takes it, or does before",
+        "queued/fail: the steering is over and input waits, or the reverse",
+    )
+    deaf = [edge for edge in STEERING.edges if (edge.source, edge.trigger) != ("queued", trigger.STEER)]
+    assert "open/steer: queued: no edge for steer" in walk(evolve(STEERING, edges=deaf)).faults
+    late = Edge("pending", trigger.STEER, "pending", [effect.ACCEPT])
+    faults = walk(evolve(STEERING, edges=[*STEERING.edges, late])).faults
+    assert faults == ("pending/steer: a response that has ended accepts input",)
 
 
 def test_faults_of_a_server_are_found() -> None:

@@ -5,6 +5,7 @@ items            all kinds of items
 tools            tools, tool choices, text formats
 response_object  the response and the request
 stream           all events
+steering         the events about the steering of a response
 shapes           validation of JSON values against these types
 resource         the settings that a response echoes from its request
 sse              the writers: bytes of server-sent events, or objects

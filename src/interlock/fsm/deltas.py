@@ -16,9 +16,9 @@ from attrs import Attribute, asdict, field, frozen
 
 from interlock.events.items import Item, ItemKind, open_item
 
-FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut"]
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut", "steered"]
 """Why a turn ended. In order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
-it, the engine failed, or the model stopped inside a call."""
+it, the engine failed, the model stopped inside a call, or the client has sent input to steer the response."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
 
@@ -249,9 +249,9 @@ class EndTurn:
     """The model's turn ended.
 
     After `stop` the response goes on: tools run, another turn follows, or `Finish` ends it. Any other reason ends the response:
-    `length` and `content_filter` as incomplete, `abort` as cancelled, `error` as failed. Parsers use `cut` if the model stopped
-    inside a call, by itself or at a stop sequence; the response ends as incomplete. If no call is being written, `cut` equals
-    `stop`.
+    `length`, `content_filter` and `steered` as incomplete, `abort` as cancelled, `error` as failed. Parsers use `cut` if the
+    model stopped inside a call, by itself or at a stop sequence; the response ends as incomplete. If no call is being written,
+    `cut` equals `stop`. A server uses `steered` if the client sent input to continue with.
 
     Args:
         reason: Why the turn ended.

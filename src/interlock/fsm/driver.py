@@ -166,6 +166,11 @@ class ResponseDriver(Generic[T]):
         return [item.shown_as_json() for item in self._response.output[start:]]
 
     @property
+    def all_items_ended(self) -> bool:
+        """Whether no item is open."""
+        return not self._open
+
+    @property
     def ready(self) -> list[ReadyCall]:
         """The hosted calls whose tools have not started, in the order in which the model made them."""
         return [
@@ -416,6 +421,8 @@ class ResponseDriver(Generic[T]):
                 self._end("cut", usage, incomplete_details=IncompleteDetails(reason="max_output_tokens"))
             case "content_filter":
                 self._end("cut", usage, incomplete_details=IncompleteDetails(reason="content_filter"))
+            case "steered":
+                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="steered"))
             case "abort":
                 self._end("cancel", usage)
             case "error":

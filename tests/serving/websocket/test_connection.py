@@ -225,28 +225,6 @@ def test_no_unexpected_frame_fails_the_request_in_flight(serve, kind, stream_id)
         assert socket.ask(STAGED)[-1]["type"] == "response.completed"
 
 
-@pytest.mark.parametrize(
-    ("steer", "code", "unused"),
-    [
-        (
-            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
-            "steering_not_supported",
-            {"previous_response_id": "resp_1", "input": [{"role": "user", "type": "message", "content": "b"}]},
-        ),
-        ({"previous_response_id": "resp_1"}, "invalid_input", {"previous_response_id": "resp_1", "input": ""}),
-        ({"previous_response_id": 1, "input": "b"}, "invalid_input", {"previous_response_id": "", "input": "b"}),
-    ],
-)
-def test_a_steering_is_refused_as_the_openai_package_types_it(url, steer, code, unused) -> None:
-    with client(url) as socket:
-        socket.send({"type": "response.steer"}, **steer)
-        frame = socket.receive()
-        assert socket.ask()[-1]["type"] == "response.completed"
-    assert (frame["type"], frame["error"]["code"], frame["steer"]) == ("response.steer.failed", code, unused)
-    types = pytest.importorskip("openai.types.responses.response_steer_failed_event")
-    types.ResponseSteerFailedEvent.model_validate(frame)
-
-
 def test_requests_are_bounded_in_bytes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))

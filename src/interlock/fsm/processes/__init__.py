@@ -5,6 +5,7 @@
     stored        a stored response
     conversation  a conversation
     lane          the requests of one `stream_id` on a WebSocket
+    steering      the input with which a client steers a response, on a WebSocket
     connection    a WebSocket
     server        a server, from its start to its last connection
     worker        one of several processes of a server

@@ -18,6 +18,8 @@ class ConnectionTrigger(StrEnum):
 
     REQUEST = "request"
     """A frame asks for a response."""
+    STEER = "steer"
+    """A frame steers a response."""
     EXPIRE = "expire"
     """The connection reaches its maximum lifetime."""
     SHUT_DOWN = "shut_down"
@@ -35,6 +37,10 @@ class ConnectionEffect(StrEnum):
     """Submit the request to its lane."""
     REFUSE = "refuse"
     """Reject the request: the connection has reached its maximum lifetime."""
+    STEER = "steer"
+    """Queue the input for the successor of the response."""
+    REFUSE_STEER = "refuse_steer"
+    """Reject the input: the connection has reached its maximum lifetime."""
     LEAVE_LANES = "leave_lanes"
     """Cancel every run and empty every queue."""
     SETTLE = "settle"
@@ -55,19 +61,23 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
     edges=[
         #    in               on            goes to          effects
         Edge("open",          _T.REQUEST,   "open",          [_E.DISPATCH]),
+        Edge("open",          _T.STEER,     "open",          [_E.STEER]),
         Edge("open",          _T.DRAIN,     "open"),
         Edge("open",          _T.EXPIRE,    "expired"),
 
         Edge("expired",       _T.REQUEST,   "finishing",     [_E.REFUSE, _E.SETTLE]),
+        Edge("expired",       _T.STEER,     "expired",       [_E.REFUSE_STEER]),
         Edge("expired",       _T.DRAIN,     "expired"),
 
         Edge("finishing",     _T.REQUEST,   "finishing",     [_E.REFUSE]),
+        Edge("finishing",     _T.STEER,     "finishing",     [_E.REFUSE_STEER]),
         Edge("finishing",     _T.DRAIN,     "closed",        [_E.CLOSE]),
 
         Edge("serving",       _T.SHUT_DOWN, "shutting_down", [_E.SETTLE]),
         Edge("serving",       _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
 
         Edge("shutting_down", _T.REQUEST,   "shutting_down", [_E.DISPATCH]),
+        Edge("shutting_down", _T.STEER,     "shutting_down", [_E.STEER]),
         Edge("shutting_down", _T.DRAIN,     "closed",        [_E.CLOSE_RESTARTING]),
         Edge("shutting_down", _T.SHUT_DOWN, "shutting_down"),
         Edge("shutting_down", _T.LEAVE,     "left",          [_E.LEAVE_LANES, _E.SETTLE]),
@@ -76,10 +86,10 @@ CONNECTION: Final[Table[ConnectionTrigger, ConnectionEffect]] = Table(
         Edge("left",          _T.SHUT_DOWN, "left"),
     ],
     total={
-        "open": [_T.REQUEST, _T.DRAIN, _T.EXPIRE, _T.SHUT_DOWN, _T.LEAVE],
-        "expired": [_T.REQUEST, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
-        "finishing": [_T.REQUEST, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
-        "shutting_down": [_T.REQUEST, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
+        "open": [_T.REQUEST, _T.STEER, _T.DRAIN, _T.EXPIRE, _T.SHUT_DOWN, _T.LEAVE],
+        "expired": [_T.REQUEST, _T.STEER, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
+        "finishing": [_T.REQUEST, _T.STEER, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
+        "shutting_down": [_T.REQUEST, _T.STEER, _T.DRAIN, _T.SHUT_DOWN, _T.LEAVE],
         "left": [_T.DRAIN, _T.SHUT_DOWN],
     },
 )  # fmt: skip

@@ -18,6 +18,8 @@ class LaneTrigger(StrEnum):
     """A request arrives, or is next in the queue."""
     CANCEL = "cancel"
     """The client cancels the current response."""
+    SUCCEED = "succeed"
+    """The response was steered and has ended; its successor is next, before the queue."""
     END = "end"
     """The terminal event of the response was sent, or an error instead of it."""
     LEAVE = "leave"
@@ -46,17 +48,18 @@ LANE: Final[Table[LaneTrigger, LaneEffect]] = Table(
     initial="idle",
     final={"closed"},
     edges=[
-        #    in         on         goes to    effects
-        Edge("idle",    _T.ASK,    "running", [_E.BEGIN]),
-        Edge("idle",    _T.CANCEL, "idle"),
-        Edge("idle",    _T.LEAVE,  "closed"),
+        #    in         on          goes to    effects
+        Edge("idle",    _T.ASK,     "running", [_E.BEGIN]),
+        Edge("idle",    _T.CANCEL,  "idle"),
+        Edge("idle",    _T.LEAVE,   "closed"),
 
-        Edge("running", _T.ASK,    "running", [_E.QUEUE]),
-        Edge("running", _T.CANCEL, "running", [_E.INTERRUPT]),
-        Edge("running", _T.LEAVE,  "leaving", [_E.CLEAR, _E.INTERRUPT]),
-        Edge("running", _T.END,    "idle",    [_E.ADVANCE]),
+        Edge("running", _T.ASK,     "running", [_E.QUEUE]),
+        Edge("running", _T.CANCEL,  "running", [_E.INTERRUPT]),
+        Edge("running", _T.SUCCEED, "running", [_E.BEGIN]),
+        Edge("running", _T.LEAVE,   "leaving", [_E.CLEAR, _E.INTERRUPT]),
+        Edge("running", _T.END,     "idle",    [_E.ADVANCE]),
 
-        Edge("leaving", _T.END,    "closed"),
+        Edge("leaving", _T.END,     "closed"),
     ],
     total={"idle": [_T.ASK, _T.CANCEL, _T.LEAVE], "running": list(_T), "leaving": [_T.END]},
 )  # fmt: skip

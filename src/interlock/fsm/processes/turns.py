@@ -36,6 +36,8 @@ class TurnTrigger(StrEnum):
     compaction."""
     EXHAUST = "exhaust"
     """The request's token limit is used up before the model has finished."""
+    STEER = "steer"
+    """The client has sent input to steer the response, and the output is at a boundary: every item and call has ended."""
     END = "end"
     """The driver has ended the response: it is finished, a turn was truncated, or the limit of tool calls is reached."""
     INTERRUPT = "interrupt"
@@ -71,6 +73,8 @@ class TurnEffect(StrEnum):
     """Complete the response (`Finish`)."""
     CUT = "cut"
     """End the response as incomplete, at the token limit."""
+    YIELD = "yield"
+    """End the response as incomplete, because its client steers it."""
     BREAK_OFF = "break_off"
     """End the response in the middle of a turn: feed the text that the parser holds back, then the failure or cancellation."""
     STORE = "store"
@@ -118,11 +122,13 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
 
         Edge("generating",  _T.ANSWER,    "ending",      [_E.FINISH]),
         Edge("generating",  _T.CALL,      "running",     [_E.RUN]),
+        Edge("generating",  _T.STEER,     "ending",      [_E.YIELD]),
         Edge("generating",  _T.END,       "settling",    [_E.STORE]),
 
         Edge("running",     _T.GO_ON,     "generating",  [_E.GENERATE]),
         Edge("running",     _T.ANSWER,    "ending",      [_E.FINISH]),
         Edge("running",     _T.EXHAUST,   "ending",      [_E.CUT]),
+        Edge("running",     _T.STEER,     "ending",      [_E.YIELD]),
         Edge("running",     _T.END,       "settling",    [_E.STORE]),
 
         Edge("ending",      _T.END,       "settling",    [_E.STORE]),

@@ -323,6 +323,8 @@ class Expectation:
                 self._end("incomplete", "max_output_tokens")
             case "content_filter":
                 self._end("incomplete", "content_filter")
+            case "steered":
+                self._end("incomplete", "steered")
             case "abort":
                 self._end("cancelled", None)
             case "error":

@@ -33,7 +33,7 @@ FIELDS: Final[Mapping[ItemKind, Mapping[str, object]]] = {kind: {**example(kind)
 _ANNOTATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
-_REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_filter", "abort", "error", "cut")
+_REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_filter", "abort", "error", "cut", "steered")
 
 _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Start(),

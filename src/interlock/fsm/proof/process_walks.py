@@ -26,6 +26,7 @@ from interlock.fsm.processes.container import CONTAINER, ContainerEffect, Contai
 from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
+from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
@@ -66,6 +67,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
     ],
     TurnEffect.FINISH: [(deltas.Finish(),), ()],
     TurnEffect.CUT: [(deltas.EndTurn("length"),), ()],
+    TurnEffect.YIELD: [(deltas.EndTurn("steered"),), ()],
     TurnEffect.BREAK_OFF: [(deltas.Fault("server_error", "It broke."),), (deltas.Cancel(),)],
     TurnEffect.STORE: [()],
 }
@@ -430,7 +432,13 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
 
     def is_possible(self, trigger: LaneTrigger) -> bool:
         # A client that has disconnected sends nothing.
-        return self.running if trigger is LaneTrigger.END else not self.client_gone
+        match trigger:
+            case LaneTrigger.END:
+                return self.running
+            case LaneTrigger.SUCCEED:
+                return self.running and not self.client_gone
+            case _:
+                return not self.client_gone
 
     def after(self, trigger: LaneTrigger) -> Iterator[Self]:
         dest, effects = self.state.rows[trigger]
@@ -448,8 +456,10 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
 
     def faults(self, trigger: LaneTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
-        if self.running and LaneEffect.BEGIN in effects:
+        if self.running and LaneEffect.BEGIN in effects and trigger is not LaneTrigger.SUCCEED:
             yield "two requests run at once"
+        if trigger is LaneTrigger.SUCCEED and (LaneEffect.BEGIN not in effects or after.queued != self.queued):
+            yield "a successor does not start before the queue"
         if trigger is LaneTrigger.ASK and not {LaneEffect.BEGIN, LaneEffect.QUEUE}.intersection(effects):
             yield "a request is lost"
         if after.queued and not after.running:
@@ -459,6 +469,77 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
             yield "a cancelled request is not interrupted, or the reverse"
         if not after.state.rows and (after.running or after.queued or not after.client_gone):
             yield "the lane closes before its last request ends"
+
+
+@frozen
+class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
+    """The steering of a response: accepted input becomes part of one successor or goes back to a client that is connected."""
+
+    waiting: int = 0
+    """How many accepted inputs wait; 2 stands for more."""
+    response: str = "running"
+    """`running`, or how it has ended: `completed`, `waiting` for the client, or `failed`."""
+    successor: Literal["none", "starting", "begun"] = "none"
+    client_gone: bool = False
+
+    _ENDS: ClassVar = {
+        SteeringTrigger.COMPLETE: "completed",
+        SteeringTrigger.REQUIRE: "waiting",
+        SteeringTrigger.FAIL: "failed",
+    }
+    _STARTS: ClassVar = frozenset({SteeringEffect.SUCCEED, SteeringEffect.PREPEND})
+
+    def is_possible(self, trigger: SteeringTrigger) -> bool:
+        if self.client_gone:
+            return False
+        match trigger:
+            case SteeringTrigger.COMPLETE | SteeringTrigger.REQUIRE | SteeringTrigger.FAIL:
+                return self.response == "running"
+            case SteeringTrigger.CONTINUE | SteeringTrigger.DIVERGE:
+                return self.response == "waiting" and self.successor == "none"
+            case SteeringTrigger.CREATE | SteeringTrigger.REFUSE:
+                return self.successor == "starting"
+            case _:
+                return True
+
+    def after(self, trigger: SteeringTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        settled = SteeringEffect.RETURN in effects or trigger is SteeringTrigger.CREATE
+        starts = not self._STARTS.isdisjoint(effects)
+        yield evolve(
+            self,
+            state=dest,
+            waiting=0 if settled else min(self.waiting + (SteeringEffect.ACCEPT in effects), 2),
+            response=self._ENDS.get(trigger, self.response),
+            successor="starting" if starts else "begun" if trigger is SteeringTrigger.CREATE else self.successor,
+            client_gone=trigger is SteeringTrigger.LEAVE,
+        )
+
+    def faults(self, trigger: SteeringTrigger, after: Self) -> Iterator[str]:
+        effects = {*self.state.rows[trigger][1]}
+        if (trigger is SteeringTrigger.STEER) is not (SteeringEffect.ACCEPT in effects):
+            yield "input is not accepted, or something else is"
+        if SteeringEffect.ACCEPT in effects and self.response != "running":
+            yield "a response that has ended accepts input"
+        if (SteeringEffect.SUCCEED in effects) is not bool(self.waiting and trigger is SteeringTrigger.COMPLETE):
+            yield "a completed response with input has no successor, or another one has"
+        if (SteeringEffect.PREPEND in effects) is not (trigger is SteeringTrigger.CONTINUE):
+            yield "a request that continues the response is without the input, or another one has it"
+        if (SteeringEffect.ANNOUNCE in effects) is not bool(self.waiting and trigger is SteeringTrigger.REQUIRE):
+            yield "input that waits for the client is not announced, or other input is"
+        returns = trigger in {SteeringTrigger.FAIL, SteeringTrigger.DIVERGE, SteeringTrigger.REFUSE} and bool(self.waiting)
+        if returns is not (SteeringEffect.RETURN in effects):
+            yield "input does not go back to the client when nothing takes it, or does before"
+        if bool(after.state.rows) is (after.client_gone or (after.response != "running" and not after.waiting)):
+            yield "the steering is over and input waits, or the reverse"
+        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
+
+    def missing(self) -> Iterator[SteeringTrigger]:
+        """Yield the triggers that can fire in this place, and for which the state has no edge."""
+        accepts = {SteeringTrigger.STEER} if self.response == "running" else set[SteeringTrigger]()
+        others = {*SteeringTrigger} - {SteeringTrigger.STEER}
+        if self.state.rows:
+            yield from sorted((accepts | {each for each in others if self.is_possible(each)}) - self.state.rows.keys())
 
 
 @frozen
@@ -503,6 +584,10 @@ class _ConnectionWalk(_WalkState[ConnectionTrigger, ConnectionEffect]):
             refuses = self.expired and not self.shutting_down
             if effects[0] is not (ConnectionEffect.REFUSE if refuses else ConnectionEffect.DISPATCH):
                 yield "a request on an expired connection is not refused, or the reverse"
+        if trigger is ConnectionTrigger.STEER:
+            refuses = self.expired and not self.shutting_down
+            if effects[0] is not (ConnectionEffect.REFUSE_STEER if refuses else ConnectionEffect.STEER):
+                yield "an expired connection steers a response, or another one does not"
         if (trigger is ConnectionTrigger.LEAVE) is not (ConnectionEffect.LEAVE_LANES in effects):
             yield "the lanes are left although the client has not gone, or the reverse"
         if not after.state.rows and after.in_flight:
@@ -670,6 +755,7 @@ _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     STORED.name: _StoredResponseWalk,
     CONVERSATION.name: _ConversationWalk,
     LANE.name: _LaneWalk,
+    STEERING.name: _SteeringWalk,
     CONNECTION.name: _ConnectionWalk,
     SERVER.name: _ServerWalk,
     WORKER.name: _WorkerWalk,
@@ -699,6 +785,6 @@ def walk(table: AnyTable) -> Walk:
 
 WALKS: Final[dict[str, Callable[[], Walk]]] = {
     table.name: partial(walk, table)
-    for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, CONNECTION, SERVER, WORKER, CONTAINER)
+    for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, STEERING, CONNECTION, SERVER, WORKER, CONTAINER)
 }
 """The walk through each table, by the table's name."""

@@ -142,6 +142,7 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.fsm.processes.conversation import CONVERSATION
     from interlock.fsm.processes.lane import LANE
     from interlock.fsm.processes.server import SERVER
+    from interlock.fsm.processes.steering import STEERING
     from interlock.fsm.processes.stored import STORED
     from interlock.fsm.processes.turns import TURNS
     from interlock.fsm.processes.worker import WORKER
@@ -163,6 +164,7 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(CHAT, way=("absent", "open", "ended")),
         draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
         draw(LANE, way=("idle", "running", "leaving", "closed")),
+        draw(STEERING, way=("open", "queued", "committing", "ended")),
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
         draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
         draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),

@@ -7,6 +7,7 @@ stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions
 codex_models      the catalogue of models that Codex reads
 websocket         WebSocket mode: the lanes, limits and frames of a connection
+steering          the input with which a client steers a response
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits
 server            the server process, in the foreground or in a thread

@@ -10,17 +10,21 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from itertools import count
 from typing import Final
 
 from attrs import define, evolve, field, frozen
+from msgspec import UNSET
+from msgspec.structs import replace
 from starlette.websockets import WebSocket, WebSocketState
 
 from interlock.embedding import now, random_id
 from interlock.events import SseWriter, response_settings
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
+from interlock.events.steering import SteerEvent
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
@@ -28,6 +32,7 @@ from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
+from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer, refused
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
@@ -46,6 +51,7 @@ BINARY: Final = ApiError(400, "Frames must be text, not binary.", code="invalid_
 TOO_OLD: Final = ApiError(
     400, "This connection has reached its maximum lifetime. Open a new one.", code="websocket_connection_limit_reached"
 )
+NOT_RUNNING: Final = "No response with this id runs on this connection."
 EVICTED: Final = "The server evicted it to limit the memory of WebSockets. Send the whole input again."
 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
@@ -71,6 +77,8 @@ class CreateFrame:
     body: Mapping[str, object] = field(repr=False)  # as in a POST
     generate: bool  # if false, the request is only validated and rendered
     size: int  # an estimate of its memory, in bytes
+    parent: Steering | None = None  # whose input it commits
+    is_from_client: bool = True
 
 
 @frozen
@@ -98,6 +106,8 @@ class Lane:
 
     stream_id: str | None
     size: int = field(default=0, init=False)  # bytes reserved for the current request and the response that it continues
+    steering: Steering | None = field(default=None, init=False)
+    """The steering of the current response, or of the last one."""
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
     _interrupt: Interrupt | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
@@ -120,6 +130,11 @@ class Lane:
         self._interrupt = None
         return self._fire(LaneTrigger.END)
 
+    def succeed(self, request: CreateFrame) -> CreateFrame | None:
+        """End the current request, and return its successor to start, unless the client has disconnected."""
+        self._interrupt = None
+        return self._fire(LaneTrigger.SUCCEED, request) if LaneTrigger.SUCCEED in self._machine.state.rows else self.end()
+
     def cancel(self) -> None:
         """Cancel the current request, if there is one."""
         self._fire(LaneTrigger.CANCEL)
@@ -127,6 +142,8 @@ class Lane:
     def close(self) -> None:
         """Cancel the current request, and drop the queue, because the client has disconnected."""
         self._fire(LaneTrigger.LEAVE)
+        if self.steering is not None:
+            self.steering.leave()
 
     def _fire(self, trigger: LaneTrigger, request: CreateFrame | None = None) -> CreateFrame | None:
         next_request: CreateFrame | None = None
@@ -158,6 +175,8 @@ class SocketConnection:
     _limits: Limits = Limits()
     _keep_alive: float = KEEP_ALIVE  # seconds of silence after which a lane receives an event, or 0
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
+    _steer_numbers: Iterator[int] = field(factory=count, init=False)
+    """The numbers of the events about steering."""
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
     _machine: Machine[ConnectionTrigger, ConnectionEffect] = field(factory=lambda: Machine.at_start(CONNECTION), init=False)
 
@@ -194,6 +213,8 @@ class SocketConnection:
             match await _read_frame(text, yielder):
                 case CreateFrame() as request:
                     await self._fire(ConnectionTrigger.REQUEST, request)
+                case SteerFrame() as steer:
+                    await self._fire(ConnectionTrigger.STEER, steer)
                 case CancelFrame(stream_id) if stream_id in self._lanes:
                     self._lanes[stream_id].cancel()
                 case _:
@@ -203,16 +224,25 @@ class SocketConnection:
                 logger.warning("a WebSocket frame of an unknown type is ignored, because a request is in flight")
             else:
                 await self._send(error.answer)
+        except SteerRefusedError as refusal:
+            await self._send_steering([refusal.event])
 
-    async def _fire(self, trigger: ConnectionTrigger, request: CreateFrame | None = None) -> None:
+    async def _fire(  # noqa: C901 - one case for each effect
+        self, trigger: ConnectionTrigger, request: CreateFrame | SteerFrame | None = None
+    ) -> None:
         if trigger not in self._machine.state.rows:  # the connection may end while a frame is read
             return
         for effect in self._machine.fire(trigger):
             match effect:
-                case ConnectionEffect.DISPATCH if request is not None:
+                case ConnectionEffect.STEER if isinstance(request, SteerFrame):
+                    await self._steer(request)
+                case ConnectionEffect.REFUSE_STEER if isinstance(request, SteerFrame):
+                    event = refused("response_not_active", TOO_OLD.message, request.response_id, request.input)
+                    await self._send_steering([event])
+                case ConnectionEffect.DISPATCH if isinstance(request, CreateFrame):
                     lane = self._lane_for(request)
                     self._start(lane, lane.submit(request))
-                case ConnectionEffect.REFUSE if request is not None:
+                case ConnectionEffect.REFUSE if isinstance(request, CreateFrame):
                     await self._send(_error_frame(TOO_OLD, request.stream_id))
                 case ConnectionEffect.LEAVE_LANES:
                     for lane in self._lanes.values():
@@ -244,21 +274,35 @@ class SocketConnection:
             raise FrameError(_error_frame(error, request.stream_id)) from None
         return self._lanes.setdefault(request.stream_id, lane or Lane(request.stream_id))
 
+    async def _steer(self, frame: SteerFrame) -> None:
+        """Queue input for the successor of a response; raise a `SteerRefusedError` if that is not possible."""
+        lanes = (each for each in self._lanes.values() if each.steering and each.steering.response_id == frame.response_id)
+        lane = next(lanes, None)
+        if lane is None or lane.steering is None:
+            raise SteerRefusedError(refused("response_not_found", NOT_RUNNING, frame.response_id, frame.input))
+        await self._send_steering([lane.steering.accept(frame)], lane)
+
     def _start(self, lane: Lane, request: CreateFrame | None) -> None:
         """Begin the run of a request, which can be cancelled from now on, and answer it in a task."""
         if request is None:
             return
+        returned: list[SteerEvent] = []
+        if request.is_from_client and (parent := lane.steering) is not None:
+            body, returned = parent.precede(request.body)
+            if body is not None:
+                request = evolve(request, body=body, size=request.size + parent.size, parent=parent)
+        lane.steering = steering = Steering(request.body, self._memory)
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
-            begun = Outcome(value=self._begin(lane, request, latest))
+            begun = Outcome(value=self._begin(lane, request, latest, steering))
         except BaseException as error:
             if not is_fault(error):
                 raise
             begun = Outcome[ResponseRun[bytes]](error=error)
-        self._spawn(self._answer(lane, request, begun))
+        self._spawn(self._answer(lane, request, begun, steering, returned))
 
-    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None) -> ResponseRun[bytes]:
+    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None, steering: Steering) -> ResponseRun[bytes]:
         run = self._service.begin(
             self._service.engine.read(request.body),
             tenant_of(self._socket),
@@ -268,25 +312,50 @@ class SocketConnection:
             connection=self._socket,
         )
         lane.begin(run.interrupt)
+        run.is_steered = lambda: steering.waits
         return run
 
-    async def _answer(self, lane: Lane, request: CreateFrame, begun: Outcome[ResponseRun[bytes]]) -> None:
-        """Answer a request with events or an error, then start the next request of its lane."""
+    async def _answer(
+        self,
+        lane: Lane,
+        request: CreateFrame,
+        begun: Outcome[ResponseRun[bytes]],
+        steering: Steering,
+        returned: Sequence[SteerEvent],
+    ) -> None:
+        """Answer a request with events or an error, then start its successor or the next request of its lane."""
         try:
-            await self._stream(begun.result(), lane)
-        except NotBegunError as error:  # a stream, because the client waits for the end of one
-            settings = response_settings({**request.body, "conversation": None})
-            driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
-            await self._send_events(driver.feed([Start(), error.ending]), lane)
+            await self._send_steering(returned, lane)
+            await self._stream(begun.result(), lane, request, steering)
         except BaseException as error:
             if not is_fault(error):
                 raise
-            await self._send(_error_frame(self._api_error(error, request), lane.stream_id))
+            if request.is_from_client:
+                await self._send_error(error, lane, request)
         finally:
             self._release(lane)
-            self._start(lane, lane.end())
+            if request.parent is not None:
+                await self._send_steering(request.parent.refuse(), lane)
+            await self._send_steering(steering.end(), lane)
+            successor = self._successor(request, steering)
+            self._start(lane, lane.end() if successor is None else lane.succeed(successor))
             if not self._in_flight:
                 await self._fire(ConnectionTrigger.DRAIN)
+
+    def _successor(self, request: CreateFrame, steering: Steering) -> CreateFrame | None:
+        """Return the request that continues a steered response, if any."""
+        if steering.successor is None:
+            return None
+        size = request.size + steering.size
+        return evolve(request, body=steering.successor, size=size, parent=steering, is_from_client=False)
+
+    async def _send_error(self, error: BaseException, lane: Lane, request: CreateFrame) -> None:
+        if isinstance(error, NotBegunError):  # a stream, because the client waits for the end of one
+            settings = response_settings({**request.body, "conversation": None})
+            driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
+            await self._send_events(driver.feed([Start(), error.ending]), lane)
+        else:
+            await self._send(_error_frame(self._api_error(error, request), lane.stream_id))
 
     def _api_error(self, error: BaseException, request: CreateFrame) -> ApiError:
         """Return the error to send in place of a response; log an unexpected one."""
@@ -300,13 +369,18 @@ class SocketConnection:
             return evolve(api_error, message=f"{api_error.message} {EVICTED}")
         return api_error
 
-    async def _stream(self, run: ResponseRun[bytes], lane: Lane) -> None:
+    async def _stream(self, run: ResponseRun[bytes], lane: Lane, request: CreateFrame, steering: Steering) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""
         seconds = self._keep_alive if self._dialect is OPENAI else 0
         breaking = run.kept_alive(seconds, lambda: self._send_events(run.break_silence(), lane))
         try:
             async with aclosing(run.events()) as steps, breaking:
                 async for events in steps:
+                    steering.response_id = run.driver.id
+                    if request.parent is not None:
+                        request.parent.commit()
+                    if run.driver.ended:
+                        steering.note_end(run.driver.response)
                     if run.driver.ended and run.driver.status != "failed":
                         self._release(lane)
                         self._memory.store(lane.stream_id, run.stored)
@@ -322,6 +396,14 @@ class SocketConnection:
     async def _send_events(self, events: Sequence[bytes], lane: Lane) -> None:
         for event in events:
             await self._send(_event_frame(event, lane.stream_id))
+
+    async def _send_steering(self, events: Sequence[SteerEvent], lane: Lane | None = None) -> None:
+        stream_id = None if lane is None else lane.stream_id
+        for event in events:
+            numbered = replace(
+                event, sequence_number=next(self._steer_numbers), stream_id=UNSET if stream_id is None else stream_id
+            )
+            await self._send(dumps(numbered).decode())
 
     async def _send(self, text: str) -> None:
         await self._if_open(lambda: self._socket.send_text(text))
@@ -347,7 +429,7 @@ def _too_many(limit: str) -> ApiError:
     return ApiError(400, f"This connection already has {limit}, the maximum.", param="stream_id", code=NO_ROOM)
 
 
-async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | None:
+async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | SteerFrame | None:
     """Parse a frame within the limits of a POST's body; None for a frame that needs no action. Other tasks run in between."""
     data, budget = bytearray(), JsonBudget()
     for start in range(0, len(text), SLICE):
@@ -365,7 +447,7 @@ async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame 
         if kind == "response.processed":
             return None
         if kind == "response.steer":
-            raise FrameError(_steer_failed(body.get("previous_response_id"), body.get("input")))
+            return read_steer(body, len(data) + PER_VALUE * budget.values)
         stream_id = _stream_id(body)
         match kind:
             case "response.create":
@@ -412,14 +494,3 @@ def _event_frame(event: bytes, stream_id: str | None) -> str:
 def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
     lane = {} if stream_id is None else {"stream_id": stream_id}
     return dumps({"type": "error", "status": error.status, **error.body(), **lane}).decode()
-
-
-def _steer_failed(previous_response_id: object, steer_input: object) -> str:
-    """Return the answer to a steering frame: an error, because no engine can steer a response."""
-    has_id, has_input = isinstance(previous_response_id, str), isinstance(steer_input, str | list)
-    code, message = "invalid_input", "A 'response.steer' frame needs a 'previous_response_id' and an 'input'."
-    if has_id and has_input:
-        code, message = "steering_not_supported", "This server cannot steer responses; send the input with the next request."
-    error = {"type": "invalid_request_error", "code": code, "message": message}
-    unused = {"input": steer_input if has_input else "", "previous_response_id": previous_response_id if has_id else ""}
-    return dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": unused}).decode()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from math import inf
@@ -161,6 +161,8 @@ class ResponseRun(Generic[T]):
     context: RequestContext = field(init=False)
     generation: Generation = field(init=False)
     driver: ResponseDriver[T] = field(init=False)
+    is_steered: Callable[[], bool] = field(default=lambda: False, init=False)
+    """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
     stop_sequence: str | None = field(default=None, init=False)
     """The stop string that ended the last turn, if the engine names it. Only Messages shows it."""
     resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
@@ -349,7 +351,10 @@ class ResponseRun(Generic[T]):
                     yield rewritten[:SLICE]
                     rewritten = rewritten[SLICE:]
                     await asyncio.sleep(0)
-                if rewritten:
+                if self.is_steered():
+                    for step in self._until_boundary(rewritten):
+                        yield step
+                elif rewritten:
                     yield rewritten
                 finish_reason, self.stop_sequence = output.finish_reason, output.stop_sequence
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
@@ -370,6 +375,13 @@ class ResponseRun(Generic[T]):
         progress.rejected = [item for item in items if item.get("status") == "failed"]
         yield TurnTrigger.CALL if progress.calls or progress.rejected else TurnTrigger.ANSWER
 
+    def _until_boundary(self, changes: Sequence[Delta]) -> Iterator[Sequence[Delta] | TurnTrigger]:
+        """Yield each delta, and `STEER` before the first one at which no item is open and no call waits for the client."""
+        for delta in changes:
+            if self.driver.all_items_ended and not self._waits_for_client:
+                yield TurnTrigger.STEER
+            yield [delta]
+
     def _end_turn(self, reason: FinishReason) -> list[Delta]:
         """End the parser's turn; its usage is that of the engine, or what stands for none if nobody counted a token."""
         end, self._progress.usage = self.generation.parser.end(reason, self._progress.usage), Usage()
@@ -384,13 +396,19 @@ class ResponseRun(Generic[T]):
             async for delta in results:
                 yield [delta]
         none_ran = self.driver.ready == calls and not rejected
-        # A turn with a call for the client is the last one, so earlier turns have none.
-        if none_ran or any(item["type"] in CLIENT_CALLS for item in self.driver.items(progress.first_item)):
+        if none_ran or self._waits_for_client:
             yield TurnTrigger.ANSWER
+        elif self.is_steered():
+            yield TurnTrigger.STEER
         elif progress.remaining_tokens is None or progress.remaining_tokens > 0:
             yield TurnTrigger.GO_ON
         else:
             yield TurnTrigger.EXHAUST
+
+    @property
+    def _waits_for_client(self) -> bool:
+        """Whether a call waits for the client. Its turn is the last one, so earlier turns have none."""
+        return any(item["type"] in CLIENT_CALLS for item in self.driver.items(self._progress.first_item))
 
     async def _settle(self) -> None:
         """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""
@@ -450,6 +468,9 @@ class ResponseRun(Generic[T]):
                 self._steps = _end_with(Finish())
             case TurnEffect.CUT:
                 self._steps = _end_with(EndTurn("length"))
+            case TurnEffect.YIELD:
+                *_, end = self._abort(EndTurn("steered"))
+                self._steps = _end_with(end)
             case TurnEffect.BREAK_OFF:
                 self._break_off(self._ending)
             case TurnEffect.STOP:
@@ -515,7 +536,7 @@ class ResponseRun(Generic[T]):
                 return
         self._events += self.driver.feed([ending])
 
-    def _abort(self, ending: Fault | Cancel) -> Sequence[Delta]:
+    def _abort(self, ending: Fault | Cancel | EndTurn) -> Sequence[Delta]:
         *pending, end = self._end_turn("abort")
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 

@@ -1,0 +1,384 @@
+"""Steering over a WebSocket: the input that a client sends while a response runs, until a successor continues with it."""
+
+import json
+from contextlib import contextmanager
+from importlib import import_module
+
+import pytest
+from live.engines import ANSWER, CALL, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, steps
+from openai import OpenAI
+from websockets.sync.client import connect
+
+from interlock.fsm.deltas import Run, Succeed
+from interlock.fsm.oracle import check
+from interlock.serving.http.steering import MOST
+from interlock.serving.http.websocket import Limits
+from interlock.serving.requests.api_errors import EngineError
+
+PATIENCE = 60
+ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
+CREATE = {"type": "response.create", "model": "staged", "input": "Hi", "store": False}
+FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
+MCP = {"type": "mcp", "server_label": "deep", "server_url": "https://mcp.example", "require_approval": "never"}
+MODELS = {
+    "response.steer.accepted": "response_steer_accepted_event.ResponseSteerAcceptedEvent",
+    "response.steer.pending": "response_steer_pending_event.ResponseSteerPendingEvent",
+    "response.steer.failed": "response_steer_failed_event.ResponseSteerFailedEvent",
+}
+
+
+class Client:
+    """A socket, with all frames that it has received."""
+
+    def __init__(self, socket):
+        self.socket, self.frames = socket, []
+
+    def send(self, frame, **fields):
+        self.socket.send(json.dumps({**frame, **fields}))
+
+    def create(self, **fields):
+        """Start a response, and return its id."""
+        self.send(CREATE, **fields)
+        return self.until("response.created")["response"]["id"]
+
+    def steer(self, response_id, steer_input, **fields):
+        self.send({"type": "response.steer"}, previous_response_id=response_id, input=steer_input, **fields)
+
+    def until(self, *kinds):
+        """Receive frames up to one of these types, and return it."""
+        while True:
+            frame = json.loads(self.socket.recv(timeout=PATIENCE))
+            self.frames.append(frame)
+            if frame["type"] in kinds:
+                return frame
+
+    def streams(self):
+        """The frames of each response, without those about steering."""
+        streams = []
+        for frame in self.frames:
+            if not frame["type"].startswith("response.steer."):
+                streams += [[]] if frame["type"] == "response.created" else []
+                streams[-1].append(frame)
+        return streams
+
+    def steering(self):
+        """The frames about steering, each valid for the openai package, and with its number."""
+        frames = [frame for frame in self.frames if frame["type"].startswith("response.steer.")]
+        assert [frame["sequence_number"] for frame in frames] == [*range(len(frames))]
+        for frame in frames:
+            module, _, name = MODELS[frame["type"]].partition(".")
+            try:
+                model = getattr(import_module(f"openai.types.responses.{module}"), name)
+            except ModuleNotFoundError:  # an older release
+                continue
+            model.model_validate(frame)
+        return frames
+
+
+@contextmanager
+def client(url):
+    with connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
+        yield Client(socket)
+
+
+def texts(items):
+    """What a model reads, in short."""
+    return [item["content"] if item.get("role") == "user" else item["type"] for item in items]
+
+
+def summary(frame):
+    """A steering frame without the id of the response and the words of the error."""
+    steer = {name: value for name, value in frame["steer"].items() if name != "previous_response_id"}
+    return frame["type"].removeprefix("response.steer."), frame.get("error", {}).get("code"), steer.get("input")
+
+
+@contextmanager
+def started(serve, *scripts, settings=None, **fields):
+    """A response that waits at the first gate of the first script; gives the engine, the client and the id."""
+    engine = StagedEngine(*scripts)
+    gate = next(each for each in scripts[0] if isinstance(each, Gate))
+    with serve(engine, **(settings or {})) as url, client(url) as socket:
+        response_id = socket.create(**fields)
+        assert gate.reached.wait(PATIENCE)
+        yield engine, socket, response_id, gate
+
+
+def test_a_response_ends_after_its_item_and_a_successor_goes_on_with_the_input(serve) -> None:
+    gate = Gate()
+    script = [*steps(REASONING)[:-1], gate, *steps(ANSWER)]
+    with started(serve, script, steps(ANSWER), instructions="Be kind.", stream_id="a") as (engine, socket, first, _):
+        socket.steer(first, "In French")
+        accepted = socket.until("response.steer.accepted")
+        gate.open()
+        parent = socket.until(*ENDS)["response"]
+        successor = socket.until(*ENDS)["response"]
+    assert accepted["steer"] == {"id": accepted["steer"]["id"], "previous_response_id": first}
+    assert accepted["stream_id"] == "a"
+    assert (parent["status"], parent["incomplete_details"]) == ("incomplete", {"reason": "steered"})
+    assert [item["type"] for item in parent["output"]] == ["reasoning"]
+    assert (successor["status"], successor["previous_response_id"], successor["instructions"]) == ("completed", first, "Be kind.")
+    assert texts(engine.turns[1].items) == ["Hi", "reasoning", "In French"]
+    assert [check(stream) for stream in socket.streams()] == [[], []]
+    assert len(socket.steering()) == 1
+
+
+def test_a_message_is_written_to_its_end_before_the_successor_starts(serve) -> None:
+    gate = Gate()
+    script = [*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]]
+    with started(serve, script, steps(ANSWER)) as (engine, socket, first, _):
+        for text in ("One", "Two"):
+            socket.steer(first, [{"role": "user", "content": text}])
+        socket.until("response.steer.accepted")
+        socket.until("response.steer.accepted")
+        gate.open()
+        ends = [socket.until(*ENDS)["response"] for _ in range(2)]
+    assert [end["status"] for end in ends] == ["completed", "completed"]
+    assert texts(engine.turns[1].items) == ["Hi", "message", "One", "Two"]
+    assert ends[1]["previous_response_id"] == ends[0]["id"]
+
+
+def test_a_successor_can_be_steered_and_comes_before_the_queue(serve) -> None:
+    gates = Gate(), Gate()
+    scripts = [[gate, *steps(ANSWER)] for gate in gates]
+    with started(serve, *scripts, steps(ANSWER)) as (engine, socket, first, _):
+        socket.send(CREATE, input="Queued")
+        socket.steer(first, "One")
+        socket.until("response.steer.accepted")
+        gates[0].open()
+        second = socket.until("response.created")["response"]["id"]
+        assert gates[1].reached.wait(PATIENCE)
+        socket.steer(second, "Two")
+        socket.until("response.steer.accepted")
+        gates[1].open()
+        for _ in range(3):
+            socket.until(*ENDS)
+    assert [texts(turn.items) for turn in engine.turns] == [["Hi"], ["Hi", "One"], ["Hi", "One", "Two"], ["Queued"]]
+    reasons = [stream[-1]["response"]["incomplete_details"] for stream in socket.streams()]
+    assert reasons == [{"reason": "steered"}, {"reason": "steered"}, None, None]
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_input_waits_while_the_client_runs_a_tool(serve, continues) -> None:
+    gate = Gate()
+    call = steps(CALL + "<|call|>")
+    script = [*call[:-3], gate, *call[-3:]]
+    with started(serve, script, steps(ANSWER), tools=[FUNCTION]) as (engine, socket, first, _):
+        socket.steer(first, "Be quick")
+        steer = socket.until("response.steer.accepted")["steer"]
+        gate.open()
+        parent = socket.until(*ENDS)["response"]
+        pending = socket.until("response.steer.pending")
+        (call,) = parent["output"]
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "b"}
+        socket.send(CREATE, **({"previous_response_id": first, "input": [output]} if continues else {}))
+        assert socket.until(*ENDS)["response"]["status"] == "completed"
+    assert (parent["status"], pending["steer"], pending["reason"]) == ("completed", steer, "waiting_for_required_input")
+    assert pending["required_input"] == [{"type": "function_call_output", "call_id": call["call_id"], "name": "look_up"}]
+    if continues:
+        assert texts(engine.turns[1].items) == ["Hi", "function_call", "Be quick", "function_call_output"]
+        assert len(socket.steering()) == 2
+    else:
+        assert texts(engine.turns[1].items) == ["Hi"]
+        assert summary(socket.steering()[2]) == ("failed", "response_not_active", "Be quick")
+
+
+@pytest.mark.parametrize("own", ["Go on", 5])
+def test_a_request_that_continues_with_text_or_is_invalid(serve, own) -> None:
+    gate = Gate()
+    call = steps(CALL + "<|call|>")
+    with started(serve, [*call[:-3], gate, *call[-3:]], steps(ANSWER), tools=[FUNCTION]) as (engine, socket, first, _):
+        socket.steer(first, "Be quick")
+        socket.until("response.steer.accepted")
+        gate.open()
+        socket.until("response.steer.pending")
+        socket.send(CREATE, previous_response_id=first, input=own)
+        end = socket.until(*ENDS)
+        if own == 5:
+            socket.until("response.steer.failed")
+    if own == 5:
+        assert end["error"]["param"] == "input"
+        assert summary(socket.steering()[2]) == ("failed", "successor_creation_failed", "Be quick")
+    else:
+        assert end["response"]["status"] == "completed"
+        assert texts(engine.turns[1].items) == ["Hi", "function_call", "Be quick", "Go on"]
+
+
+def test_a_tool_of_the_server_runs_to_its_end_before_the_successor_starts(serve) -> None:
+    gate = Gate()
+
+    def say(call):
+        return [Run(call.id), Succeed(call.id, {"output": "42"})]
+
+    call = steps(HOSTED_CALL + "<|call|>")
+    script = [*call[:-3], gate, *call[-3:]]
+    tools = {"tools": ScriptedTools(say)}
+    with started(serve, script, steps(ANSWER), settings=tools, tools=[MCP]) as (engine, socket, first, _):
+        socket.steer(first, "Be quick")
+        socket.until("response.steer.accepted")
+        gate.open()
+        parent, successor = (socket.until(*ENDS)["response"] for _ in range(2))
+    assert (parent["incomplete_details"], successor["status"]) == ({"reason": "steered"}, "completed")
+    assert [(item["type"], item["status"]) for item in parent["output"]] == [("mcp_call", "completed")]
+    assert len(engine.turns) == 2
+
+
+@pytest.mark.parametrize("end", ["cancel", "fault"])
+def test_input_for_a_response_that_does_not_complete_goes_back(serve, end) -> None:
+    gate = Gate()
+    script = [*steps(ANSWER)[:5], gate, EngineError("It broke.")]
+    with started(serve, script, steps(ANSWER)) as (_, socket, first, _):
+        socket.steer(first, "One")
+        socket.steer(first, "Two")
+        socket.until("response.steer.accepted")
+        socket.until("response.steer.accepted")
+        if end == "cancel":
+            socket.send({"type": "response.cancel"})
+        else:
+            gate.open()
+        socket.until(*ENDS)
+        socket.until("response.steer.failed")
+        socket.until("response.steer.failed")
+        socket.send(CREATE)
+        assert socket.until(*ENDS)["type"] == "response.completed"
+    returned = socket.steering()[2:]
+    assert [*map(summary, returned)] == [("failed", "response_not_active", text) for text in ("One", "Two")]
+    assert [frame["steer"]["id"] for frame in returned] == [frame["steer"]["id"] for frame in socket.steering()[:2]]
+
+
+def test_input_goes_back_if_its_successor_cannot_begin(serve) -> None:
+    gate = Gate()
+    limits = {"socket_limits": Limits(memory_bytes=3000)}
+    script = [*steps(ANSWER)[:5], gate, *steps(" word" * 2000)]
+    with started(serve, script, settings=limits) as (engine, socket, first, _):
+        socket.steer(first, "One")
+        socket.until("response.steer.accepted")
+        gate.open()
+        socket.until(*ENDS)
+        socket.until("response.steer.failed")
+    assert summary(socket.steering()[1]) == ("failed", "successor_creation_failed", "One")
+    assert (len(engine.turns), len(socket.streams())) == (1, 1)
+
+
+def test_inputs_of_two_lanes_at_once_stay_in_their_lanes_and_in_their_order(serve) -> None:
+    gates = Gate(), Gate()
+    engine = StagedEngine(*([*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]] for gate in gates), steps(ANSWER))
+    with serve(engine) as url, client(url) as socket:
+        ids = {name: socket.create(stream_id=name, input=name) for name in "ab"}
+        assert all(gate.reached.wait(PATIENCE) for gate in gates)
+        for number in range(MOST + 1):
+            for name in "ab":
+                socket.steer(ids[name], f"{name}{number}")
+        for _ in range(2 * MOST + 2):
+            socket.until("response.steer.accepted", "response.steer.failed")
+        for gate in gates:
+            gate.open()
+        for _ in range(4):
+            assert socket.until(*ENDS)["type"] == "response.completed"
+    for name in "ab":
+        events = [frame for frame in socket.steering() if frame["steer"]["previous_response_id"] == ids[name]]
+        refused = ("failed", "too_many_pending_steers", f"{name}{MOST}")
+        assert [*map(summary, events)] == [*[("accepted", None, None)] * MOST, refused]
+        turn = next(turn for turn in engine.turns[2:] if turn.items[0]["content"] == name)
+        assert texts(turn.items) == [name, "message", *(f"{name}{number}" for number in range(MOST))]
+
+
+def test_a_client_that_leaves_ends_its_steered_response(serve) -> None:
+    gate = Gate()
+    with started(serve, [*steps(ANSWER)[:5], gate, *steps(ANSWER)], steps(ANSWER)) as (engine, socket, first, _):
+        socket.steer(first, "One")
+        socket.until("response.steer.accepted")
+        socket.socket.close()
+        assert engine.closed.wait(PATIENCE)
+    assert len(engine.turns) == 1
+
+
+@pytest.mark.parametrize(
+    ("steer_input", "message"),
+    [
+        (None, "Missing required parameter: 'input'."),
+        ("", "Missing required parameter: 'input'."),
+        ([], "Missing required parameter: 'input'."),
+        (5, "Invalid type for 'input': expected an array, but got an integer instead."),
+        ([{"role": "developer", "content": "x"}], "Invalid value for 'input[0].role': it must be 'user'."),
+        ([{"role": "user", "content": "x", "id": "msg_1"}], "Unknown parameter: 'input[0].id'."),
+        (
+            [{"type": "function_call_output", "call_id": "a", "output": "b"}],
+            "Invalid value: 'function_call_output'. Supported values are: 'message'.",
+        ),
+    ],
+)
+def test_invalid_input_goes_back(url, steer_input, message) -> None:
+    with client(url) as socket:
+        socket.steer("resp_1", steer_input)
+        frame = socket.until("response.steer.failed")
+    assert frame["error"] == {"type": "invalid_request_error", "code": "invalid_input", "message": message}
+    unused = steer_input if isinstance(steer_input, str | list) else ""
+    assert frame["steer"] == {"previous_response_id": "resp_1", "input": unused}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"stream_id": "a", "previous_response_id": "resp_1"}, "Unknown parameter: 'stream_id'."),
+        ({}, "Missing required parameter: 'previous_response_id'."),
+        ({"previous_response_id": 7}, "Missing required parameter: 'previous_response_id'."),
+    ],
+)
+def test_an_invalid_frame_is_refused(url, fields, message) -> None:
+    with client(url) as socket:
+        socket.send({"type": "response.steer", "input": "x"}, **fields)
+        frame = socket.until("response.steer.failed")
+    assert (frame["error"]["code"], frame["error"]["message"]) == ("invalid_input", message)
+
+
+def test_what_cannot_be_steered_says_why(serve) -> None:
+    gate = Gate()
+    limited = [{"type": "compaction", "compact_threshold": 100_000}]
+    with started(serve, [gate, *steps(ANSWER)], steps(ANSWER), context_management=limited) as (_, socket, first, _):
+        socket.steer("resp_1", "x")
+        socket.steer(first, "x")
+        socket.until("response.steer.failed")
+        socket.until("response.steer.failed")
+        gate.open()
+        socket.until(*ENDS)
+        socket.steer(first, "x")
+        socket.until("response.steer.failed")
+    codes = ["response_not_found", "steering_not_supported", "response_already_completed"]
+    assert [frame["error"]["code"] for frame in socket.steering()] == codes
+
+
+def test_an_expired_connection_steers_no_response(serve) -> None:
+    gate = Gate()
+    limits = {"socket_limits": Limits(lifetime=0)}
+    engine = StagedEngine([gate, *steps(ANSWER)])
+    with serve(engine, **limits) as url, client(url) as socket:
+        socket.steer("resp_1", "x")
+        socket.until("response.steer.failed")
+    assert summary(socket.steering()[0]) == ("failed", "response_not_active", "x")
+
+
+def test_the_openai_package_steers_a_response(serve) -> None:
+    gate = Gate()
+    kinds = []
+    with serve(StagedEngine([*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]], steps(ANSWER))) as url:
+        options = {"base_url": f"{url}/v1", "websocket_base_url": f"{url.replace('http', 'ws', 1)}/v1", "api_key": "none"}
+        with OpenAI(**options) as openai, openai.responses.connect() as connection:
+            if not hasattr(connection.response, "steer"):
+                pytest.skip("this release of the openai package cannot steer")
+            connection.response.create(model="staged", input="Hi")
+            for event in connection:
+                kinds.append(event.type)
+                if kinds == ["response.created"]:
+                    connection.response.steer(input="In French", previous_response_id=event.response.id)
+                elif event.type == "response.steer.accepted":
+                    assert gate.reached.wait(PATIENCE)
+                    gate.open()
+                elif event.type in ENDS and kinds.count("response.created") == 2:
+                    break
+    assert [kind for kind in kinds if kind in {"response.created", "response.completed", "response.steer.accepted"}] == [
+        "response.created",
+        "response.steer.accepted",
+        "response.completed",
+        "response.created",
+        "response.completed",
+    ]
