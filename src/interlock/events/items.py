@@ -19,9 +19,9 @@ from interlock.events.parts import (
     Nullable,
     Number,
     Outbound,
+    OutputRefusal,
     OutputText,
     ReasoningText,
-    Refusal,
     SummaryText,
     kinds_of,
 )
@@ -140,7 +140,7 @@ class Message(Item, tag="message", kw_only=True):
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
     status: Outbound[Status] = UNSET
-    content: list[OutputText | Refusal] = []
+    content: list[OutputText | OutputRefusal] = []
 
 
 class InputMessage(Item, tag="message", kw_only=True):

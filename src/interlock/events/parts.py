@@ -118,7 +118,7 @@ class OutputText(Part, tag="output_text", kw_only=True):
     logprobs: Nullable[list[Logprob]] = []
 
 
-class Refusal(Part, tag="refusal", kw_only=True):
+class OutputRefusal(Part, tag="refusal", kw_only=True):
     """The model's refusal to answer."""
 
     refusal: str
@@ -215,11 +215,11 @@ class EncryptedContent(Part, tag="encrypted_content", kw_only=True):
     encrypted_content: str
 
 
-OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
+OutputPart: TypeAlias = OutputText | OutputRefusal | ReasoningText
 """A part of an output item's `content`."""
 ContentPart: TypeAlias = (
     OutputText
-    | Refusal
+    | OutputRefusal
     | ReasoningText
     | SummaryText
     | InputText

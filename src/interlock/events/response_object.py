@@ -39,7 +39,7 @@ class OutputTokensDetails(Struct, kw_only=True):
     reasoning_tokens: int = 0
 
 
-class Usage(Struct, kw_only=True):
+class ResponseUsage(Struct, kw_only=True):
     """The tokens of a response."""
 
     input_tokens: int
@@ -286,7 +286,7 @@ class Response(Struct, kw_only=True, gc=False):
     user: Nullable[str] = None
     output: list[OutputItem] = []
     tool_usage: Nullable[ToolUsage] = UNSET
-    usage: Nullable[Usage] = None
+    usage: Nullable[ResponseUsage] = None
     # Fields that vLLM's route adds to a response that has ended.
     kv_transfer_params: Nullable[Json] = UNSET
     ec_transfer_params: Nullable[Json] = UNSET

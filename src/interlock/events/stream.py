@@ -327,11 +327,11 @@ class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
 
 
 def _progress_event(name: str) -> type[ItemEvent]:
-    class Progress(ItemEvent, tag=f"response.{name}"):
+    class ProgressEvent(ItemEvent, tag=f"response.{name}"):
         """An item made progress."""
 
-    Progress.__name__ = Progress.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), name)
-    return Progress
+    ProgressEvent.__name__ = ProgressEvent.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), name)
+    return ProgressEvent
 
 
 PROGRESS: Final[Mapping[str, type[ItemEvent]]] = MappingProxyType(

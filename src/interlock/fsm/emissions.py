@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 from msgspec.structs import replace
 
 from interlock.events import items, stream
-from interlock.events.parts import AnyAnnotation, OutputPart, OutputText, Part, ReasoningText, Refusal, SummaryText
+from interlock.events.parts import AnyAnnotation, OutputPart, OutputRefusal, OutputText, Part, ReasoningText, SummaryText
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Emission, emission
 from interlock.fsm.subjects import AnyItem, ItemState, OpenPart
@@ -102,9 +102,9 @@ def done_as_shown(item: AnyItem) -> stream.ItemDone:
 
 
 text_part_added: Final = _part_added(lambda text: OutputText(text=text))
-refusal_part_added: Final = _part_added(lambda text: Refusal(refusal=text))
+refusal_part_added: Final = _part_added(lambda text: OutputRefusal(refusal=text))
 refusal_delta: Final = _part_delta(stream.RefusalDelta)
-refusal_done: Final = _part_text_done(stream.RefusalDone, lambda text: Refusal(refusal=text))
+refusal_done: Final = _part_text_done(stream.RefusalDone, lambda text: OutputRefusal(refusal=text))
 
 
 @emission

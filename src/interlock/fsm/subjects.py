@@ -217,11 +217,11 @@ class ResponseState(Subject["ResponseState"], kw_only=True):
         return replace(self.body, status=status, output=[item.shown_body for item in self.output], **fields)
 
 
-def usage_of(usage: deltas.Usage | None) -> response.Usage | None:
+def usage_of(usage: deltas.Usage | None) -> response.ResponseUsage | None:
     """Convert usage to the API's form, with both detail objects (rule R13), or null if nobody counted the tokens."""
     if usage is None:
         return None
-    return response.Usage(
+    return response.ResponseUsage(
         input_tokens=usage.input_tokens,
         input_tokens_details=response.InputTokensDetails(
             cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens

@@ -15,7 +15,7 @@ from attrs import evolve
 from interlock.events import stream
 from interlock.events.items import literals_of
 from interlock.events.json import as_text, elements, members
-from interlock.events.parts import ReasoningText, Refusal, SummaryText
+from interlock.events.parts import OutputRefusal, ReasoningText, SummaryText
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
 from interlock.fsm.acceptor.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
@@ -361,7 +361,7 @@ def _text(part: Body) -> str:
 def _part_type(event: str) -> str:
     """Derive the type of an event's part from the event's name."""
     about = event.rpartition(".")[0]
-    tags = (wire_name(part) for part in (SummaryText, ReasoningText, Refusal))
+    tags = (wire_name(part) for part in (SummaryText, ReasoningText, OutputRefusal))
     return next((tag for tag in tags if about.endswith(tag)), "output_text")
 
 

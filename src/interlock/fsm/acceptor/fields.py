@@ -27,7 +27,7 @@ _LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_cal
 _NEWER: Final = frozenset(
     {
         *(("Response", name) for name in ("parallel_tool_calls", "tool_choice", "tools")),
-        *(("Usage", name) for name in ("input_tokens_details", "output_tokens_details")),
+        *(("ResponseUsage", name) for name in ("input_tokens_details", "output_tokens_details")),
     }
 )
 """Fields that older services omit and no client requires."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from interlock.events import chat as api
 from interlock.events import items, stream
 from interlock.events.json import as_json, dumps
-from interlock.events.response_object import IncompleteDetails, Response, Usage
+from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 from interlock.fsm.transducers.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, Transducer
 
@@ -179,9 +179,9 @@ def _completion_id(response_id: str) -> str:
     return f"chatcmpl-{response_id.removeprefix('resp_')}"
 
 
-def usage_of_chat(usage: Usage | UnsetType | None) -> api.ChatUsage | None:
+def usage_of_chat(usage: ResponseUsage | UnsetType | None) -> api.ChatUsage | None:
     """Return the usage of a response as that of a completion."""
-    if not isinstance(usage, Usage):
+    if not isinstance(usage, ResponseUsage):
         return None
     return api.ChatUsage(
         prompt_tokens=usage.input_tokens,

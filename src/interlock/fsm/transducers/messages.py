@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from interlock.events import items, stream
 from interlock.events import messages as api
 from interlock.events.json import as_json, as_text, dumps, elements, is_object, loads, members
-from interlock.events.parts import Refusal
-from interlock.events.response_object import IncompleteDetails, Response, Usage
+from interlock.events.parts import OutputRefusal
+from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 from interlock.fsm.transducers.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer
 
@@ -268,11 +268,11 @@ def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
     if calls:
         return "max_tokens"  # an incomplete call must not run
     parts = [part for item in response.output if isinstance(item, items.Message) for part in item.content]
-    return "refusal" if any(isinstance(part, Refusal) for part in parts) else "end_turn"
+    return "refusal" if any(isinstance(part, OutputRefusal) for part in parts) else "end_turn"
 
 
-def _usage(usage: Usage | UnsetType | None) -> api.MessagesUsage:
-    if not isinstance(usage, Usage):
+def _usage(usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
+    if not isinstance(usage, ResponseUsage):
         return api.MessagesUsage()
     read, written = usage.input_tokens_details.cached_tokens, usage.input_tokens_details.cache_write_tokens or 0
     return api.MessagesUsage(

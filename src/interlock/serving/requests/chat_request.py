@@ -10,7 +10,17 @@ from msgspec import Meta, Struct
 
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, members
-from interlock.events.parts import Content, ContentPart, InputAudio, InputFile, InputImage, InputText, Json, OutputText, Refusal
+from interlock.events.parts import (
+    Content,
+    ContentPart,
+    InputAudio,
+    InputFile,
+    InputImage,
+    InputText,
+    Json,
+    OutputRefusal,
+    OutputText,
+)
 from interlock.serving.requests.api_errors import invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
@@ -153,7 +163,7 @@ def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
     if reasoning:
         yield {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": reasoning}]}
     if message.content or message.refusal:
-        refusal = [Refusal(refusal=message.refusal)] if message.refusal else []
+        refusal = [OutputRefusal(refusal=message.refusal)] if message.refusal else []
         content = [*_parts(message.content or "", OutputText, param), *refusal]
         yield {"type": "message", "role": "assistant", "content": as_json(content)}
     for call in message.tool_calls or ():
@@ -178,7 +188,7 @@ def _part(part: Mapping[str, object], text: type[InputText | OutputText], param:
         case "text":
             converted = text(text=require(part.get("text"), str, f"{param}.text"))
         case "refusal":
-            converted = Refusal(refusal=require(part.get("refusal"), str, f"{param}.refusal"))
+            converted = OutputRefusal(refusal=require(part.get("refusal"), str, f"{param}.refusal"))
         case "image_url":
             image = members(part.get("image_url"))
             fields = {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}

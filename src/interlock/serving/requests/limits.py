@@ -90,7 +90,7 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     parts.SummaryText: {"text": TEXT},
     parts.ReasoningText: {"text": TEXT},
     parts.OutputText: {"text": TEXT, "annotations": ANY, "logprobs": ANY},
-    parts.Refusal: {"refusal": TEXT},
+    parts.OutputRefusal: {"refusal": TEXT},
     parts.InputImage: {"image_url": LINK, "file_id": ID, "detail": ANY},
     parts.ComputerScreenshot: {"image_url": LINK, "file_id": ID, "detail": ANY},
     parts.InputFile: {"file_id": ID, "file_data": FILE, "file_url": LINK, "filename": TEXT},
