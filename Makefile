@@ -190,8 +190,8 @@ test-store: .venv/.dev ## Server processes with one store, every fault and many 
 	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance
-conformance: .venv-vllm/.test ## Play the same turns on vLLM's own route and on Interlock's, and write docs/conformance.md
-	$(VLLM_BIN)/python benchmarks/conformance.py
+conformance: .venv-vllm/.test ## Play the same turns on vLLM's own routes and on Interlock's, an hour; writes docs/conformance.md; ONLY=hermes
+	$(VLLM_BIN)/python benchmarks/conformance.py $(ONLY)
 
 .PHONY: conformance-gateway
 conformance-gateway: .venv-vllm/.test ## Play them through a gateway, and write docs/conformance/gateway.md; API='chat responses vllm'

@@ -1,10 +1,10 @@
-"""The same scripted turns against vLLM's own route and against Interlock's, on the same build; writes docs/conformance.md.
+"""The same scripted turns against vLLM's own routes and against Interlock's, on the same build; writes docs/conformance.md.
 
-    make conformance
+    make conformance ONLY='harmony hermes'
 
-Each turn of tests/vllm/turns.py is streamed and requested in one piece, on a server with the plugin and on one without.
-Findings of `interlock check` on the stream are counted by rule and severity; R19 is counted where the answer in one piece has
-other items or another status than the stream's last event. The results stay in benchmarks/out/conformance.json.
+Each turn of tests/vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on one
+without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer in
+one piece is another one. The results stay in benchmarks/out/conformance.json; `ONLY` names the groups to play again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import httpx
 from attrs import asdict, evolve, frozen
 
 from interlock.fsm.acceptor import RULES
+from interlock.fsm.acceptor.dialects import DIALECT_RULES, ApiName
 
 ROOT: Final = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "vllm"))
 
-from playing import TIMEOUT, body, events, stream, verdict, without_chance  # noqa: E402 - it is found by the line above
-from servers import FAMILIES, Server, Setup, family  # noqa: E402 - likewise
+import apis  # noqa: E402 - it is found by the line above
+from playing import TIMEOUT, events, stream, verdict, without_chance  # noqa: E402 - likewise
+from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
@@ -35,31 +40,54 @@ from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 PAGE: Final = ROOT / "docs" / "conformance.md"
 TURNS_PAGE: Final = ROOT / "docs" / "conformance" / "turns.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance.json"
+HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
+"""The flags without which vLLM's other APIs have no calls of gpt-oss."""
 PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
-    ("harmony", HARMONY_SETUP, HARMONY),
+    ("harmony", evolve(HARMONY_SETUP, flags=HARMONY_FLAGS), HARMONY),
     ("text with markers", PARSED_SETUP, PARSED),
     *((f"`{name}`", family(name), family_turns(name, reasoning)) for name, reasoning in FAMILIES.items()),
 )
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
+WHOLE: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
+"""The rule for the answer in one piece."""
+OTHER_APIS: Final[Sequence[ApiName]] = ("messages", "chat")
+AT_ONCE: Final = 4
+"""How many turns a server plays at once."""
 
 INTRODUCTION: Final = """\
 # Conformance: vLLM's streams and Interlock's
 
 {turns} scripted turns, played on {build},
-once through vLLM's own `POST /v1/responses` and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
+once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
 tiny model writes the tokens of [tests/vllm/turns.py](../tests/vllm/turns.py). `make conformance` plays them again and writes
 this page.
+
+## Responses
 
 [`interlock check`](check.md) judges each stream. An **error** breaks the published contract or a known client. A **deviation**
 breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
 ([R14](rules.md#r14)), such as a null that the API omits. R19 counts turns whose response differs when it is not streamed.
+A stream **says** what the model wrote if its text, its reasoning, and its calls with their arguments are those of the turn.
 """
 
 GROUPS: Final = """\
-## By group
+### By group
 
 The turns of *harmony* are in the format of gpt-oss: well-formed, truncated, malformed, and with hosted tools. In *text with
 markers*, calls and reasoning are text between markers. Each other group has the format of one [family](families.md) of models.
+"""
+
+OTHERS: Final = """\
+## Messages and Chat Completions
+
+The same turns through `POST /v1/messages` and `POST /v1/chat/completions`. vLLM refuses requests with hosted tools there, and
+Interlock runs them.
+"""
+
+OTHER_RULES: Final = """\
+### Turns that break a rule
+
+[dialects.md](dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed.
 """
 
 
@@ -73,6 +101,8 @@ class Played:
         deviations: How many deviations each rule has, the missing end marker not counted.
         marked: Whether the end marker came.
         ended: Whether a terminal event came.
+        faithful: Whether the stream says what the model wrote.
+        refused: Whether the request was refused.
     """
 
     group: str
@@ -80,6 +110,8 @@ class Played:
     deviations: Mapping[str, int]
     marked: bool
     ended: bool
+    faithful: bool = True
+    refused: bool = False
 
     @property
     def findings(self) -> Counter[str]:
@@ -87,41 +119,59 @@ class Played:
         return Counter(self.errors) + Counter(self.deviations)
 
 
-def play(server: Server, turn: Turn, group: str) -> Played:
-    """Play one turn."""
-    request = body(server.setup.model, turn)
-    data = stream(server.url, request)
-    judged = verdict(data)
+def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> Played:
+    """Play one turn through an API."""
+    request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
+    try:
+        data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
+    except AssertionError:  # it is no stream
+        return Played(group, {}, {}, marked=False, ended=False, refused=True)
+    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
+    judged = verdict(data, api=api)
     errors, deviations = Counter[str](), Counter[str]()
     for reported in judged.reported:
         finding = reported.finding
         if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
     bodies = events(data)
-    ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
-    whole = httpx.post(f"{server.url}/v1/responses", json=request, timeout=TIMEOUT)
-    if not ended or whole.status_code != httpx.codes.OK or _outcome(whole.json()) != _outcome(bodies[-1]["response"]):
-        errors["R19"] += 1
-    return Played(group, errors, deviations, judged.marked, ended)
+    said, reason = apis.streamed(api, bodies)
+    if api == "responses":
+        ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
+        same = ended and answer.status_code == httpx.codes.OK and _outcome(answer.json()) == _outcome(bodies[-1]["response"])
+    else:
+        ended, same = bool(reason), apis.is_same(api, (said, reason), answer.json())
+    if not same:
+        errors[WHOLE[api]] += 1
+    return Played(group, errors, deviations, judged.marked, ended, apis.says(said, turn.said))
 
 
 def _outcome(response: Mapping[str, object]) -> object:
     return without_chance({name: response[name] for name in ("output", "status", "incomplete_details")})
 
 
-def measure(*, plugin: bool) -> dict[str, Played]:
-    """Play all turns with or without the plugin."""
-    played: dict[str, Played] = {}
-    for group, setup, turns in PLAN:
-        with Server(evolve(setup, plugin=plugin)) as server:
-            for turn in turns:
-                result = played[turn.name] = play(server, turn, group)
-                print("interlock" if plugin else "vllm", turn.name, result.errors, result.deviations, flush=True)
-    return played
+def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[str, ApiName, str, Played]]:
+    """Play turns on a server without the plugin and on one with it; yield the side, the API and the name with each result."""
+    servers = {
+        "vllm": Server(evolve(setup, plugin=False)),
+        "interlock": Server(evolve(setup, environment={**setup.environment, **ALL_APIS})),
+    }
+    with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+        for server in servers.values():
+            stack.push(server.begin())
+        for side, server in servers.items():
+            server.__enter__()
+            for api in apis.PATHS:
+                results = pool.map(partial(play, server, group=group, api=api), turns)
+                yield from ((side, api, turn.name, result) for turn, result in zip(turns, results, strict=True))
 
 
-def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
+Sides: TypeAlias = Mapping[str, Mapping[ApiName, Mapping[str, Played]]]
+"""The results of both sides, by side, API and turn."""
+
+
+def page(build: str, sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/conformance.md."""
+    vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
     yield INTRODUCTION.format(turns=len(vllm), build=build)
     yield "| | vLLM | Interlock |"
     yield "|---|---:|---:|"
@@ -129,6 +179,7 @@ def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]
         ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
         ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
         ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
+        ("turns whose stream does not say what the model wrote", _unfaithful),
         ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
         ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
         (
@@ -138,7 +189,7 @@ def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]
     ):
         yield f"| {label} | {count(vllm)} | {count(interlock)} |"
     yield ""
-    yield "## By rule"
+    yield "### By rule"
     yield ""
     yield "| rule | vLLM's errors | vLLM's deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|"
@@ -160,25 +211,72 @@ def page(build: str, vllm: Mapping[str, Played], interlock: Mapping[str, Played]
         findings = sum(interlock[name].findings.total() for name in turns)
         yield f"| {group} | {len(turns)} | {sound} | {errors} | {deviations} | {findings} |"
     yield ""
+    yield from _others(sides)
+    yield ""
     yield "[All turns](conformance/turns.md), one by one."
 
 
-def turns_page(vllm: Mapping[str, Played], interlock: Mapping[str, Played]) -> Iterator[str]:
+def _others(sides: Sides) -> Iterator[str]:
+    """Yield the lines on the other APIs."""
+    columns = [sides[side][api] for api in OTHER_APIS for side in ("vllm", "interlock")]
+    yield OTHERS
+    yield "| turns | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
+    yield "|---|---:|---:|---:|---:|"
+    for label, count in (
+        ("refused", lambda turns: sum(turn.refused for turn in turns.values())),
+        ("without an error", lambda turns: sum(not turn.errors and not turn.refused for turn in turns.values())),
+        ("without an end", lambda turns: sum(not turn.ended and not turn.refused for turn in turns.values())),
+        ("whose stream does not say what the model wrote", _unfaithful),
+    ):
+        yield f"| {label} | {' | '.join(str(count(turns)) for turns in columns)} |"
+    yield ""
+    yield OTHER_RULES
+    yield "| rule | vLLM | Interlock |"
+    yield "|---|---:|---:|"
+    for api in OTHER_APIS:
+        broken = {side: Counter(rule for turn in sides[side][api].values() for rule in turn.errors) for side in sides}
+        for rule in sorted({*broken["vllm"], *broken["interlock"]}, key=_number):
+            name = DIALECT_RULES[rule].name if rule in DIALECT_RULES else "one truth"
+            yield f"| {rule} {name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
+
+
+def _unfaithful(turns: Mapping[str, Played]) -> int:
+    return sum(not turn.faithful for turn in turns.values())
+
+
+def turns_page(sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/conformance/turns.md."""
     yield "# Conformance, turn by turn"
     yield ""
     yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule."
     yield "`make conformance` writes this page."
     yield ""
+    yield "## Responses"
+    yield ""
     yield "| turn | vLLM's errors | vLLM's deviations | Interlock's findings |"
     yield "|---|---|---|---|"
-    for name, turn in vllm.items():
-        errors = _listed(turn.errors) + ("" if turn.ended else ", no terminal event")
-        yield f"| {name} | {errors} | {_listed(turn.deviations)} | {_listed(interlock[name].findings)} |"
+    for name, turn in sides["vllm"]["responses"].items():
+        others = _listed(sides["interlock"]["responses"][name].findings)
+        yield f"| {name} | {_described(turn)} | {_listed(turn.deviations)} | {others} |"
+    yield ""
+    yield "## Messages and Chat Completions"
+    yield ""
+    yield "| turn | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
+    yield "|---|---|---|---|---|"
+    for name in sides["vllm"]["messages"]:
+        cells = [_described(sides[side][api][name]) for api in OTHER_APIS for side in ("vllm", "interlock")]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _described(turn: Played) -> str:
+    if turn.refused:
+        return "refused"
+    notes = [*([] if turn.ended else ["no terminal event"]), *([] if turn.faithful else ["other content"])]
+    return ", ".join([*([_listed(turn.errors)] if turn.errors or not notes else []), *notes])
 
 
 def _number(rule: str) -> int:
-    return int(rule.removeprefix("R"))
+    return int(rule[1:])
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -186,16 +284,25 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def main() -> None:
-    """Measure, keep the results, and write both pages."""
+    """Measure the groups that the command line names, or all; keep the results, and write both pages."""
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
-    sides = {"vllm": measure(plugin=False), "interlock": measure(plugin=True)}
+    groups = sys.argv[1:] or [group.strip("`") for group, _, _ in PLAN]
+    kept: dict[str, dict[ApiName, dict[str, Any]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({side: {name: asdict(turn) for name, turn in played.items()} for side, played in sides.items()})
-    )
+    for group, setup, turns in PLAN:
+        if group.strip("`") in groups:
+            for side, api, name, played in measure(setup, turns, group):
+                kept.setdefault(side, {}).setdefault(api, {})[name] = asdict(played)
+                print(side, api, name, played, flush=True)
+            RESULTS.write_text(json.dumps(kept))
+    names = [turn.name for _, _, turns in PLAN for turn in turns]
+    sides = {
+        side: {api: {name: Played(**turns[name]) for name in names if name in turns} for api, turns in results.items()}
+        for side, results in kept.items()
+    }
     TURNS_PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(page(build, sides["vllm"], sides["interlock"])) + "\n", encoding="utf-8")
-    TURNS_PAGE.write_text("\n".join(turns_page(sides["vllm"], sides["interlock"])) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(page(build, sides)) + "\n", encoding="utf-8")
+    TURNS_PAGE.write_text("\n".join(turns_page(sides)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,9 +29,6 @@ from interlock.serving.tools.hosting import ToolServers
 PAGE: Final = ROOT / "docs" / "conformance" / "gateway.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance-gateway.json"
 
-HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
-"""The flags without which vLLM's Chat Completions have no calls of gpt-oss."""
-
 INTRODUCTION: Final = """\
 # Conformance through a gateway
 
@@ -72,8 +69,7 @@ def measure(api: str) -> dict[str, Played]:
     """Play all turns through an API."""
     played: dict[str, Played] = {}
     for group, setup, turns in PLAN:
-        flags = (*setup.flags, *HARMONY_FLAGS) if setup.model == "gpt_oss" and api == "chat" else setup.flags
-        with Server(evolve(setup, plugin=False, flags=flags)) as server, front(server, api, group) as gateway:
+        with Server(evolve(setup, plugin=False)) as server, front(server, api, group) as gateway:
             for turn in turns:
                 result = played[turn.name] = play(gateway, turn, group)
                 print(api, turn.name, result.errors, result.deviations, flush=True)

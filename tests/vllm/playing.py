@@ -16,8 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 from turns import Turn
 
+from interlock.events.dialects import DialectName
 from interlock.fsm import oracle
-from interlock.fsm.acceptor.judging import Judge, Verdict
+from interlock.fsm.acceptor.dialects import AnyJudge, ApiName
+from interlock.fsm.acceptor.judging import Verdict
 
 TIMEOUT: Final = 60.0
 """The longest wait for an answer, in seconds; an engine on a CPU can keep all cores busy for several of them."""
@@ -63,13 +65,11 @@ def body(model: str, turn: Turn, **fields: object) -> dict[str, object]:
     return {**request, **turn.body, **fields}
 
 
-def stream(url: str, request: Mapping[str, object], **headers: str) -> bytes:
+def stream(url: str, request: Mapping[str, object], path: str = "/v1/responses", **headers: str) -> bytes:
     """Return the bytes of a stream, up to its end or to a broken connection."""
     pieces: list[bytes] = []
     try:
-        with httpx.stream(
-            "POST", f"{url}/v1/responses", json={**request, "stream": True}, headers=headers, timeout=TIMEOUT
-        ) as answer:
+        with httpx.stream("POST", f"{url}{path}", json={**request, "stream": True}, headers=headers, timeout=TIMEOUT) as answer:
             pieces.extend(answer.iter_bytes())
             assert answer.headers["content-type"].startswith("text/event-stream"), b"".join(pieces)
     except httpx.RemoteProtocolError:
@@ -83,14 +83,14 @@ def events(data: bytes) -> list[dict[str, object]]:
     return [json.loads(line[6:]) for line in lines if line.startswith("data: ") and line != "data: [DONE]"]
 
 
-def verdict(data: bytes, dialect: str = "openai") -> Verdict:
+def verdict(data: bytes, dialect: DialectName = "openai", api: ApiName = "responses") -> Verdict:
     """Return the verdict of `interlock check` on a stream."""
-    judge = Judge(dialect=dialect)
+    judge = AnyJudge(api=api, dialect=dialect)
     judge.feed(data)
     return judge.end()
 
 
-def judged(data: bytes, dialect: str = "openai") -> list[dict[str, object]]:
+def judged(data: bytes, dialect: DialectName = "openai") -> list[dict[str, object]]:
     """Assert that both judges find a stream legal, and return its events."""
     messages = [str(reported.finding) for reported in verdict(data, dialect).reported]
     bodies = events(data)

@@ -29,7 +29,7 @@ RELEASE: Final = tuple(int(part) for part in version("vllm").split(".")[:2])
 STORED: Final = Path(tempfile.mkdtemp(prefix="interlock-stored-"), "store.db")
 """The store of the server with two processes; deleted when the tests end."""
 atexit.register(shutil.rmtree, STORED.parent, ignore_errors=True)
-START: Final = 300.0  # seconds that a server may take to start
+START: Final = 600.0  # seconds that a server may take to start
 
 ENVIRONMENT: Final = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -63,6 +63,8 @@ OPERATED: Final = (
     *("--api-key", KEY, OTHER_KEY, "--enable-log-requests", "--enable-log-outputs"),
     *(("--enable-per-request-metrics",) if RELEASE >= (0, 32) else ()),
 )
+
+ALL_APIS: Final = {"INTERLOCK_DIALECTS": "responses,messages,chat"}
 
 
 @frozen
@@ -133,17 +135,19 @@ LONG: Final = 60_000
 """The size of a context with room for an agent's instructions, in tokens."""
 
 SETUPS: Final[Mapping[str, Setup]] = {
-    "gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG),
+    "gpt_oss-turns": Setup("gpt_oss", TURNS, ALL_APIS, context=LONG),
     "stock-gpt_oss-turns": Setup("gpt_oss", TURNS, context=LONG, plugin=False),
-    "qwen3_coder-turns": evolve(family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG),
+    "qwen3_coder-turns": evolve(
+        family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), environment=ALL_APIS, context=LONG
+    ),
     "stock-qwen3_coder-turns": evolve(
         family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG, plugin=False
     ),
     **{f"family-{name}": family(name) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS),
-    "dialects": evolve(HARMONY, environment={"INTERLOCK_DIALECTS": "responses,messages,chat"}),
-    "parsed-dialects": evolve(PARSED, environment={"INTERLOCK_DIALECTS": "responses,messages,chat"}),
+    "dialects": evolve(HARMONY, environment=ALL_APIS),
+    "parsed-dialects": evolve(PARSED, environment=ALL_APIS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),

@@ -161,7 +161,14 @@ def test_a_limit_may_be_one_token(name) -> None:
 
 def test_the_other_parameters_in_chat() -> None:
     same = {"temperature": 0.5, "top_p": 0.9, "presence_penalty": 0.1, "frequency_penalty": 0.2, "seed": 3, "stop": ["END"]}
-    same |= {"user": "u", "metadata": {"a": "b"}, "parallel_tool_calls": False, "logit_bias": {"5": 1}, "top_k": 7}
+    same |= {
+        "user": "u",
+        "metadata": {"a": "b"},
+        "parallel_tool_calls": False,
+        "logit_bias": {"5": 1},
+        "top_k": 7,
+        "include_reasoning": False,
+    }
     form = {"name": "n", "schema": SCHEMA, "strict": True}
     request = seen(
         **same,

@@ -223,7 +223,7 @@ def test_tools_become_functions_and_tools_of_the_server() -> None:
         {**function, "name": "look_up", "description": "Look a word up.", "parameters": LOOK_UP["input_schema"]},
         {**function, "name": "n" * 128, "parameters": {"type": "object"}},
         {"type": "web_search"},
-        {"type": "code_interpreter"},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
     ]
 
 

@@ -31,7 +31,7 @@ LOGPROBS: Final = "message.output_text.logprobs"
 FORWARDED: Final = (
     *("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls", "service_tier", "user", "metadata"),
     *("prompt_cache_key", "safety_identifier", "stop", "seed", "logit_bias", "top_k", "min_p", "repetition_penalty"),
-    *("prediction", "stop_token_ids", *ENGINE_PARAMETERS),
+    *("prediction", "stop_token_ids", "include_reasoning", *ENGINE_PARAMETERS),
 )
 """The parameters that mean the same in both APIs, or that only an upstream server reads."""
 

@@ -37,6 +37,9 @@ HOSTED: Final[Mapping[re.Pattern[str], HostedTool]] = {
 }
 """The tools of the server, by the API's types, which end in a date."""
 
+REQUIRED: Final[Mapping[HostedTool, Mapping[str, object]]] = {"code_interpreter": {"container": {"type": "auto"}}}
+"""The fields that a tool of the server must have in the Responses API."""
+
 LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
 
@@ -425,7 +428,8 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
             described = {} if tool.description is None else {"description": tool.description}
             tools.append({"type": "function", "name": tool.name, "parameters": schema, "strict": False, **described})
         elif tool.type != "mcp_toolset":
-            tools.append({"type": await _hosted(request.model, tool.type, f"tools[{index}].type", runs)})
+            hosted = await _hosted(request.model, tool.type, f"tools[{index}].type", runs)
+            tools.append({"type": hosted, **REQUIRED.get(hosted, {})})
     return tools
 
 
