@@ -266,6 +266,16 @@ def test_serve_runs_code_if_a_setting_says_so(monkeypatch, tmp_path) -> None:
         assert response.output_text.endswith("python says: 42\n")
 
 
+def test_serve_refuses_two_searches_and_an_unknown_one(monkeypatch) -> None:
+    monkeypatch.delenv("BRAVE_API_KEY", raising=False)
+    both = run("serve", "--web-search", "searxng=http://127.0.0.1:1", "--tool-server", "web_search=http://127.0.0.1:1/mcp")
+    message = "--tool-server web_search=URL names another search; leave out one of them"
+    assert (both.exit_code, both.stderr) == (2, f"interlock: --web-search: {message}\n")
+    without_key = run("serve", "--web-search", "brave")
+    message = "brave needs a key in the environment variable BRAVE_API_KEY"
+    assert (without_key.exit_code, without_key.stderr) == (2, f"interlock: --web-search: {message}\n")
+
+
 def test_serve_refuses_two_interpreters_and_one_that_is_not_installed(monkeypatch) -> None:
     both = run("serve", "--code-interpreter", "--tool-server", "code_interpreter=http://127.0.0.1:1/mcp")
     message = "--tool-server code_interpreter=URL names another interpreter; leave out one of them"

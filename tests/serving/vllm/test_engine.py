@@ -500,6 +500,15 @@ def test_the_interpreter_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(
     assert (namespace.name, namespace.description, namespace.tools) == ("python", interpreter.description, [])
 
 
+def test_the_web_search_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(monkeypatch):
+    monkeypatch.setenv("INTERLOCK_WEB_SEARCH", "searxng=http://127.0.0.1:1")
+    serving = Serving()
+    tools = plugin._tools(serving)
+    assert (tools.hosted["web_search"].url, tools.descriptions) == ("http://127.0.0.1:1", {"web_search": ""})
+    namespace = serving.tool_server.get_tool_description("browser")
+    assert (namespace.name, [tool.name for tool in namespace.tools]) == ("browser", ["search", "open", "find"])
+
+
 def test_tools_of_vllms_flag_stay_beside_the_interpreter(monkeypatch):
     monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", "1")
     serving = Serving(urls={"python": "http://a/sse", "container": "http://c/sse"})

@@ -68,6 +68,7 @@ class ServeSettings(UpstreamOptions):
     tool_server: tuple[str, ...]
     tool_timeout: float
     code_interpreter: bool
+    web_search: str | None
     view: bool
     redact: bool
     allow_mcp_host: tuple[str, ...]
@@ -196,6 +197,11 @@ def _pause_collector() -> Generator[None]:
     help="The longest time for a call of a hosted tool.",
 )
 @environment_option("--code-interpreter", is_flag=True, help="Run the code of `code_interpreter` in a sandbox of this server.")
+@environment_option(
+    "--web-search",
+    metavar="PROVIDER",
+    help="Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.",
+)
 @click.option("--view", is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
 @click.option("--redact", is_flag=True, help="Hide the texts of the streams that --view shows.")
 @click.option(
@@ -322,9 +328,16 @@ def _hosted_tools(settings: ServeSettings) -> dict[HostedTool, str | LocalTool]:
     tools: dict[HostedTool, str | LocalTool] = {**_tool_servers(settings.tool_server)}
     if settings.code_interpreter and "code_interpreter" in tools:
         fail("--code-interpreter: --tool-server code_interpreter=URL names another interpreter; leave out one of them")
+    if settings.web_search and "web_search" in tools:
+        fail("--web-search: --tool-server web_search=URL names another search; leave out one of them")
     if settings.code_interpreter:
         with option_errors("--code-interpreter"):
             tools["code_interpreter"] = CodeInterpreter()
+    if settings.web_search:
+        from interlock.serving.tools.web_search import WebSearch
+
+        with option_errors("--web-search"):
+            tools["web_search"] = WebSearch.of(settings.web_search)
     return tools
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from importlib import import_module
 from threading import get_ident
-from typing import Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import orjson
 from attrs import define, field
@@ -56,6 +56,9 @@ from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.tools.tool_runner import LocalTool
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
+if TYPE_CHECKING:
+    from interlock.serving.tools.web_search import WebSearch
+
 T = TypeVar("T")
 
 logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler
@@ -72,6 +75,7 @@ KEEP_ALIVE_VARIABLE: Final = "INTERLOCK_KEEP_ALIVE"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
 CODE_INTERPRETER: Final = "INTERLOCK_CODE_INTERPRETER"
+WEB_SEARCH: Final = "INTERLOCK_WEB_SEARCH"
 
 SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
@@ -331,6 +335,9 @@ def _tools(serving: Serving) -> ToolServers:
         logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
     if os.environ.get(CODE_INTERPRETER) == "1":
         hosted["code_interpreter"] = CodeInterpreter()
+    if setting := os.environ.get(WEB_SEARCH):
+        web: type[WebSearch] = import_module("interlock.serving.tools.web_search").WebSearch
+        hosted["web_search"] = web.of(setting)
     local = {name: tool.description for name, kind in TOOLS.items() if not isinstance(tool := hosted.get(kind, ""), str)}
     compat.describe_tools(serving, local)
     allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]

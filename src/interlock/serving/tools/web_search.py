@@ -1,0 +1,357 @@
+"""The web search that the server itself runs: a search API finds pages, and the server opens them.
+
+Each page has a number in its response, by which the model opens and cites it. The server fetches pages at public addresses only,
+and checks every redirect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx2
+import orjson
+from attrs import define, evolve, field, frozen
+
+from interlock.events.json import as_text, elements, members
+from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.mcp_session import GuardedTransport, TooLarge, http_client
+
+READER: Final = Path(__file__).with_name("page_reader.py")
+
+SEARCH_SECONDS: Final = 15.0
+OPEN_SECONDS: Final = 20.0
+"""The most seconds to fetch a page."""
+READ_SECONDS: Final = 20.0
+"""The most seconds for the process that reads a page."""
+PAGE_BYTES: Final = 2_000_000
+"""The most bytes of a page; the rest is not read."""
+REDIRECTS: Final = 5
+READERS: Final = 4
+"""The most pages that are read at once; each takes a process."""
+RESULTS: Final = 8
+MOST_RESULTS: Final = 20
+SNIPPET: Final = 500
+"""The most characters of a result's text."""
+ANSWER: Final = 20_000
+"""The most characters of a page in one answer; the model can open the page at a later line."""
+MATCHES: Final = 50
+
+TAG: Final = re.compile(r"<[^<>]*>")
+UNSAFE: Final = re.compile(r"[\s()]")
+"""What would end the URL in the heading of a page."""
+
+
+Asked: TypeAlias = tuple[str, str, Mapping[str, str], Mapping[str, object] | None]
+
+
+@frozen
+class Provider:
+    """A search API.
+
+    Args:
+        url: Where it is, unless the operator names another URL; empty for one that everybody hosts.
+        variable: The environment variable with its key; empty if it needs none.
+        ask: Returns the method, URL, headers and JSON of a request, for a URL, a key, a query and a number of results.
+        path: The path to the results in the answer.
+        texts: The fields of a result that may have its text.
+    """
+
+    url: str
+    variable: str
+    ask: Callable[[str, str, str, int], Asked]
+    path: tuple[str, ...] = ("results",)
+    texts: tuple[str, ...] = ("content",)
+
+
+def _ask_searxng(url: str, _key: str, query: str, _count: int) -> Asked:
+    return "GET", f"{url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}", {}, None
+
+
+def _ask_brave(url: str, key: str, query: str, count: int) -> Asked:
+    return "GET", f"{url}?{urlencode({'q': query, 'count': count})}", {"X-Subscription-Token": key}, None
+
+
+def _ask_tavily(url: str, key: str, query: str, count: int) -> Asked:
+    return "POST", url, {"Authorization": f"Bearer {key}"}, {"query": query, "max_results": count}
+
+
+def _ask_exa(url: str, key: str, query: str, count: int) -> Asked:
+    return "POST", url, {"x-api-key": key}, {"query": query, "numResults": count, "contents": {"highlights": True}}
+
+
+PROVIDERS: Final[Mapping[str, Provider]] = {
+    "searxng": Provider("", "", _ask_searxng),
+    "brave": Provider(
+        "https://api.search.brave.com/res/v1/web/search", "BRAVE_API_KEY", _ask_brave, ("web", "results"), ("description",)
+    ),
+    "tavily": Provider("https://api.tavily.com/search", "TAVILY_API_KEY", _ask_tavily),
+    "exa": Provider("https://api.exa.ai/search", "EXA_API_KEY", _ask_exa, texts=("highlights", "summary", "text")),
+}
+"""The search APIs, by the names in `--web-search`."""
+
+
+@frozen
+class FoundPage:
+    """A page that was found or opened; `lines` is None until it is opened."""
+
+    url: str
+    title: str
+    lines: tuple[str, ...] | None = None
+
+
+@define(eq=False)
+class WebSearch:
+    """Searches with a provider, and opens pages at the addresses that the policy allows: by default, all public ones."""
+
+    provider: Provider
+    url: str
+    key: str = field(default="", repr=False)
+    policy: AddressPolicy = field(factory=lambda: AddressPolicy.of(["*"]))
+    _readers: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(READERS), init=False)
+
+    @classmethod
+    def of(cls, setting: str, environment: Mapping[str, str] = os.environ) -> WebSearch:
+        """Read a setting: the name of a provider, or `NAME=URL`.
+
+        Raises:
+            ValueError: The provider is unknown, needs a URL, or its key is not in the environment.
+        """
+        name, _, url = setting.partition("=")
+        provider = PROVIDERS.get(name)
+        if provider is None:
+            raise ValueError(f"unknown provider {name!r}; choose one of {', '.join(PROVIDERS)}")
+        url = url or provider.url
+        if urlsplit(url).scheme not in {"http", "https"}:
+            raise ValueError(f"{name} needs the URL of its server: {name}=http://127.0.0.1:8080")
+        if provider.variable and not environment.get(provider.variable):
+            raise ValueError(f"{name} needs a key in the environment variable {provider.variable}")
+        if find_spec("resiliparse") is None:
+            raise ValueError("resiliparse is not installed; in a checkout of Interlock: pip install '.[tools]'")
+        return cls(provider, url, environment.get(provider.variable, ""))
+
+    @property
+    def description(self) -> str:
+        """What models read about the tool: the usual text."""
+        return ""
+
+    def session(self, tenant: str, container_id: str) -> SearchSession:
+        """Return the session of a response, which numbers its pages."""
+        del tenant, container_id
+        return SearchSession(self)
+
+    async def close(self) -> None:
+        """Do nothing: no connection outlives a call."""
+
+    async def search(self, query: str, count: int) -> list[tuple[FoundPage, str]]:
+        """Return the pages that the provider finds, and the texts of its results; or raise `ToolError`."""
+        method, url, headers, body = self.provider.ask(self.url, self.key, query, count)
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS), http_client(policy=None, faults=[]) as client:
+                response = await client.request(method, url, headers=headers, json=body)
+            results: object = orjson.loads(response.content) if response.is_success else None
+        except TimeoutError:
+            raise ToolError(f"The search did not answer within {SEARCH_SECONDS:g} seconds.") from None
+        except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
+            raise ToolError(f"The search failed: {_reason(error)}") from error
+        if results is None:
+            raise ToolError(f"The search answers HTTP {response.status_code}.")
+        for name in self.provider.path:
+            results = members(results).get(name)
+        return [*self._read_results(elements(results))][:count]
+
+    def _read_results(self, results: Iterable[object]) -> Iterable[tuple[FoundPage, str]]:
+        for result in map(members, results):
+            url = as_text(result.get("url"))
+            if urlsplit(url).scheme in {"http", "https"}:
+                texts = (_plain(result.get(name)) for name in self.provider.texts)
+                yield FoundPage(_safe(url), _plain(result.get("title")) or url), next(filter(None, texts), "")[:SNIPPET]
+
+    async def open(self, url: str) -> FoundPage:
+        """Fetch and read a page, or raise `ToolError`."""
+        try:
+            async with asyncio.timeout(OPEN_SECONDS), _page_client(self.policy) as client, client.stream("GET", url) as response:
+                if not response.is_success:
+                    raise ToolFailedError(f"The page answers HTTP {response.status_code}.")
+                kind = response.headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+                is_html = kind in {"text/html", "application/xhtml+xml"}
+                if not is_html and not kind.startswith("text/") and kind != "application/json":
+                    raise ToolFailedError(f"The page is of the type {kind!r}, which cannot be read.")
+                raw, final = await _read_beginning(response), str(response.url)
+        except TimeoutError:
+            raise ToolFailedError(f"The page did not arrive within {OPEN_SECONDS:g} seconds.") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
+            raise ToolFailedError(f"The page cannot be fetched: {_reason(error)}") from error
+        async with self._readers:
+            title, text = await _read_html(raw) if is_html else ("", raw.decode(errors="replace"))
+        lines = tuple(" ".join(line.split()) for line in text.splitlines() if line.strip())
+        return FoundPage(_safe(final), " ".join(title.split()) or final, lines)
+
+
+class PageTransport(GuardedTransport):
+    """Checks the destination of every request and redirect, and leaves the size of the answer to its reader."""
+
+    async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise ToolFailedError("The page is compressed, although the server asked for it not to be.")  # may be a bomb
+        return response
+
+
+def _page_client(policy: AddressPolicy) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        transport=PageTransport(policy, []),
+        headers={"Accept-Encoding": "identity", "User-Agent": "Interlock"},
+        timeout=OPEN_SECONDS,
+        follow_redirects=True,
+        max_redirects=REDIRECTS,
+        trust_env=False,
+    )
+
+
+async def _read_beginning(response: httpx2.Response) -> bytes:
+    raw = bytearray()
+    async for chunk in response.aiter_raw():
+        raw += chunk
+        if len(raw) >= PAGE_BYTES:
+            break
+    return bytes(raw[:PAGE_BYTES])
+
+
+async def _read_html(raw: bytes) -> tuple[str, str]:
+    """Return the title and the text of a page."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-I", str(READER))
+    reader = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env={})
+    try:
+        written, _ = await asyncio.wait_for(reader.communicate(raw), READ_SECONDS)
+    except TimeoutError:
+        written = b""
+    finally:
+        if reader.returncode is None:
+            reader.kill()
+            await reader.wait()
+    if reader.returncode or not written:
+        raise ToolFailedError("The page cannot be read: it needs too much time or memory.")
+    page = members(orjson.loads(written))
+    return as_text(page.get("title")), as_text(page.get("text"))
+
+
+@define(eq=False)
+class SearchSession:
+    """The web search of one response."""
+
+    _web: WebSearch
+    _pages: list[FoundPage] = field(factory=list[FoundPage], init=False)
+    _latest: int = field(default=-1, init=False)
+    ended: bool = field(default=False, init=False)
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Search, open or find; the text shows each page with its number, as `【number†…】` cites it."""
+        match name, arguments:
+            case "search", {"query": str(query)}:
+                return await self._search(query, arguments.get("topn"))
+            case "open", _:
+                number = await self._open(arguments)
+                return self._show(number, _natural(arguments.get("loc")) or 0, _natural(arguments.get("num_lines")))
+            case "find", {"pattern": str(pattern)}:
+                return self._find(await self._open(arguments), pattern)
+            case _:
+                raise ToolError(f"The web search has no tool '{name}', or the call lacks an argument.")
+
+    async def close(self) -> None:
+        """Do nothing: the session only has texts."""
+
+    async def _search(self, query: str, count: object) -> str:
+        found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
+        texts = [f"{self._heading(self._add(page))}\nL0: {text}" for page, text in found]
+        return "\n\n".join(texts) or f"Nothing was found for {query!r}."
+
+    def _add(self, page: FoundPage) -> int:
+        """Return the number of a page: that of an earlier page with its URL, or a new one."""
+        known = next((number for number, each in enumerate(self._pages) if each.url == page.url), None)
+        if known is None:
+            self._pages.append(page)
+            known = len(self._pages) - 1
+        elif page.lines is not None:
+            self._pages[known] = page
+        return known
+
+    async def _open(self, arguments: Mapping[str, object]) -> int:
+        """Return the number of the page that a call means, once it has been opened."""
+        named = arguments.get("id", arguments.get("url"))
+        if isinstance(named, str) and named:
+            page = await self._web.open(named)
+            self._latest = self._add(evolve(page, url=_safe(page.url)))
+            return self._latest
+        cursor = arguments.get("cursor")
+        number = next((each for each in (named, cursor) if isinstance(each, int) and each >= 0), self._latest)
+        if not 0 <= number < len(self._pages):
+            raise ToolFailedError(f"There is no page {number}.")
+        if self._pages[number].lines is None:
+            opened = await self._web.open(self._pages[number].url)
+            self._pages[number] = evolve(opened, url=self._pages[number].url)
+        self._latest = number
+        return number
+
+    def _heading(self, number: int) -> str:
+        page = self._pages[number]
+        return f"[{number}] {page.title} ({page.url})"
+
+    def _show(self, number: int, start: int, count: int | None) -> str:
+        lines = self._pages[number].lines or ()
+        shown, size = [self._heading(number)], 0
+        for index, line in enumerate(lines[start : None if count is None else start + count], start):
+            size += len(line)
+            if size > ANSWER and len(shown) > 1:
+                shown.append(f"The page goes on at line {index} of {len(lines)}.")
+                break
+            shown.append(f"L{index}: {line[:ANSWER]}")
+        return "\n".join(shown)
+
+    def _find(self, number: int, pattern: str) -> str:
+        matches = [
+            f"L{index}: {line[:SNIPPET]}"
+            for index, line in enumerate(self._pages[number].lines or ())
+            if pattern.casefold() in line.casefold()
+        ]
+        return "\n".join([self._heading(number), *(matches[:MATCHES] or [f"{pattern!r} is not on this page."])])
+
+
+def _plain(value: object) -> str:
+    """Return the text of a result's field, which may have tags or be a list, on one line."""
+    text = " … ".join(map(as_text, elements(value))) or as_text(value)
+    return " ".join(html.unescape(TAG.sub("", text)).split())
+
+
+def _natural(value: object) -> int | None:
+    """Return a positive integer, or None for any other value."""
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _safe(url: str) -> str:
+    """Return a URL without characters that would end it in a heading."""
+    return UNSAFE.sub(lambda match: quote(match[0]), url)
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            return "the server cannot be reached."
+        case httpx2.TooManyRedirects():
+            return f"it redirects more than {REDIRECTS} times."
+        case TooLarge():
+            return str(error)
+        case ValueError():
+            return "the answer is not what it should be."
+        case _:
+            return f"{type(error).__name__}."
