@@ -53,6 +53,33 @@ def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_fo
     assert "encrypted_content" not in plain["output"][0]
 
 
+def test_reasoning_has_its_encrypted_content_unasked_where_nothing_is_stored(serve) -> None:
+    engine = StagedEngine(TURN)
+    with serve(engine) as url:
+        reasoning, _ = post(url, {"model": "staged", "input": "Hi", "store": False})["output"]
+        assert post(url, request_with(carried(reasoning)))["status"] == "completed"
+    assert engine.turns[1].items[0]["content"] == THINKING
+
+
+def test_reasoning_of_another_model_of_the_server_is_removed_and_listed(serve) -> None:
+    engine = StagedEngine(TURN)
+    with serve(engine) as url:
+        reasoning, message = post(url, REQUEST)["output"]
+        body = request_with({**reasoning, "id": "rs_1"}, message)
+        events = post(url, {**body, "model": "org/staged-2", "stream": True})
+        nameless = post(url, {**request_with(carried(reasoning)), "model": "org/staged-2"})
+        same = post(url, body)
+    removed = {"type": "reasoning", "id": "rs_1", "action": "removed", "reason": "model_mismatch"}
+    assert [events[0]["response"]["input_transformations"], events[-1]["response"]["input_transformations"]] == [[removed]] * 2
+    assert (events[-1]["type"], nameless["input_transformations"]) == ("response.completed", [{**removed, "id": ""}])
+    assert [[item["type"] for item in turn.items] for turn in engine.turns[1:]] == [
+        ["message", "message"],
+        ["message"],
+        ["reasoning", "message", "message"],
+    ]
+    assert "input_transformations" not in same
+
+
 def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(serve) -> None:
     with serve(StagedEngine(steps("<|channel|>analysis<|message|>Let me think.", "length"), TURN)) as url:
         (cut,) = post(url, REQUEST)["output"]
@@ -127,12 +154,12 @@ def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generate
     assert engine.turns == []
 
 
-def test_reasoning_of_another_kind_model_or_key_holder_is_refused(serve) -> None:
+def test_reasoning_of_another_kind_unknown_model_or_key_holder_is_refused(serve) -> None:
     headers, seals = {"authorization": "Bearer one"}, Seals(Envelope(KEYS), "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
     with serve(StagedEngine(TURN), sealing_keys=KEYS) as url:
-        (reasoning, _) = post(url, REQUEST)["output"]
-        assert post(url, {**request_with(carried(reasoning)), "model": "org/staged-2"}) == refusal("input[0]", CHANGED)
+        unknown = {"type": "reasoning", "summary": [], "encrypted_content": Seals(Envelope(KEYS), "gone").seal("reasoning", {})}
+        assert post(url, request_with(unknown)) == refusal("input[0]", CHANGED)
         assert post(url, request_with(compaction)) == refusal("input[0]", CHANGED)
     with serve(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
         (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
@@ -160,16 +187,20 @@ def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> No
         Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
 
 
+async def no_models():
+    return []
+
+
 def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:
     seals = Seals(Envelope(KEYS), "staged")
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "gAAA"}
     sealed = {**item, **seals.late_fields(item)}
     assert sealed["encrypted_content"] != "gAAA"
     for request_input in ([sealed], []):  # from the client, or from the store
-        assert asyncio.run(seals.unseal([sealed], request_input)) == (item,)
+        assert asyncio.run(seals.unseal([sealed], request_input, no_models)) == ((item,), [])
 
 
 def test_stored_reasoning_that_a_lost_key_has_sealed_is_not_seen_again() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
     sealed = {**item, **Seals(Envelope(KEYS), "another").late_fields({**item, "encrypted_content": "gAAA"})}
-    assert asyncio.run(Seals(Envelope(KEYS), "staged").unseal([sealed], [])) == (item,)
+    assert asyncio.run(Seals(Envelope(KEYS), "staged").unseal([sealed], [], no_models)) == ((item,), [])

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
@@ -161,6 +162,21 @@ class Rendering(PlainGeneration):
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         yield EngineOutput(Chunk(), "stop", await self.count(turn))
+
+
+@define(eq=False)
+class Warming(PlainGeneration):
+    """Generates a response without output: the engine reads the prompt into its cache, and up to `budget` tokens are unused."""
+
+    budget: int = field(default=1, kw_only=True)
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        prompt = cached = written = 0
+        async with aclosing(self.engine.generate(evolve(turn, budget=self.budget))) as outputs:
+            async for output in outputs:
+                prompt, cached = output.input_tokens or prompt, output.cached_tokens or cached
+                written = output.cache_write_tokens or written
+        yield EngineOutput(Chunk(), "stop", prompt, cached, written)
 
 
 @frozen(eq=False)

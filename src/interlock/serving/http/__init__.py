@@ -3,6 +3,7 @@
 app               the routes, the middleware, and the application
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
+obfuscation       pads the deltas of a stream, if a request asks for it
 stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions
 codex_models      the catalogue of models that Codex reads

@@ -23,7 +23,6 @@ from interlock.embedding import now, random_id
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
 from interlock.events.json import elements, is_array, members
 from interlock.events.response_object import InputTokens
-from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
@@ -43,6 +42,7 @@ from interlock.serving.http.answers import (
 )
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
+from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
@@ -241,7 +241,7 @@ class Api:
         tenant, dialect = tenant_of(request), self._dialect(request)
         if not (parameters.stream or parameters.background):
             return WholeAnswer(self.service.begin(parameters, tenant, NullWriter(), connection=request), dialect)
-        run = self.service.begin(parameters, tenant, SseWriter(dialect), connection=request)
+        run = self.service.begin(parameters, tenant, stream_writer(parameters, dialect), connection=request)
         if not parameters.background:
             return StreamedAnswer(run, dialect, self.settings.keep_alive)
         async with cancelled_on_disconnect(run, request.receive):

@@ -31,6 +31,7 @@ from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, Con
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE
+from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer, refused
 from interlock.serving.requests.api_errors import ApiError, invalid
@@ -303,10 +304,11 @@ class SocketConnection:
         self._spawn(self._answer(lane, request, begun, steering, returned))
 
     def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None, steering: Steering) -> ResponseRun[bytes]:
+        parameters = self._service.engine.read(request.body)
         run = self._service.begin(
-            self._service.engine.read(request.body),
+            parameters,
             tenant_of(self._socket),
-            SseWriter(self._dialect),
+            stream_writer(parameters, self._dialect),
             latest=latest,
             generate=request.generate,
             connection=self._socket,

@@ -120,6 +120,7 @@ def read_chat(raw: Mapping[str, object]) -> ChatBody:
         "text": _text(request),
         "stream": bool(request.stream),
         "store": False,
+        "include": [],
     }
     if request.logprobs:
         body |= {"include": [LOGPROBS], "top_logprobs": request.top_logprobs or 0}

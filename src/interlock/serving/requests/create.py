@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.events import response_object as wire
 from interlock.events.json import elements, is_object, members
@@ -122,6 +123,18 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
         return "message.output_text.logprobs" in self.include
 
     @property
+    def prewarms(self) -> bool:
+        """Whether the request only prepares the engine's prefix cache, without output."""
+        return members(self.raw.get("prompt_cache_options")).get("prewarm") is True
+
+    @property
+    def wants_encrypted_reasoning(self) -> bool:
+        """Whether reasoning items have their encrypted content: on request, and with `"store": false` if it has no `include`."""
+        return "reasoning.encrypted_content" in self.include or (
+            self.raw.get("store") is False and self.raw.get("include") is None
+        )
+
+    @property
     def settings(self) -> dict[str, object]:
         """The settings that the response echoes."""
         return response_settings(self.raw)
@@ -135,6 +148,17 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
     def declared_servers(self) -> Iterator[Mapping[str, object]]:
         """The declarations of MCP servers with their secrets (`authorization`, `headers`), which `tools` lacks."""
         return (tool for tool in map(members, elements(self.raw.get("tools"))) if tool.get("type") == "mcp")
+
+    def updated(self, items: Iterable[JsonItem]) -> ResponseRequest:
+        """Return the request with the effort and text format of the last updates in its conversation, which replace its own."""
+        settings: dict[str, Mapping[str, object]] = {}
+        for item in items:
+            if item["type"] == "configuration_update":
+                for name, field in (("reasoning", "effort"), ("text", "format")):
+                    value = members(item.get(name)).get(field)
+                    if value is not None:
+                        settings[name] = {**members(self.raw.get(name)), field: value}
+        return replace(self, raw={**self.raw, **settings}) if settings else self
 
     def forward(self, without: Container[str]) -> dict[str, object]:
         """Return the parameters as the client sent them, for another server, except those in `without`."""

@@ -17,10 +17,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
+from msgspec import to_builtins
 
 from interlock.embedding import now, random_id
 from interlock.events.items import ITEMS
 from interlock.events.json import elements, members
+from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
@@ -38,7 +40,7 @@ from interlock.serving.requests.input_items import JsonItem, add_ids
 from interlock.serving.requests.runtime import alongside, ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.sealing import REASONING_WANTED, Seals
+from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.slots import Slots
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
@@ -111,6 +113,8 @@ class RequestContext:
     tenant: str = SHARED
     model_items: Sequence[JsonItem] = field(default=Factory(lambda self: self.items, takes_self=True))
     """The same conversation as the model reads it; see `Seals.unseal`."""
+    removed: Sequence[InputTransformation] = ()
+    """The reasoning of other models that is not among `model_items`."""
     lease: ConversationLease | None = None
     """The lease on the conversation that the response is added to."""
     seals: Seals | None = None
@@ -187,8 +191,8 @@ class ResponseRun(Generic[T]):
     )
 
     def use(self, context: RequestContext, generation: Generation, driver: ResponseDriver[T]) -> None:
-        """Set what the request was resolved to."""
-        self.context, self.generation, self.driver = context, generation, driver
+        """Set what the request was resolved to, such as its settings after updates in its conversation."""
+        self.request, self.context, self.generation, self.driver = context.request, context, generation, driver
 
     @property
     def stored(self) -> StoredResponse:
@@ -630,13 +634,14 @@ def new_driver(
 ) -> ResponseDriver[T]:
     """Return the driver of a response, which echoes the request and the `settings` that its engine has resolved."""
     request, seals = context.request, context.seals
+    transformations = {"input_transformations": to_builtins(context.removed)} if context.removed else {}
     return ResponseDriver(
-        {**request.settings, **settings},
+        {**request.settings, **settings, **transformations},
         writer=writer,
         ids=ids,
         clock=clock,
         response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
-        late=None if seals is None or REASONING_WANTED not in request.include else seals.late_fields,
+        late=seals.late_fields if seals is not None and request.wants_encrypted_reasoning else None,
         additions=generation.additions,
     )
 

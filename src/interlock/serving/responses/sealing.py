@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
@@ -21,6 +21,7 @@ import orjson
 from attrs import field, frozen
 
 from interlock.events.json import dumps
+from interlock.events.response_object import InputTransformation
 from interlock.fsm.errors import InterlockError
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.context_window import summary_message, window
@@ -54,7 +55,6 @@ SHORTEST: Final = HEAD + NONCE_BYTES + TAG_BYTES
 SLICE: Final = 2**18
 """Characters of base64 to decode between two yields to the event loop."""
 
-REASONING_WANTED: Final = "reasoning.encrypted_content"  # the value of `include`
 SEALED_TYPES: Final = ("reasoning", "compaction")
 
 SealedContent: TypeAlias = tuple[str, str]
@@ -230,10 +230,13 @@ class Seals:
         """Seal the content of an item."""
         return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
 
-    async def unseal(self, items: Sequence[JsonItem], request_input: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
+    async def unseal(
+        self, items: Sequence[JsonItem], request_input: Sequence[JsonItem], models: Callable[[], Awaitable[Sequence[str]]]
+    ) -> tuple[tuple[JsonItem, ...], list[InputTransformation]]:
         """Return a conversation as the model reads it: compacted, with summaries and the reasoning of `request_input` opened.
 
-        Reasoning before that input is opened only if it has no text; if that fails, it stays without text.
+        Reasoning before that input is opened only if it has no text; if that fails, it stays without text. Reasoning in the input
+        that belongs to another of the server's `models` is removed, and listed in the second value.
 
         Raises:
             ApiError: 400 for a summary, or reasoning in the request's input, that was not sealed here, was changed, or belongs to
@@ -244,17 +247,32 @@ class Seals:
         for index, item in enumerate(request_input):
             params.setdefault(_sealed_content(item), f"input[{index}].encrypted_content")
         contents: dict[SealedContent | None, Mapping[str, object]] = {}
+        removed: dict[SealedContent | None, InputTransformation] = {}
         for item in remaining:
             sealed = _sealed_content(item)
             if sealed is None:
                 continue
             kind, text = sealed
             if kind == "compaction" or sealed in params:
-                contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+                try:
+                    contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+                except ApiError:
+                    if kind == "compaction" or not await self._is_of_another(text, await models()):
+                        raise
+                    removed[sealed] = InputTransformation(id=str(item.get("id") or ""), action="removed", reason="model_mismatch")
             elif not item.get("content"):
                 with suppress(ApiError):  # without it, the model only misses some earlier reasoning
                     contents[sealed] = await self.open(kind, text, "previous_response_id")
-        return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in remaining)
+        left = [item for item in remaining if _sealed_content(item) not in removed]
+        return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in left), [*removed.values()]
+
+    async def _is_of_another(self, text: str, models: Iterable[str]) -> bool:
+        """Return whether one of the models wrote sealed reasoning for the same tenant."""
+        for model in models:
+            with suppress(SealError):
+                await self.envelope.open(Binding("reasoning", model, self.tenant), text)
+                return True
+        return False
 
     async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
         """Open the content of an item; raise an `ApiError` that names the parameter if that fails."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import evolve, field, frozen
 
 from interlock.events.sse import Writer
 from interlock.fsm.deltas import Start
+from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.generation import Generation, Rendering, ResponseEngine, fitting
+from interlock.serving.engines.generation import Generation, Rendering, ResponseEngine, Warming, fitting
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 T = TypeVar("T")
+
+FEWEST: Final = 16
+"""The smallest limit of output tokens that every service behind a gateway accepts."""
 
 
 @frozen(eq=False)
@@ -55,31 +59,39 @@ class ResponseService:
     ) -> ResponseRun[T]:
         """Return the run of a request, which does nothing until its `events` are iterated.
 
-        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt. The
-        run refuses the request with:
+        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt, or warms
+        its cache if the request wants that. The run refuses the request with:
 
         - `ApiError`, if the engine refuses it; 400 for an unknown previous response or an input that does not fit; 404 for an
           unknown conversation or item; 409 if the conversation has another response in progress; 429 if the server has too many;
         - `StoreDown`, if the store is not available, and the request needs it.
         """
+        generates = generate and not request.prewarms
 
         async def resolve(run: ResponseRun[T]) -> None:
             yielder = Yielder()
             async with self._leased(run, tenant) as lease:
                 context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
                 await yielder.checkpoint()
-                generation = self.engine.begin(request, context.items, tenant, connection)
+                generation = self.engine.begin(context.request, context.items, tenant, connection)
                 run.resources.push_async_callback(generation.close)
-                turn = Turn(request, context.model_items, request.max_output_tokens)
+                turn = Turn(context.request, context.model_items, request.max_output_tokens)
                 if not (request.background and self.engine.is_remote):  # which would wait for its server
                     turn = await fitting(generation, turn)
                 settings = await generation.prepare(turn)
-                context = evolve(context, model_items=turn.items, seals=context.seals if generate else None)
-                used = generation if generate else Rendering(generation, generation.parser, generation.response_id)
+                context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
+                used = generation if generates else self._silent(generation, warms=request.prewarms)
                 run.use(context, used, new_driver(context, used, settings, writer))
 
-        tools, archive = self.tools if generate else None, self.archive if request.store else None
+        tools, archive = self.tools if generates else None, self.archive if request.store else None
         return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
+
+    def _silent(self, generation: Generation, *, warms: bool) -> Generation:
+        """Return a generation without output."""
+        if not warms:
+            return Rendering(generation, generation.parser, generation.response_id)
+        budget = FEWEST if self.engine.is_remote else 1
+        return Warming(generation, parser_for(self.engine.format, {}), generation.response_id, budget=budget)
 
     @asynccontextmanager
     async def _leased(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
@@ -112,10 +124,10 @@ class ResponseService:
     async def count(self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None) -> int:
         """Return the number of tokens in the prompt of a request, and of the tools of its MCP servers; see `begin` for errors."""
         context = await self._resolve(request, tenant)
-        generation = self.engine.begin(request, context.items, tenant, connection)
+        generation = self.engine.begin(context.request, context.items, tenant, connection)
         try:
             lists = await self._tool_lists(context, generation)
-            turn = await fitting(generation, Turn(request, (*context.model_items, *lists), request.max_output_tokens))
+            turn = await fitting(generation, Turn(context.request, (*context.model_items, *lists), request.max_output_tokens))
             return await generation.count(turn)
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
@@ -155,7 +167,8 @@ class ResponseService:
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
         seals = self._seals(request, tenant)
-        return RequestContext(request, items, tenant, await seals.unseal(items, request.input), lease, seals, connection)
+        unsealed, removed = await seals.unseal(items, request.input, self.engine.names)
+        return RequestContext(request.updated(items), items, tenant, unsealed, removed, lease, seals, connection)
 
     def _seals(self, request: ResponseRequest, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)
