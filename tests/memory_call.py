@@ -125,7 +125,7 @@ def test_a_client_may_send_it_back():
 
 def test_a_server_offers_its_tool():
     assert HOSTED_TOOLS[-1] == "memory"
-    (function,) = list_hosted_functions({"memory"}).values()
+    (function,) = list_hosted_functions({"memory": ""}).values()
     assert (function["name"], function["parameters"]["required"]) == ("memory", ["query"])
 
 
