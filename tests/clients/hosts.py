@@ -14,11 +14,12 @@ from attrs import define, evolve, field, frozen
 from live.engines import steps
 
 from interlock.parsers.families.reference_encoders import encode
+from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import read_upstream
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +98,33 @@ def over_chat(turns, facts=UNKNOWN):
         ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]))) as url,
     ):
         yield evolve(behind, url=url)
+
+
+@contextmanager
+def hesitant():
+    """Serve the embedded engine so slowly that every token comes after a silence, which the server breaks.
+
+    Yields:
+        The URL, and a function that returns how often the server has broken one.
+    """
+    breaks = []
+
+    class Counter:
+        def __init__(self, app):
+            self._app = app
+
+        async def __call__(self, scope, receive, send):
+            async def count(message):
+                content = message.get("body") or (message.get("text") or "").encode()
+                breaks.extend(re.findall(rb'"type":"keepalive"|"type":"ping"|: keep-alive', content))
+                await send(message)
+
+            await self._app(scope, receive, count)
+
+    app = create_app(EmbeddedEngine(rate=100), AppSettings(keep_alive=0.005))
+    app.add_middleware(Counter)
+    with ServerThread(app) as url:
+        yield url, lambda: len(breaks)
 
 
 @define(eq=False)

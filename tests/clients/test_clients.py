@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from clients.hosts import hesitant
 from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
@@ -51,6 +52,14 @@ def test_a_client_calls_a_tool_and_uses_its_answer(command):
     with ServerThread(create_app(EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
+
+
+@pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
+def test_a_client_ignores_what_breaks_the_silence_before_every_token(command):
+    with hesitant() as (url, count_breaks):
+        ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
+    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
+    assert count_breaks() > 10
 
 
 TURNS = [

@@ -15,6 +15,7 @@ from clients import hosts
 from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
+from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.harmony_tokens import encoding
 
@@ -99,6 +100,15 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
     assert places == sorted(places)
     recalled = {"all": [0, 1, 2, 3, 4, 4, 5], "question": [0, 1, 2, 3, 4, 0, 1], "none": [0] * len(TURNS)}
     assert [prompt.count("I go on.") for prompt in prompts] == recalled[played.recalls]
+
+
+def test_codex_ignores_what_breaks_the_silence_before_every_token(folder):
+    with hosts.hesitant() as (url, count_breaks):
+        config = block("toml", "model_provider").replace("http://127.0.0.1:8000", url)
+        (folder / "home" / "config.toml").write_text(config)
+        fetch_catalog(folder, url)
+        assert codex(folder, *FREELY, "--model", MODEL, prompt_of_page()) == "notes.txt"
+    assert count_breaks() > 10
 
 
 FULL = 6_000
