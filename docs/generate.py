@@ -97,7 +97,9 @@ def generated() -> dict[Path, str]:
             files[LIFECYCLES / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
     files[LIFECYCLES / "whole.svg"] = to_svg(evolve(stream_graphs()[WHOLE_KINDS[0]], name="whole"))
     files[LIFECYCLES / "whole.md"] = "\n\n".join(_whole_page()) + "\n"
-    files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(stream_graphs().values())
+    files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(
+        [*stream_graphs().values(), *(process_graphs()[name] for name in ("messages", "chat"))]
+    )
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")

@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
+from interlock.fsm.transducers import EntryWriter, MessagesTransducer
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.recordings import read, replay_steps
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
@@ -58,6 +60,14 @@ def take(
     print(f"docs/viewer/{name}.png")
 
 
+def in_messages(folder: Path) -> Path:
+    """Write the stream of a recording in Messages, and return its file."""
+    steps = replay_steps(read(SEARCH), EntryWriter())
+    file = folder / "messages.sse"
+    file.write_bytes(MessagesTransducer().encode(entry for _, entries in steps for entry in entries))
+    return file
+
+
 def live(browser: Browser) -> None:
     """Take a picture of a stream that goes on, in the server that makes it."""
     app = create_app(EmbeddedEngine(rate=20))
@@ -79,6 +89,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         broken = written(folder, "broken.html", CORPUS / "broken" / "R8-text-not-done.sse")
         both = written(folder, "both.html", SEARCH, ROOT / "recordings" / "web-search-that-fails.jsonl")
+        take(browser, written(folder, "messages.html", in_messages(folder)), "messages", *["ArrowRight"] * 18, "click #tab-item")
         take(browser, sample, "stream", *["ArrowRight"] * 11, "click #tab-item")
         take(browser, sample, "framing", *["ArrowRight"] * 29, "click .fit", "click #tab-origin", dark=True)
         take(browser, broken, "finding", "n", dark=True)

@@ -46,7 +46,7 @@ def verdict(data, size=1000, content_type=None, **options):
 def test_legal_streams_of_each_api(size):
     result = verdict(framed([{"type": "ping"}, *EVENTS]), size, "text/event-stream; charset=utf-8")
     assert (result.legal, result.events, result.items, result.status) == (True, 7, ["text"], "end_turn")
-    result = verdict(chunked(CHUNKS), size)
+    result = verdict(b": ping\n\n" + chunked(CHUNKS), size)
     assert (result.legal, result.events, result.items, result.status, result.marked) == (True, 2, [], "stop", True)
 
 

@@ -109,7 +109,7 @@ export function Events({ stream, rows, cursor, filter, version, go, unfold, narr
           <option value={-1}>all items</option>
           {stream.lanes.slice(0, 500).map((lane) => (
             <option key={lane.number} value={lane.number}>
-              {lane.number ? `${lane.index ?? ""} ${lane.title}` : "response"}
+              {lane.number ? `${lane.index ?? ""} ${lane.title}` : lane.title}
             </option>
           ))}
         </select>

@@ -175,7 +175,7 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
   const data = stream.data[cursor] ?? "";
   const tabs: [Tab, string][] = [
     ["event", "Event"],
-    ["item", lane.number ? "Item now" : "Response now"],
+    ["item", lane.number ? "Item now" : `${lane.title[0]?.toUpperCase()}${lane.title.slice(1)} now`],
     ["text", "Text"],
     ["findings", `Findings ${stream.flagged.length ? `(${count([...stream.findings.values()].reduce((sum, some) => sum + some.length, 0))})` : ""}`],
   ];
@@ -201,8 +201,8 @@ export function Inspector({ stream, cursor, tab, choose, go }: Props) {
         <dl class="facts">
           <dt>event</dt>
           <dd>{count(cursor)}</dd>
-          <dt>sequence_number</dt>
-          <dd>{Number.isNaN(number) ? "none" : number}</dd>
+          {stream.numbered && <dt>sequence_number</dt>}
+          {stream.numbered && <dd>{Number.isNaN(number) ? "none" : number}</dd>}
           <dt>size</dt>
           <dd>{bytes(stream.size.at(cursor))}</dd>
           {!Number.isNaN(stream.time.at(cursor)) && <dt>arrived after</dt>}

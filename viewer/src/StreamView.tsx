@@ -13,13 +13,16 @@ import { type Filter, NO_FILTER, Rows } from "./rows";
 import type { Page, Stream } from "./stream";
 import { useTheme } from "./theme";
 
-/** Return the edges that a lane's machine fired up to an event, and the states that it was in. */
+/** Return the edges that a machine fired up to an event, and the states that it was in: the machine of a lane, or of all lanes. */
 function pathOf(stream: Stream, cursor: number): { path: Set<string>; visited: Set<string> } {
   const path = new Set<string>();
   const visited = new Set<string>();
-  for (const event of stream.laneOf(cursor).changes) {
-    if (event > cursor) break;
+  const lane = stream.laneOf(cursor);
+  const { machine } = stream;
+  const shared = lane.number === 0 || stream.stepOf(cursor)?.machine === machine;
+  for (const event of shared ? stream.lanes.flatMap((one) => one.changes) : lane.changes) {
     const step = stream.stepOf(event);
+    if (event > cursor || (shared && step?.machine !== machine)) continue;
     if (step?.fired.length === 1 || event === cursor) for (const one of firedKeys(step)) path.add(one);
     for (const [source, , , , silent] of step?.fired.length === 1 ? step.fired : []) {
       visited.add(source);
@@ -201,6 +204,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
     const frame = box.getBoundingClientRect();
     const place = lit.getBoundingClientRect();
     if (place.top < frame.top || place.bottom > frame.bottom) box.scrollTop += place.top + place.height / 2 - (frame.top + frame.height * 0.5);
+    if (place.left < frame.left || place.right > frame.right) box.scrollLeft += place.left + place.width / 2 - (frame.left + frame.width * 0.5);
   }, [stepNumber, stream.lane.at(cursor), whole, pane, framing]);
 
   const header = (
@@ -237,7 +241,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   const lane = stream.laneOf(cursor);
   const framingStep = framing ? stream.framingAt(cursor) : null;
   const step = framingStep?.step ?? stream.stepOf(cursor);
-  const picture = page.machines[step?.machine || lane.title];
+  const picture = page.machines[step?.machine || (page.machines[lane.title] ? lane.title : stream.machine)];
   const lanePath = framingStep ? null : pathOf(stream, cursor);
   const path = lanePath?.path ?? new Set(framingStep?.path.map(([source, trigger, dest]) => key(source, trigger, dest)));
   const visited = lanePath?.visited ?? new Set(framingStep?.path.map(([source]) => source));
@@ -247,13 +251,13 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
       {header}
       <Transport stream={stream} cursor={cursor} playing={playing} speed={pace} timed={byTime} go={go} play={play} choose={setSpeed} measure={setTimed} />
       <Lanes stream={stream} cursor={cursor} timed={byTime} version={version} dark={dark} go={go} onSelect={(lane) => (setFraming(lane.number < 0), setPane(lane.number < 0 ? "machine" : pane))} />
-      <div class="panes" role="group" aria-label="View">
+      <nav class="panes" aria-label="View">
         {["events", "machine", "inspector"].map((one) => (
           <button key={one} type="button" aria-pressed={pane === one} onClick={() => setPane(one)}>
             {one === "inspector" ? "details" : one}
           </button>
         ))}
-      </div>
+      </nav>
       <main class="main" data-pane={pane}>
         <Events stream={stream} rows={rows} cursor={cursor} filter={filter} version={version} go={go} unfold={unfold} narrow={setFilter} />
         <section class={`centre${whole ? " whole" : ""}`} aria-label="The machine">
@@ -267,7 +271,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
           <div class="caption">
             <h2>
               {framingStep ? "framing of harmony" : (picture?.name ?? lane.title)}
-              {!framingStep && lane.name && <span class="quiet"> {lane.name}</span>}
+              {!framingStep && lane.name && step?.machine !== stream.machine && <span class="quiet"> {lane.name}</span>}
               {step && step.states.length > 0 && <span class={`at${step.states.length > 1 ? " possible" : ""}`}>{step.states.join(" or ")}</span>}
               {stream.framing && (
                 <button type="button" class="fit" aria-pressed={framing} onClick={() => setFraming(!framing)}>

@@ -25,6 +25,14 @@ const HUES: Record<string, number> = {
   web_search_call: 330,
   file_search_call: 300,
   image_generation_call: 350,
+  text: 212,
+  content: 212,
+  thinking: 268,
+  tool_use: 172,
+  tool_call: 172,
+  mcp_tool_use: 28,
+  mcp_tool_result: 45,
+  server_tool_use: 135,
 };
 
 /** Return the hue of a kind of item; an unknown kind has one of its own, always the same. */

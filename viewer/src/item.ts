@@ -48,15 +48,27 @@ function applyWrite(target: Json, write: Write, value: Json, report: (text: stri
   return { ...object, [to]: value };
 }
 
-function applyEvent(snapshot: Snapshot, write: Write | undefined, body: unknown): Snapshot {
-  if (!write || typeof body !== "object" || body === null) return { ...snapshot, added: 0 };
-  const fields = body as Object_;
-  const value = write.op === "status" ? (write.value ?? null) : fields[write.from];
-  if (value === undefined) return { ...snapshot, added: 0 };
-  if (write.op === "all") return { ...snapshot, item: value, added: 0 };
+/** Return what is at a path of names and places, divided by dots. */
+function valueAt(value: Json | undefined, path: string): Json | undefined {
+  for (const name of path ? path.split(".") : []) {
+    const inner: Json | undefined = Array.isArray(value) ? value[Number(name)] : isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+    value = inner;
+  }
+  return value;
+}
+
+function applyEvent(snapshot: Snapshot, writes: Write[], body: unknown): Snapshot {
+  const none = { ...snapshot, added: 0 };
+  if (typeof body !== "object" || body === null) return none;
+  return writes.reduce((now, write) => applyOne(now, write, body as Object_), none);
+}
+
+function applyOne(snapshot: Snapshot, write: Write, fields: Object_): Snapshot {
+  const value = write.op === "status" ? (write.value ?? null) : valueAt(fields, write.from);
+  if (value === undefined) return snapshot;
+  if (write.op === "all") return { ...snapshot, item: value };
   const item = isObject(snapshot.item) ? snapshot.item : {};
-  let { text } = snapshot;
-  let added = 0;
+  let { text, added } = snapshot;
   const report = (now: string, more: number): void => {
     text = now;
     added = more;
@@ -81,7 +93,7 @@ export function itemAt(stream: Stream, lane: Lane, position: number): { now: Sna
     let snapshot = cache.get(from) ?? EMPTY;
     for (let at = from + 1; at <= until; at++) {
       const event = lane.events.at(at);
-      snapshot = applyEvent(snapshot, stream.page.writes[stream.nameOf(event)], stream.body(event));
+      snapshot = applyEvent(snapshot, stream.page.writes[stream.nameOf(event)] ?? [], stream.body(event));
       if (at % CACHE_EVERY === 0) cache.set(at, snapshot);
     }
     cache.set(until, snapshot);

@@ -33,6 +33,7 @@ export interface Picture {
 
 export interface Write {
   op: "all" | "put" | "push" | "append" | "set" | "status";
+  /** The field of the event, as names and places divided by dots; the whole event if empty. */
   from: string;
   to?: string;
   list?: string;
@@ -54,7 +55,7 @@ export interface Head {
   machines: Record<string, Picture>;
   rules: Record<string, [string, string, string]>;
   deviations: Record<string, [string, string]>;
-  writes: Record<string, Write>;
+  writes: Record<string, Write[]>;
 }
 
 /** Source, trigger, dest, whether the event is the last that the edge emits, and the silent edges before it. */

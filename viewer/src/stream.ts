@@ -53,7 +53,7 @@ export class Lane {
   constructor(readonly number: number) {}
 
   get title(): string {
-    return this.number === 0 ? "response" : this.number < 0 ? "the parser's framing" : this.kind || "unknown item";
+    return this.number === 0 ? this.kind || "response" : this.number < 0 ? "the parser's framing" : this.kind || "unknown item";
   }
 }
 
@@ -81,6 +81,8 @@ export class Stream {
   /** The number of events, without the end marker. */
   events = 0;
   bytes = 0;
+  /** Whether its events have sequence numbers. */
+  numbered = false;
   private readonly kindOf = new Map<string, number>();
 
   constructor(
@@ -103,6 +105,12 @@ export class Stream {
 
   laneOf(event: number): Lane {
     return this.lanes[this.lane.at(event)] ?? (this.lanes[0] as Lane);
+  }
+
+  /** The machine of the whole stream; in the Responses API that of the response, beside those of its items. */
+  get machine(): string {
+    const [first] = (this.lanes[0] as Lane).changes.map((event) => this.stepOf(event)).filter((step) => step !== undefined);
+    return first?.machine ?? "";
   }
 
   stepOf(event: number): Step | undefined {
@@ -131,6 +139,7 @@ export class Stream {
     this.kind.push(kind);
     this.lane.push(laneNumber);
     this.number.push(number ?? Number.NaN);
+    this.numbered ||= number !== null;
     this.step.push(step);
     this.time.push(time ?? Number.NaN);
     this.size.push(size);
@@ -194,7 +203,7 @@ export class Page {
   machines: Record<string, Picture> = {};
   rules: Record<string, [string, string, string]> = {};
   deviations: Record<string, [string, string]> = {};
-  writes: Record<string, Write> = {};
+  writes: Record<string, Write[]> = {};
   mode: "stream" | "compare" | "list" = "stream";
   redacted = false;
   pairs: Pairs = { rows: [], volatile: [] };

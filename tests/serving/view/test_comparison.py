@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from live.dialect_streams import chat, messages
 
 from interlock.serving.view import comparison
 from interlock.serving.view.comparison import ComparedSide, pairs
-from interlock.serving.view.event_lines import Trace
+from interlock.serving.view.dialect_lines import AnyTrace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 def side(data):
-    result, trace = ComparedSide(), Trace()
+    result, trace = ComparedSide(), AnyTrace()
     for line in [*trace.feed(data), *trace.end()]:
         result.add(line)
     return result
@@ -97,3 +98,16 @@ def test_every_event_is_in_one_row(path) -> None:
         ranges = sorted(row[column] for row in aligned if row[column])
         assert [end for _, end in ranges[:-1]] == [start for start, _ in ranges[1:]]
         assert ranges[0][0] == 0
+
+
+@pytest.mark.parametrize(("stream_of", "deltas"), [(messages, 2), (chat, 2)])
+def test_the_texts_of_other_apis_are_compared_as_a_whole(stream_of, deltas) -> None:
+    data = stream_of()
+    joined = data.replace(b"while.", b"").replace(b"Mean", b"Meanwhile.")
+    assert {mark for _, _, mark, _ in rows(data, joined.replace(b"msg_", b"msg_9").replace(b"chatcmpl-", b"chatcmpl-9"))} == {
+        "same"
+    }
+    differing = [
+        (left[1] - left[0], paths) for left, _, mark, paths in rows(data, data.replace(b"Mean", b"Some")) if mark != "same"
+    ]
+    assert differing == [(deltas, ["delta"])]

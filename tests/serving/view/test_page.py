@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from interlock.events.stream import EVENTS
-from interlock.fsm.acceptor import DEVIATIONS, RULES
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.fsm.acceptor.stream_items import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
+from interlock.serving.view.dialect_lines import dialect_writes
 from interlock.serving.view.page import writes
 
 ROOT = Path(__file__).parents[3]
@@ -31,23 +32,25 @@ def lines(html):
 
 def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
     (_, head) = page.head("stream", [{"name": "x"}])
-    assert {*AUTOMATA, "response"} <= set(head["machines"])
+    assert {*AUTOMATA, "response", "messages", "chat"} <= set(head["machines"])
     assert head["rules"]["R10"][0] == RULES["R10"].name
-    assert set(head["rules"]) == set(RULES)
+    assert set(head["rules"]) == {*RULES, *DIALECT_RULES}
     assert set(head["deviations"]) == set(DEVIATIONS)
-    assert set(head["writes"]) <= set(EVENTS)
+    assert set(head["writes"]) <= {*EVENTS, *dialect_writes()}
 
 
 def test_the_fields_that_events_write_come_from_their_types() -> None:
     part = {"list": "content", "index": "content_index"}
     assert {name: writes()[name] for name in ("response.output_text.delta", "response.content_part.added")} == {
-        "response.output_text.delta": {"op": "append", "from": "delta", "to": "text", **part},
-        "response.content_part.added": {"op": "put", "from": "part", **part},
+        "response.output_text.delta": [{"op": "append", "from": "delta", "to": "text", **part}],
+        "response.content_part.added": [{"op": "put", "from": "part", **part}],
     }
-    assert writes()["response.function_call_arguments.done"] == {"op": "set", "from": "arguments", "to": "arguments"}
-    assert writes()["response.web_search_call.searching"] == {"op": "status", "from": "", "to": "status", "value": "searching"}
-    assert writes()["response.output_item.done"] == {"op": "all", "from": "item"}
-    assert writes()["response.output_text.annotation.added"] == {"op": "push", "from": "annotation", "to": "annotations", **part}
+    assert writes()["response.function_call_arguments.done"] == [{"op": "set", "from": "arguments", "to": "arguments"}]
+    assert writes()["response.web_search_call.searching"] == [{"op": "status", "from": "", "to": "status", "value": "searching"}]
+    assert writes()["response.output_item.done"] == [{"op": "all", "from": "item"}]
+    assert writes()["response.output_text.annotation.added"] == [
+        {"op": "push", "from": "annotation", "to": "annotations", **part}
+    ]
 
 
 def test_a_standalone_page_runs_only_its_own_script() -> None:

@@ -58,6 +58,23 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     assert all(line[6] is not None for line in trace_lines if line[0] == "e")
 
 
+@pytest.mark.parametrize(
+    ("path", "start", "machine"), [("/v1/messages", "msg_", "messages"), ("/v1/chat/completions", "chatcmpl-", "chat")]
+)
+def test_the_streams_of_other_apis_are_shown_too(path, start, machine) -> None:
+    app, _ = watched("secret")
+    client = TestClient(app)
+    client.headers["x-api-key"] = "secret"
+    body = {"model": "interlock-embedded", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50, "stream": True}
+    assert client.post(path, json=body).status_code == 200
+    client.headers["authorization"] = "Bearer secret"
+    _, (_, (entry,)) = lines(client.get("/interlock/lines"))
+    assert (entry["id"][: len(start)], entry["model"]) == (start, "interlock-embedded")
+    trace_lines = lines(client.get("/interlock/0/lines"))
+    assert {line[2]["machine"] for line in trace_lines if line[0] == "step"} == {machine}
+    assert trace_lines[-1][2]["legal"] is True
+
+
 def test_the_stream_to_the_client_is_not_changed() -> None:
     plain = TestClient(create_app(EmbeddedEngine()))
     app, _ = watched()

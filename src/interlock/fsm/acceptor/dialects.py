@@ -29,6 +29,18 @@ _MARKS: Final[Mapping[ApiName, re.Pattern[bytes]]] = {
 }
 
 
+_DATA: Final = re.compile(rb"^(?!:|event:|id:|retry:)[^\r\n]+[\r\n]", re.MULTILINE)
+"""Matches the first line that has data."""
+
+
+def find_api(beginning: bytes) -> ApiName | None:
+    """Return the API of a stream that begins like this, or None if more is needed."""
+    for api, mark in _MARKS.items():
+        if mark.search(beginning):
+            return api
+    return "responses" if _DATA.search(beginning) or len(beginning) > UNDECIDED else None
+
+
 def _rules(*rows: tuple[str, str, Sort, str, str]) -> dict[str, Rule]:
     return {number: Rule(number, name, sort, says, breaks) for number, name, sort, says, breaks in rows}
 
@@ -195,7 +207,7 @@ class AnyJudge:
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere."""
         self._unread += chunk
-        if self._judge is not None or b"\n\n" in self._unread or len(self._unread) > UNDECIDED:
+        if self._judge is not None or find_api(self._unread) is not None:
             self._read()
 
     def end(self) -> Verdict:
@@ -204,8 +216,7 @@ class AnyJudge:
 
     def _read(self) -> Judge | DialectJudge:
         if self._judge is None:
-            found: list[ApiName] = [api for api, mark in _MARKS.items() if mark.search(self._unread)]
-            self._judge = self._make(found[0] if found else "responses")
+            self._judge = self._make(find_api(self._unread) or "responses")
         if self._content_type is not None:
             self._judge.content_type(self._content_type)
             self._content_type = None

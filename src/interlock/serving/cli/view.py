@@ -30,7 +30,7 @@ from interlock.serving.cli.sources import (
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
-    from interlock.serving.view.event_lines import Trace
+    from interlock.serving.view.event_lines import ReplaySteps
     from interlock.serving.view.web import Batches
 
 
@@ -113,13 +113,15 @@ class StreamSource:
         request = {"method": "GET" if body is None else "POST", "url": self.name, "body": body and body.decode()}
         return {"name": self.title, "request": request}
 
-    def batches(self, trace: Trace, dialect: DialectName) -> Batches:
-        """Yield batches of the page's lines as the stream arrives."""
-        from interlock.serving.view.event_lines import recording_lines
+    def batches(self, number: int, steps: ReplaySteps, dialect: DialectName, *, redact: bool) -> Batches:
+        """Yield batches of the page's lines as the stream arrives; `number` is the stream's number on the page."""
+        from interlock.serving.view.dialect_lines import AnyTrace
+        from interlock.serving.view.event_lines import Trace, recording_lines
 
         if self.recording is not None:
-            yield from recording_lines(self.recording, trace, DIALECTS[dialect])
+            yield from recording_lines(self.recording, Trace(number, steps, dialect, redact), DIALECTS[dialect])
             return
+        trace = AnyTrace(number, steps, dialect, redact)
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
         for chunk in self.source.chunks:
@@ -142,13 +144,13 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
 def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
     """Yield the lines of the page for one stream, or for two side by side."""
     from interlock.serving.view.comparison import ComparedSide, pairs
-    from interlock.serving.view.event_lines import ReplaySteps, Trace
+    from interlock.serving.view.event_lines import ReplaySteps
     from interlock.serving.view.page import head
 
     steps, sides = ReplaySteps(), [ComparedSide() for _ in streams]
     yield [head("stream" if len(streams) == 1 else "compare", [each.about(redact=redact) for each in streams], redact=redact)]
     for number, (stream, side) in enumerate(zip(streams, sides, strict=True)):
-        for batch in stream.batches(Trace(number, steps, dialect, redact), dialect):
+        for batch in stream.batches(number, steps, dialect, redact=redact):
             if len(streams) > 1:
                 for line in batch:
                     side.add(line)

@@ -13,13 +13,13 @@ from typing import Final
 import orjson
 from attrs import define, field
 
-from interlock.events.json import is_array, is_object, members
+from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.fsm.acceptor.judging import DONE
 from interlock.serving.view.event_lines import Line
 
 VOLATILE: Final = frozenset(
     {"id", "item_id", "call_id", "container_id", "response_id", "previous_response_id", "sequence_number", "output_index"}
-    | {"created_at", "completed_at", "obfuscation", "usage"}
+    | {"created", "created_at", "completed_at", "obfuscation", "signature", "system_fingerprint", "tool_use_id", "usage"}
 )
 """The fields that differ from run to run, at any depth."""
 
@@ -56,7 +56,7 @@ class ComparedSide:
                 self.lanes[lane] = (item["kind"], item["name"])
             case ("e", _, int() as lane, str() as name, _, _, _, _, str() as data):
                 last = self.runs[-1] if self.runs else None
-                text = _delta(data) if name.endswith(".delta") else None
+                text = _delta(name, data)
                 if text is not None and last is not None and (last.lane, last.name) == (lane, name):
                     last.end += 1
                     last.texts.append(text)
@@ -142,6 +142,18 @@ def _parse(data: str) -> object:
     return parsed
 
 
-def _delta(data: str) -> str | None:
-    text = members(_parse(data)).get("delta")
-    return text if isinstance(text, str) else None
+def _delta(name: str, data: str) -> str | None:
+    """Return the text of a delta of any API; None for other events, and for the first delta of a call."""
+    body: Mapping[str, object]
+    if name.endswith(".delta"):
+        body = {"delta": members(_parse(data)).get("delta")}
+    elif name == "content_block_delta":
+        body = members(members(_parse(data)).get("delta"))
+    elif name.startswith("delta."):
+        choice = members(next(iter(elements(members(_parse(data)).get("choices"))), None))
+        body = members(choice.get("delta"))
+        for call in map(members, elements(body.get("tool_calls"))):
+            return None if "id" in call else as_text(members(call.get("function")).get("arguments"))
+    else:
+        return None
+    return next((text for field, text in body.items() if field != "type" and isinstance(text, str)), None)

@@ -287,39 +287,40 @@ LinePlace: TypeAlias = "Leaf | Mapping[str, LinePlace]"
 """What to show of a field, or of each field of an object or of the objects in a list; other fields are hidden."""
 
 
-def _place(words: str, numbers: str = "", texts: str = "", **inner: LinePlace) -> LinePlace:
+def place_of(words: str, numbers: str = "", texts: str = "", **inner: LinePlace) -> LinePlace:
+    """Return what to show of an object: the names of the fields of each kind, divided by spaces, and inner objects."""
     leaves = ((words, Leaf.WORD), (numbers, Leaf.NUMBER), (texts, Leaf.TEXT))
     return {**{name: leaf for names, leaf in leaves for name in names.split()}, **inner}
 
 
-TOP: Final = _place("", "logprob", "token")
-LOGPROB: Final = _place("", "logprob", "token", top_logprobs=TOP)
-ANNOTATION: Final = _place("type container_id", "index start_index end_index", "title url file_id filename")
-PART: Final = _place("type", "content_index", "text refusal", annotations=ANNOTATION, logprobs=LOGPROB)
-ERROR: Final = _place("type", "", "code message param", content=PART)
-OUTPUT: Final = _place("type", "", "logs url text stdout stderr", outcome=_place("type", "exit_code"))
-TOOL: Final = _place("type name server_label", "strict defer_loading", "description parameters input_schema annotations format")
-ITEM: Final = _place(
+TOP: Final = place_of("", "logprob", "token")
+LOGPROB: Final = place_of("", "logprob", "token", top_logprobs=TOP)
+ANNOTATION: Final = place_of("type container_id", "index start_index end_index", "title url file_id filename")
+PART: Final = place_of("type", "content_index", "text refusal", annotations=ANNOTATION, logprobs=LOGPROB)
+ERROR: Final = place_of("type", "", "code message param", content=PART)
+OUTPUT: Final = place_of("type", "", "logs url text stdout stderr", outcome=place_of("type", "exit_code"))
+TOOL: Final = place_of("type name server_label", "strict defer_loading", "description parameters input_schema annotations format")
+ITEM: Final = place_of(
     "type id status role phase call_id name namespace server_label container_id approval_request_id execution",
     "output_index sequence_number",
     "arguments input code result encrypted_content queries revised_prompt fingerprint quality size output_format background",
     content=PART,
     summary=PART,
-    action=_place(
+    action=place_of(
         "type",
         "timeout_ms max_output_length",
         "query queries url pattern command commands env",
-        sources=_place("type", "", "url name"),
+        sources=place_of("type", "", "url name"),
     ),
-    operation=_place("type", "", "path diff"),
+    operation=place_of("type", "", "path diff"),
     output=OUTPUT,
     outputs=OUTPUT,
-    results=_place("", "score", "text filename file_id attributes"),
+    results=place_of("", "score", "text filename file_id attributes"),
     tools=TOOL,
-    caller=_place("type", "", "caller_id"),
+    caller=place_of("type", "", "caller_id"),
     error=ERROR,
 )
-RESPONSE: Final = _place(
+RESPONSE: Final = place_of(
     "id object status model previous_response_id service_tier truncation",
     "created_at completed_at background store parallel_tool_calls temperature top_p top_logprobs "
     "frequency_penalty presence_penalty max_output_tokens max_tool_calls sequence_number",
@@ -327,18 +328,18 @@ RESPONSE: Final = _place(
     output=ITEM,
     tools=TOOL,
     error=ERROR,
-    incomplete_details=_place("reason"),
-    reasoning=_place("effort", "", "summary"),
-    text=_place("", "", "verbosity", format=_place("type", "strict", "name schema description")),
-    conversation=_place("id"),
-    usage=_place(
+    incomplete_details=place_of("reason"),
+    reasoning=place_of("effort", "", "summary"),
+    text=place_of("", "", "verbosity", format=place_of("type", "strict", "name schema description")),
+    conversation=place_of("id"),
+    usage=place_of(
         "",
         "input_tokens output_tokens total_tokens",
-        input_tokens_details=_place("", "cached_tokens cache_write_tokens"),
-        output_tokens_details=_place("", "reasoning_tokens"),
+        input_tokens_details=place_of("", "cached_tokens cache_write_tokens"),
+        output_tokens_details=place_of("", "reasoning_tokens"),
     ),
 )
-EVENT: Final = _place(
+EVENT: Final = place_of(
     "type item_id response_id call_id name",
     "sequence_number output_index content_index summary_index annotation_index command_index partial_image_index",
     "delta text refusal arguments input code diff command obfuscation partial_image_b64 message param",

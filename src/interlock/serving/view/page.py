@@ -25,7 +25,8 @@ from interlock.events.stream import (
     own_fields,
     wire_name,
 )
-from interlock.fsm.acceptor import DEVIATIONS, RULES
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+from interlock.serving.view.dialect_lines import dialect_writes
 from interlock.serving.view.event_lines import Line, encode_lines
 
 PAGE: Final = Path(__file__).parent / "page"
@@ -54,24 +55,30 @@ def _part(name: str) -> str:
 def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
     """Return the first line of a page. Each stream has a `name` and, if it is known, a `request`."""
     about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
-    rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in RULES.items()}
+    rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in {**RULES, **DIALECT_RULES}.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
     machines: object = orjson.loads(_part("machines.json"))
-    return "head", {**about, "machines": machines, "rules": rules, "deviations": deviations, "writes": writes()}
+    return "head", {
+        **about,
+        "machines": machines,
+        "rules": rules,
+        "deviations": deviations,
+        "writes": {**writes(), **dialect_writes()},
+    }
 
 
 _BESIDE: Final = frozenset({"logprobs", "name", "obfuscation", "status"})
 """The fields of an event that are not written into its item."""
 
 
-def writes() -> Mapping[str, Mapping[str, object]]:
+def writes() -> Mapping[str, Sequence[Mapping[str, object]]]:
     """Return what each event writes into its item, by wire name, so that the page hard-codes no event.
 
     `op` is `all` (the field is the whole item or response), `put` (it is a part), `append` or `set` (a text), `push` (an entry of
     a list) or `status` (`value` is the new status). `from` is the field of the event, and `to` the field of the item or part.
     `list` is the item's field with the list of parts, and `index` the event's field with the place of the part in it.
     """
-    return {name: write for name, event in EVENTS.items() for write in _write(event)}
+    return {name: found for name, event in EVENTS.items() if (found := [*_write(event)])}
 
 
 def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 import secrets
 import threading
 import time
@@ -24,20 +25,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
 from interlock.events.json import members
 from interlock.events.sse import CONTENT_TYPE
-from interlock.serving.requests.api_keys import Keys
-from interlock.serving.view.event_lines import Line, Trace, encode_lines
+from interlock.serving.requests.api_keys import Keys, authorization_of
+from interlock.serving.view.dialect_lines import AnyTrace
+from interlock.serving.view.event_lines import Line, encode_lines
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
 
 T = TypeVar("T")
 
 MOUNT: Final = "/interlock/"
-CAPTURED: Final = "/v1/responses"
+CAPTURED: Final = re.compile(r"/v1/(?:responses(?:/.*)?|messages|chat/completions)")
+"""Matches the paths whose streams are captured."""
 
 STREAMS: Final = 50
 STREAM_BYTES: Final = 8 * 2**20
 TOTAL_BYTES: Final = 64 * 2**20
 REQUEST_BYTES: Final = 2**18
 """The limits of what the middleware stores: streams, bytes of a stream, bytes of all streams, and bytes of a request."""
+
+_DATA: Final = re.compile(rb"^data:(.*)$", re.MULTILINE)
+_FIRST: Final = 4
+"""The chunks at the beginning of a stream that may have its id, because pings come before it."""
 
 _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
@@ -130,10 +137,13 @@ class CapturedStream:
                 self.request = None
 
     def entry(self) -> dict[str, object]:
-        _, _, data = (self.chunks[0][1] if self.chunks else b"").partition(b"data:")
         response: Mapping[str, object] = {}
-        with suppress(orjson.JSONDecodeError):
-            response = members(members(orjson.loads(data.partition(b"\n")[0])).get("response"))
+        for line in _DATA.findall(b"".join(chunk for _, chunk in self.chunks[:_FIRST])):
+            with suppress(orjson.JSONDecodeError):
+                body = members(orjson.loads(line))
+                response = members(body.get("response", body.get("message", body)))
+            if "id" in response:
+                break
         state = {
             "number": self.number,
             "started": self.start_time,
@@ -208,7 +218,7 @@ class ViewerMiddleware:
             await self.app(scope, receive, send)
         elif path == MOUNT.rstrip("/") or path.startswith(MOUNT):
             await self._answer(scope)(scope, receive, send)
-        elif path == CAPTURED or path.startswith(f"{CAPTURED}/"):
+        elif CAPTURED.fullmatch(path):
             await self._capture(scope, receive, send)
         else:
             await self.app(scope, receive, send)
@@ -217,7 +227,7 @@ class ViewerMiddleware:
         headers = Headers(scope=scope)
         url = f"{scope.get('scheme', 'http')}://{headers.get('host', 'localhost')}{scope['path']}"
         dialect = OPEN_RESPONSES.name if "openresponses-version" in headers else OPENAI.name
-        stream = CapturedStream(url, scope["method"], dialect, self.recent.tenant(headers.get("authorization", "")))
+        stream = CapturedStream(url, scope["method"], dialect, self.recent.tenant(authorization_of(headers)))
 
         async def receive_and_store() -> Message:
             message = await receive()
@@ -266,7 +276,7 @@ class ViewerMiddleware:
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
         """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
         redact = self.recent.redact
-        trace = Trace(dialect=stream.dialect, redact=redact)
+        trace = AnyTrace(dialect=stream.dialect, redact=redact)
         yield encode_lines([head("stream", [stream.about(redact=redact)], redact=redact)])
         async for chunks in _follow(stream.chunks, lambda: stream.ended):
             for start in range(0, len(chunks), _BATCH):
@@ -274,5 +284,5 @@ class ViewerMiddleware:
         yield await asyncio.to_thread(lambda: encode_lines(trace.end()))
 
 
-def _judge(trace: Trace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
+def _judge(trace: AnyTrace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
     return b"".join(encode_lines(trace.feed(chunk, arrival)) for arrival, chunk in chunks)
