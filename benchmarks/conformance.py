@@ -67,7 +67,6 @@ this page.
 [`interlock check`](check.md) judges each stream. An **error** breaks the published contract or a known client. A **deviation**
 breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
 ([R14](rules.md#r14)), such as a null that the API omits. R19 counts turns whose response differs when it is not streamed.
-A stream **says** what the model wrote if its text, its reasoning, and its calls with their arguments are those of the turn.
 """
 
 GROUPS: Final = """\
@@ -80,14 +79,18 @@ markers*, calls and reasoning are text between markers. Each other group has the
 OTHERS: Final = """\
 ## Messages and Chat Completions
 
-The same turns through `POST /v1/messages` and `POST /v1/chat/completions`. vLLM refuses requests with hosted tools there, and
-Interlock runs them.
+{turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`,
+of the groups {groups}.
+vLLM refuses requests with hosted tools there, and Interlock runs them. A stream **says** what the model wrote if its text, its
+reasoning, and its calls with their arguments are those of the turn; [recovery.md](conformance/recovery.md) has the rules for
+malformed output.
 """
 
 OTHER_RULES: Final = """\
 ### Turns that break a rule
 
-[dialects.md](dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed.
+[dialects.md](dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed. vLLM breaks M3
+where reasoning begins without a `signature`, and C7 where reasoning comes in `reasoning` alone.
 """
 
 
@@ -179,7 +182,6 @@ def page(build: str, sides: Sides) -> Iterator[str]:
         ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
         ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
         ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
-        ("turns whose stream does not say what the model wrote", _unfaithful),
         ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
         ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
         (
@@ -219,14 +221,15 @@ def page(build: str, sides: Sides) -> Iterator[str]:
 def _others(sides: Sides) -> Iterator[str]:
     """Yield the lines on the other APIs."""
     columns = [sides[side][api] for api in OTHER_APIS for side in ("vllm", "interlock")]
-    yield OTHERS
+    groups = dict.fromkeys(turn.group for turn in columns[0].values())
+    yield OTHERS.format(turns=len(columns[0]), groups=", ".join(groups))
     yield "| turns | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
     yield "|---|---:|---:|---:|---:|"
     for label, count in (
         ("refused", lambda turns: sum(turn.refused for turn in turns.values())),
         ("without an error", lambda turns: sum(not turn.errors and not turn.refused for turn in turns.values())),
         ("without an end", lambda turns: sum(not turn.ended and not turn.refused for turn in turns.values())),
-        ("whose stream does not say what the model wrote", _unfaithful),
+        ("whose stream says something else", lambda turns: sum(not turn.faithful for turn in turns.values())),
     ):
         yield f"| {label} | {' | '.join(str(count(turns)) for turns in columns)} |"
     yield ""
@@ -240,16 +243,12 @@ def _others(sides: Sides) -> Iterator[str]:
             yield f"| {rule} {name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
 
 
-def _unfaithful(turns: Mapping[str, Played]) -> int:
-    return sum(not turn.faithful for turn in turns.values())
-
-
 def turns_page(sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/conformance/turns.md."""
     yield "# Conformance, turn by turn"
     yield ""
-    yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule."
-    yield "`make conformance` writes this page."
+    yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. *Other content*:"
+    yield "the stream says something else than the model wrote. `make conformance` writes this page."
     yield ""
     yield "## Responses"
     yield ""
