@@ -59,7 +59,7 @@ def test_a_client_ignores_what_breaks_the_silence_before_every_token(command):
     with hesitant() as (url, count_breaks):
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
-    assert count_breaks() > 10
+    assert (count_breaks() > 10) is (command != SCRIPTS["LiteLLM"])  # which streams the whole answer of an unknown model itself
 
 
 TURNS = [

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
@@ -181,7 +182,7 @@ class ResponseRun(Generic[T]):
     """The task that iterates the events, while it waits for a step."""
     _events: list[T] = field(factory=list[T], init=False)
     _taken_at: float = field(default=inf, init=False)
-    """When the last events were taken, by the clock of the event loop."""
+    """When the last events were taken, by the monotonic clock."""
     _writing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     """Is locked while `kept_alive` writes, so that later events wait for it."""
     _tools: Tools = field(factory=NullTools, init=False)
@@ -225,7 +226,7 @@ class ResponseRun(Generic[T]):
                             async with self._writing:
                                 pass
                         yield self._take_events()
-                        self._taken_at = asyncio.get_running_loop().time()
+                        self._taken_at = monotonic()
                     if TurnTrigger.FAIL not in self._turns.state.rows:
                         return
                     trigger = await self._step()
@@ -250,15 +251,14 @@ class ResponseRun(Generic[T]):
         return alongside(self._keep_alive(seconds, write)) if seconds else nullcontext()
 
     async def _keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            remaining = seconds if self._waiting is None else min(seconds, self._taken_at + seconds - loop.time())
+            remaining = seconds if self._waiting is None else min(seconds, self._taken_at + seconds - monotonic())
             if remaining > 0:
                 await asyncio.sleep(remaining)
                 continue
             async with self._writing:
                 await write()
-            self._taken_at = loop.time()
+            self._taken_at = monotonic()
 
     def break_silence(self) -> list[T]:
         """Return the `keepalive` event, for `write` of `kept_alive`."""
