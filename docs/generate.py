@@ -29,7 +29,19 @@ from interlock.fsm.diagram import Graph, NodeRole, to_svg
 from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
 from interlock.fsm.lifecycles.searches import SEARCHES
 from interlock.fsm.lifecycles.unstreamed import WRITTEN
-from interlock.fsm.processes import background, connection, container, conversation, lane, server, steering, stored, turns, worker
+from interlock.fsm.processes import (
+    background,
+    connection,
+    container,
+    conversation,
+    lane,
+    server,
+    steering,
+    stored,
+    turns,
+    upstream_connection,
+    worker,
+)
 from interlock.fsm.table import Machine
 from interlock.fsm.transducers import chat, messages
 from interlock.parsers import harmony_framing as framing
@@ -59,6 +71,7 @@ MODULES = {
     "server": server,
     "worker": worker,
     "container": container,
+    "upstream_connection": upstream_connection,
     "messages": messages,
     "chat": chat,
 }
@@ -75,6 +88,7 @@ WALKED = {
     "server": server.SERVER,
     "worker": worker.WORKER,
     "container": container.CONTAINER,
+    "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,
     "messages": messages.MESSAGES,
     "chat": chat.CHAT,
 }

@@ -235,6 +235,11 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "anywhere.",
         triggers=("run", "end", "run", "end", "drop"),
     ),
+    "upstream_connection": Subject(
+        "A connection of a [gateway](../gateway.md) to its upstream. It has one request at a time, and is kept for the next one "
+        "for a few seconds after a whole answer. Bytes that arrive while no request waits for them close it.",
+        triggers=("send", "head", "end", "send", "head", "close"),
+    ),
     "messages": Subject(
         "The transducer that writes Anthropic's [Messages](../dialects.md) from the events of a response. Its triggers are what "
         "the events say, and its effects make the events of the other API. At most one block is open: what the server's tools "

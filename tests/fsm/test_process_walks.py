@@ -14,6 +14,7 @@ from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
+from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.proof.process_walks import walk
 from interlock.fsm.table import Edge
@@ -160,7 +161,9 @@ def test_a_lapse_after_which_nobody_knows_the_owner_is_found():
     assert {f"free/join: {LATE_JOIN}", "leased/join: a response frees the lease of another"} <= {*faults}
 
 
-@pytest.mark.parametrize("table", [STORED, CONVERSATION, STEERING, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [STORED, CONVERSATION, STEERING, SERVER, WORKER, CONTAINER, UPSTREAM_CONNECTION], ids=lambda table: table.name
+)
 def test_every_mutation_is_refused_or_found(table):
     alike = {"queued", "running"}  # have the same edges, so that no walk can tell one from the other
     survived = set()
@@ -236,7 +239,7 @@ def test_a_response_with_the_id_of_a_hidden_one_is_found() -> None:
     assert faults == ("hidden/put: another response gets the id of one that is hidden",)
 
 
-@pytest.mark.parametrize("table", [STEERING, SERVER, WORKER, CONTAINER], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [STEERING, SERVER, WORKER, CONTAINER, UPSTREAM_CONNECTION], ids=lambda table: table.name)
 def test_every_edge_fires(table) -> None:
     result = walk(table)
     assert (result.holds, result.edges, result.faults) == (True, len(table.edges), ())

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-import aiohttp
 import httpx
 from attrs import define, field
 from fuzzing.campaign import show
@@ -25,6 +24,7 @@ from live.wire import bodies
 
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.http_client import HttpError
 from interlock.serving.http.app import create_app
 from interlock.serving.requests.api_errors import EngineError
 
@@ -68,33 +68,30 @@ def _text(item: Mapping[str, Any]) -> str:
 
 @define(eq=False)
 class FakeUpstream:
-    """Stands for the HTTP session of a client, and for its answers, whose bytes are those of a stream."""
+    """Stands for the HTTP client of an upstream, and for its answers, whose bytes are those of a stream."""
 
     stream: ChunkStream | None = None
     _reads: list[bytes] = field(factory=list)
     status: int = 200
     headers: Mapping[str, str] = field(factory=lambda: {"content-type": "text/event-stream"})
+    parts: Sequence[bytes] = ()
 
-    async def request(self, *_: object, **__: object) -> Self:
+    async def request(self, *_: object) -> Self:
         assert self.stream is not None
         self._reads = [*self.stream.reads]
         return self
 
-    @property
-    def content(self) -> Self:
-        return self
+    async def more(self) -> None:
+        """Return at once."""
 
-    async def readany(self) -> bytes:
+    def take(self) -> bytes:
         if self._reads:
             return self._reads.pop(0)
         if self.stream is not None and not self.stream.is_whole:
-            raise aiohttp.ClientPayloadError
+            raise HttpError
         return b""
 
-    def _read_nowait(self, _: int) -> bytes:
-        return b""
-
-    def close(self) -> None:
+    def fail(self, _: Exception) -> None:
         """Do nothing."""
 
 

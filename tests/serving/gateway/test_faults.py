@@ -212,6 +212,23 @@ def test_a_whole_answer_that_is_too_large_ends_the_response(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("reply", "status", "message"),
+    [
+        (
+            Reply(GOOD.body, 200, {**GOOD.headers, "content-encoding": "gzip"}),
+            502,
+            "The upstream server compressed its answer (gzip), which the request does not accept.",
+        ),
+        (Reply((b"\x1f\x8b",), 401, {"content-encoding": "gzip"}), 401, "The upstream server answered with status 401."),
+    ],
+)
+def test_a_compressed_answer_is_refused(reply, status, message):
+    with gateway(reply) as (url, _):
+        answer = post(url)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (status, message)
+
+
+@pytest.mark.parametrize(
     ("reply", "code"),
     [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(500, {}), None)],
 )

@@ -11,6 +11,8 @@
     worker        one of several processes of a server
     container     a container of the code interpreter
 
+    upstream_connection    a connection of a gateway to its upstream
+
 `interlock.serving` fires the edges and carries out their effects. `interlock verify` explores every table
 (`interlock.fsm.proof.process_walks`).
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property, partial
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -29,6 +30,11 @@ from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
+from interlock.fsm.processes.upstream_connection import (
+    UPSTREAM_CONNECTION,
+    UpstreamConnectionEffect,
+    UpstreamConnectionTrigger,
+)
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.proof.expectation import decode
 from interlock.fsm.proof.inputs import SETTINGS
@@ -748,6 +754,60 @@ class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
         yield from (f"{after.state.name}: no edge for {each}" for each in sorted(missing))
 
 
+@frozen
+class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConnectionEffect]):
+    """A connection to an upstream: it answers one request at a time, and is offered to others only between two of them."""
+
+    answering: bool = False
+    """Whether somebody waits for an answer, or reads it."""
+    has_head: bool = False
+    """Whether the head of that answer has arrived."""
+    offered: bool = False
+    """Whether the next request may take the connection."""
+
+    def is_possible(self, trigger: UpstreamConnectionTrigger) -> bool:
+        return trigger in self.needed
+
+    @property
+    def needed(self) -> AbstractSet[UpstreamConnectionTrigger]:
+        """The triggers that can fire in this place."""
+        trigger = UpstreamConnectionTrigger
+        if not self.answering:
+            return {trigger.SEND, trigger.CLOSE}
+        return {trigger.END if self.has_head else trigger.HEAD, trigger.CLOSE}
+
+    def after(self, trigger: UpstreamConnectionTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        sends, has_ended = trigger is UpstreamConnectionTrigger.SEND, trigger in _ENDS
+        yield evolve(
+            self,
+            state=dest,
+            answering=(self.answering or sends) and not has_ended,
+            has_head=(self.has_head or trigger is UpstreamConnectionTrigger.HEAD) and not has_ended,
+            offered=(self.offered or UpstreamConnectionEffect.KEEP in effects) and UpstreamConnectionEffect.TAKE not in effects,
+        )
+
+    def faults(self, trigger: UpstreamConnectionTrigger, after: Self) -> Iterator[str]:
+        effects = self.state.rows[trigger][1]
+        if (self.answering and trigger is not UpstreamConnectionTrigger.SEND) is not (UpstreamConnectionEffect.TELL in effects):
+            yield "a task waits for an answer that has changed, or nothing has"
+        if after.offered is not (trigger is UpstreamConnectionTrigger.END):
+            yield "a connection is not offered after an answer, or is during one or after its end"
+        if self.offered is not (UpstreamConnectionEffect.TAKE in effects):
+            yield "a connection is taken that was not offered, or the reverse"
+        closes = trigger is UpstreamConnectionTrigger.CLOSE
+        if closes is not (UpstreamConnectionEffect.ABORT in effects) or closes is bool(after.state.rows):
+            yield "a closed connection has an open socket, or the reverse"
+        for place in (self, after):
+            yield from (
+                f"{place.state.name}: no edge for {each}"
+                for each in sorted(place.needed)
+                if place.state.rows and each not in place.state.rows
+            )
+
+
+_ENDS: Final = frozenset({UpstreamConnectionTrigger.END, UpstreamConnectionTrigger.CLOSE})
+
 _AnyPlace: TypeAlias = _WalkState[Any, Any]
 _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     TURNS.name: _RunWalk,
@@ -760,6 +820,7 @@ _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     SERVER.name: _ServerWalk,
     WORKER.name: _WorkerWalk,
     CONTAINER.name: _ContainerWalk,
+    UPSTREAM_CONNECTION.name: _UpstreamConnectionWalk,
 }
 
 
@@ -785,6 +846,18 @@ def walk(table: AnyTable) -> Walk:
 
 WALKS: Final[dict[str, Callable[[], Walk]]] = {
     table.name: partial(walk, table)
-    for table in (TURNS, BACKGROUND, STORED, CONVERSATION, LANE, STEERING, CONNECTION, SERVER, WORKER, CONTAINER)
+    for table in (
+        TURNS,
+        BACKGROUND,
+        STORED,
+        CONVERSATION,
+        LANE,
+        STEERING,
+        CONNECTION,
+        SERVER,
+        WORKER,
+        CONTAINER,
+        UPSTREAM_CONNECTION,
+    )
 }
 """The walk through each table, by the table's name."""

@@ -145,6 +145,7 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.fsm.processes.steering import STEERING
     from interlock.fsm.processes.stored import STORED
     from interlock.fsm.processes.turns import TURNS
+    from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
     from interlock.fsm.processes.worker import WORKER
     from interlock.fsm.transducers import CHAT, MESSAGES
 
@@ -169,5 +170,6 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
         draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),
         draw(CONTAINER, way=("new", "running", "idle", "expired")),
+        draw(UPSTREAM_CONNECTION, way=("connected", "waiting", "reading", "idle", "closed")),
     )
     return {graph.name: graph for graph in graphs}

@@ -19,7 +19,7 @@ import interlock
 
 _EXTRAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("click", "openai_harmony", "rich"), "cli"),
-    **dict.fromkeys(("aiohttp", "apsw", "httpx2", "mcp", "mcp_types", "starlette", "uvicorn"), "serve"),
+    **dict.fromkeys(("apsw", "httptools", "httpx2", "mcp", "mcp_types", "starlette", "uvicorn"), "serve"),
 }
 """The extra of Interlock that installs each package."""
 _DISTRIBUTIONS: Final[Mapping[str, str]] = {"openai_harmony": "oss-harmony", "mcp_types": "mcp"}

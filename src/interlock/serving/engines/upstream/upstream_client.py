@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import io
 import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -16,13 +15,12 @@ from http import HTTPStatus
 from math import isfinite
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import orjson
 from attrs import define, evolve, field, frozen
 
 from interlock.events.json import dumps, is_array, members
+from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -33,8 +31,6 @@ MAX_STREAM: Final = 256 * 2**20
 """The most bytes of a stream."""
 MAX_MESSAGE: Final = 2_000
 """The most characters of an upstream's error message."""
-MAX_FIELD: Final = 64 * 2**10
-"""The most bytes of a header."""
 
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The statuses after which another attempt may succeed."""
@@ -56,9 +52,6 @@ DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
-IDLE: Final = 4.0
-"""Seconds after which an idle connection is closed; many servers close theirs after five."""
-
 BOM: Final = b"\xef\xbb\xbf"
 NESTED: Final = ("message", "msg", "detail", "error")
 """The fields of an error that may have its message."""
@@ -140,19 +133,12 @@ class UpstreamClient:
     """Whether a client's `Authorization` header, if it has one, replaces `key`."""
     timeouts: Timeouts = Timeouts()
     retries: int = 2
-    _http: aiohttp.ClientSession | None = field(default=None, init=False)
+    _http: HttpClient | None = field(default=None, init=False)
 
     @property
-    def http(self) -> aiohttp.ClientSession:
+    def http(self) -> HttpClient:
         if self._http is None:
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, resolver=aiohttp.ThreadedResolver()),
-                cookie_jar=aiohttp.DummyCookieJar(),  # a cookie of one client's answer is not for the next one's request
-                timeout=aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect),
-                max_line_size=MAX_FIELD,
-                max_field_size=MAX_FIELD,
-                proxy=_proxy_of(self.url),  # and no `trust_env`, which also reads keys from `.netrc`
-            )
+            self._http = HttpClient(self.url, self.timeouts.connect)
         return self._http
 
     def authorization(self, passed: str | None) -> str | None:
@@ -198,14 +184,14 @@ class UpstreamClient:
             headers["content-type"] = "application/json"
         if key := self.authorization(authorization):
             headers["authorization"] = key
-        base = self.url.removesuffix("/v1") if path.startswith("/") else f"{self.url}/"
+        base = urlsplit(self.url).path
+        base = base.removesuffix("/v1") if path.startswith("/") else f"{base}/"
         return EventStream(self, f"{base}{path}", None if body is None else dumps(body), headers, is_probe)
 
     async def close(self) -> None:
         http, self._http = self._http, None
         if http is not None:
             await http.close()
-            await asyncio.sleep(0)  # its transports close their sockets in the next step of the loop, which may be the last
 
 
 @define(eq=False)
@@ -213,13 +199,13 @@ class EventStream:
     """One call of an upstream, which is retried on failure, up to the client's `retries`, until its first event arrives."""
 
     _client: UpstreamClient
-    _url: str
+    _path: str
     _body: bytes | None = field(repr=False)
     _headers: Mapping[str, str] = field(repr=False)
     _is_probe: bool = False
     _attempts: int = field(default=0, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
-    _response: aiohttp.ClientResponse | None = field(default=None, init=False)
+    _response: Answer | None = field(default=None, init=False)
     _size: int = field(default=0, init=False)
     """The bytes that were read."""
     _limit: float = field(default=0, init=False)
@@ -299,26 +285,27 @@ class EventStream:
         if timer is not None:
             timer.cancel()
         if response is not None:
-            response.close()
+            response.fail(HttpError("nobody wants the rest of the answer"))
 
     @property
-    def _opened(self) -> aiohttp.ClientResponse:
+    def _opened(self) -> Answer:
         assert self._response is not None  # noqa: S101 - `open` has set it
         return self._response
 
-    async def _attempt(self) -> aiohttp.ClientResponse:
-        http, timeouts = self._client.http, self._client.timeouts
-        method, body = ("GET", None) if self._body is None else ("POST", io.BytesIO(self._body))
+    async def _attempt(self) -> Answer:
+        timeouts = self._client.timeouts
+        method = "GET" if self._body is None else "POST"
         self._size, self._limit = 0, timeouts.first
         try:
             async with asyncio.timeout(timeouts.first):
-                response = await http.request(method, self._url, data=body, headers=self._headers, allow_redirects=False)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if type(error) is TimeoutError:  # the deadline above; one of aiohttp is the connection's
-                raise _stall_error(timeouts.first) from None
-            self._log("the upstream server could not be reached: %s", type(error).__name__)
+                response = await self._client.http.request(method, self._path, self._headers, self._body)
+        except TimeoutError:
+            raise _stall_error(timeouts.first) from None
+        except (HttpError, ValueError) as error:
+            self._log("the upstream server could not be reached: %s", error)
             raise upstream_error("The upstream server cannot be reached.", "upstream_unreachable") from error
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
+            _require_plain(response)
             return response
         self._response = response
         try:
@@ -328,21 +315,21 @@ class EventStream:
 
     async def _read(self, most: int) -> bytes:
         """Return the next bytes of the body, or none at its end; raise `ApiError` if it has more than `most` bytes."""
-        self._reads_since = self._loop.time()
-        if self._timer is None:
-            self._watch()
-        assert self._response is not None  # noqa: S101 - `open` has set it
-        content = self._response.content
+        answer = self._opened
+        if not answer.parts:
+            self._reads_since = self._loop.time()
+            if self._timer is None:
+                self._watch()
+            try:
+                await answer.more()
+            finally:
+                self._reads_since = None
         try:
-            chunk = await content.readany()
-        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError) as error:
-            chunk = content._read_nowait(-1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what came before; see below
-            if not chunk:  # aiohttp raises the error before it returns the last bytes, and in no public way after it
-                self._log("the connection to the upstream server broke: %s", type(error).__name__)
-                message = "The connection to the upstream server broke before the end of its answer."
-                raise upstream_error(message, DISCONNECTED) from error
-        finally:
-            self._reads_since = None
+            chunk = answer.take()
+        except HttpError as error:
+            self._log("the connection to the upstream server broke: %s", error)
+            message = "The connection to the upstream server broke before the end of its answer."
+            raise upstream_error(message, DISCONNECTED) from error
         self._size += len(chunk)
         if self._size > most:
             raise upstream_error("The answer of the upstream server is too large.")
@@ -367,10 +354,10 @@ class EventStream:
 
     def _end_wait(self, since: float) -> None:
         if self._reads_since == since:
-            self._opened.content.set_exception(_stall_error(self._limit))
+            self._opened.fail(_stall_error(self._limit))
         self._watch()
 
-    def _refusal(self, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    def _refusal(self, response: Answer, body: bytes) -> ApiError:
         """Return the error for an answer that is not a success."""
         if response.status < HTTPStatus.BAD_REQUEST:
             self._log("the upstream server redirects to %s", response.headers.get("location", "").partition("?")[0])
@@ -401,15 +388,6 @@ class EventStream:
         await asyncio.sleep(wait)
 
 
-def _proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL."""
-    parts, proxies = urlsplit(url), getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.netloc):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
 def keys_of(authorization: str | None) -> Sequence[str]:
     """Return what no text may contain: the value of an `Authorization` header, and the key in it."""
     value = authorization or ""
@@ -432,11 +410,19 @@ def _stall_error(seconds: float) -> ApiError:
     return ApiError(504, f"The upstream server sent nothing for {seconds:g} seconds.", "server_error", code=STALLED)
 
 
-def _media_type(response: aiohttp.ClientResponse) -> str:
+def _media_type(response: Answer) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _require_stream(response: aiohttp.ClientResponse) -> None:
+def _require_plain(response: Answer) -> None:
+    coding = response.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        error = upstream_error(f"The upstream server compressed its answer ({coding}), which the request does not accept.")
+        response.fail(error)
+        raise error
+
+
+def _require_stream(response: Answer) -> None:
     media_type = _media_type(response)
     if media_type not in ("text/event-stream", ""):
         raise upstream_error(f"The upstream server answered with {media_type} instead of an event stream.")
