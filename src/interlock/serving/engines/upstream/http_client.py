@@ -15,7 +15,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 from urllib.parse import quote, unquote, urlsplit
 
 import httptools
@@ -185,7 +185,11 @@ class Connection(asyncio.Protocol):
     """The bytes that have arrived since the last ones of a body."""
     _timer: asyncio.TimerHandle = field(init=False)
 
-    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - uvloop's is no subclass of asyncio's
+    # A stream has such a transport, and uvloop's is no subclass that a check would find.
+    def connection_made(  # pyright: ignore[reportIncompatibleMethodOverride] - see above
+        self,
+        transport: asyncio.Transport,  # type: ignore[override]
+    ) -> None:
         self._transport = transport
         self._expect()
         self._client.connections.add(self)
@@ -396,7 +400,7 @@ async def _dial(host: str, port: int) -> socket.socket:
                 result.close()
 
 
-async def _open(family: int, kind: int, protocol: int, address: Any) -> socket.socket:  # noqa: ANN401 - differs by family
+async def _open(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
     """Return a socket that is connected to an address."""
     connected = socket.socket(family, kind, protocol)
     try:
