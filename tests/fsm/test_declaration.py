@@ -7,55 +7,55 @@ from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.table import Edge
 
-OPEN = Edge("absent", "open", "begun", [added])
-CUT = Edge("begun", "cut", "ended", [done])
+OPEN = Edge("absent", "open", "started", [added])
+CUT = Edge("started", "cut", "ended", [done])
 
 WRONG = {
-    "state 'begun' has two edges for 'cut'": [OPEN, CUT, CUT],
+    "state 'started' has two edges for 'cut'": [OPEN, CUT, CUT],
     "state 'lost' cannot be reached": [OPEN, CUT, Edge("lost", "cut", "ended", [done])],
     "state 'ended' is final but has edges": [OPEN, CUT, Edge("ended", "linger", "ended")],
     "state 'stuck' has no way to a final state": [
         OPEN,
         CUT,
-        Edge("begun", "wait", "stuck"),
+        Edge("started", "wait", "stuck"),
         Edge("stuck", "wait", "stuck"),
     ],
-    "state 'absent' has no way to a final state": [OPEN, Edge("begun", "cut", "begun")],
-    "state 'begun' has no edge for 'cut'": [OPEN, Edge("begun", "close", "ended", [done])],
-    "'cut' in state 'begun' does not lead to a final state": [
+    "state 'absent' has no way to a final state": [OPEN, Edge("started", "cut", "started")],
+    "state 'started' has no edge for 'cut'": [OPEN, Edge("started", "close", "ended", [done])],
+    "'cut' in state 'started' does not lead to a final state": [
         OPEN,
-        Edge("begun", "cut", "cutting"),
+        Edge("started", "cut", "cutting"),
         Edge("cutting", "cut", "ended", [done]),
     ],
-    "state 'begun' has no edge for 'fail'": [OPEN, CUT, Edge("begun", "succeed", "ended", [done])],
-    "'fail' in state 'begun' does not lead to a final state": [
+    "state 'started' has no edge for 'fail'": [OPEN, CUT, Edge("started", "succeed", "ended", [done])],
+    "'fail' in state 'started' does not lead to a final state": [
         OPEN,
         CUT,
-        Edge("begun", "succeed", "ended", [done]),
-        Edge("begun", "fail", "begun"),
+        Edge("started", "succeed", "ended", [done]),
+        Edge("started", "fail", "started"),
     ],
     "'open' in state 'absent' emits response.output_item.done in place 'outside', not 'item'": [
-        Edge("absent", "open", "begun", [done]),
+        Edge("absent", "open", "started", [done]),
         CUT,
     ],
-    "'append' in state 'begun' emits response.output_text.delta in place 'item', not 'part'": [
+    "'append' in state 'started' emits response.output_text.delta in place 'item', not 'part'": [
         OPEN,
         CUT,
-        Edge("begun", "append", "begun", [text_delta]),
+        Edge("started", "append", "started", [text_delta]),
     ],
-    "state 'begun' is entered in place 'item' and in place 'part'": [
+    "state 'started' is entered in place 'item' and in place 'part'": [
         OPEN,
         CUT,
-        Edge("begun", "append", "begun", [text_part_added]),
+        Edge("started", "append", "started", [text_part_added]),
     ],
     "state 'ended' is final in place 'part_done'": [
         OPEN,
-        Edge("begun", "cut", "ended", [text_part_added, text_done]),
+        Edge("started", "cut", "ended", [text_part_added, text_done]),
     ],
     "state 'after' is not final, but the item has ended": [
         OPEN,
         CUT,
-        Edge("begun", "close", "after", [done]),
+        Edge("started", "close", "after", [done]),
         Edge("after", "cut", "ended"),
     ],
 }
@@ -85,9 +85,13 @@ def test_an_item_may_end_before_it_was_ever_seen():
 
 
 def test_a_right_one_is_accepted():
-    assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == ["absent", "begun", "ended"]
+    assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == [
+        "absent",
+        "started",
+        "ended",
+    ]
 
 
 def test_a_progress_event_that_no_item_declares_is_refused():
-    with pytest.raises(DeclarationError, match=r"^no type in events/items.py declares 'mcp_call.begun' in its `progress`$"):
-        progress("mcp_call.begun")
+    with pytest.raises(DeclarationError, match=r"^no type in events/items.py declares 'mcp_call.started' in its `progress`$"):
+        progress("mcp_call.started")

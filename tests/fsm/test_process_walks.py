@@ -68,7 +68,7 @@ def test_work_without_an_admission_a_second_admission_and_a_late_refusal_are_fou
     twice = walk(change_row(TURNS, "admitting", trigger.OPEN, effects=[effect.OPEN, effect.ADMIT]))
     assert "begin, open: admit before the admission, or a second admission" in twice.faults
     late = walk(change_row(TURNS, "opening", trigger.PREPARE, effects=[effect.REFUSE]))
-    assert "begin, open, prepare: a response is refused after it has begun" in late.faults
+    assert "begin, open, prepare: a response is refused after it has started" in late.faults
 
 
 def test_an_edge_that_cannot_fire_is_named():
@@ -276,7 +276,7 @@ def test_faults_of_a_worker_are_found() -> None:
         "backing_off/due: a process starts beside another, with the slots of an earlier one, or after the server has stopped",
     )
     orphan = walk(change_row(WORKER, "starting", trigger.STOP, effects=[])).faults
-    assert orphan == ("starting/stop: a process is not asked to exit when the server stops, or is before",)
+    assert orphan == ("starting/stop: a process gets no request to exit when the server stops, or is before",)
 
 
 def test_faults_of_a_container_are_found() -> None:

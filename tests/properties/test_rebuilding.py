@@ -211,8 +211,8 @@ def test_an_item_of_another_release_ends_as_it_was_shown(shown, ended_item) -> N
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_009
     )
-    begun = driver.feed([Start()])
-    driver = taken_up([*begun, f"data: {json.dumps(added)}\n\n".encode()])
+    frames = driver.feed([Start()])
+    driver = taken_up([*frames, f"data: {json.dumps(added)}\n\n".encode()])
     done, end = map(body_of, driver.feed([LOST]))
     assert (done["type"], done["item"]) == ("response.output_item.done", {**item, **ended_item})
     assert (end["type"], end["response"]["output"]) == ("response.failed", [{**item, **ended_item}])

@@ -136,6 +136,6 @@ class ChatError(Struct, kw_only=True):
 
 
 class ErrorChunk(Struct, kw_only=True):
-    """The error of a stream that has begun."""
+    """An error after the first event of a stream."""
 
     error: ChatError

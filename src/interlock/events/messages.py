@@ -23,7 +23,7 @@ class OutputDetails(Struct, kw_only=True):
 
 
 class MessagesUsage(Struct, kw_only=True):
-    """The tokens of a message; `input_tokens` are those that no cache has."""
+    """The tokens of a message; `input_tokens` excludes cached tokens."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -36,7 +36,7 @@ class MessagesUsage(Struct, kw_only=True):
     inference_geo: None = None
 
 
-class DirectCaller(Struct, tag_field="type", tag="direct", kw_only=True):
+class ModelCaller(Struct, tag_field="type", tag="direct", kw_only=True):
     """What made a call: the model itself, and not code that it wrote."""
 
 
@@ -63,7 +63,7 @@ class ToolUseBlock(Struct, tag_field="type", tag="tool_use", kw_only=True):
     id: str
     name: str
     input: Json = field(default_factory=dict[str, Json])
-    caller: DirectCaller = field(default_factory=DirectCaller)
+    caller: ModelCaller = field(default_factory=ModelCaller)
 
 
 class ServerToolUseBlock(Struct, tag_field="type", tag="server_tool_use", kw_only=True):
@@ -72,7 +72,7 @@ class ServerToolUseBlock(Struct, tag_field="type", tag="server_tool_use", kw_onl
     id: str
     name: Literal["web_search", "code_execution"]
     input: Json = field(default_factory=dict[str, Json])
-    caller: DirectCaller = field(default_factory=DirectCaller)
+    caller: ModelCaller = field(default_factory=ModelCaller)
 
 
 class McpToolUseBlock(Struct, tag_field="type", tag="mcp_tool_use", kw_only=True):
@@ -104,7 +104,7 @@ class WebSearchBlock(Struct, tag_field="type", tag="web_search_tool_result", kw_
 
     tool_use_id: str
     content: list[WebSearchResult] | WebSearchError
-    caller: DirectCaller = field(default_factory=DirectCaller)
+    caller: ModelCaller = field(default_factory=ModelCaller)
 
 
 class CodeResult(Struct, tag_field="type", tag="code_execution_result", kw_only=True):

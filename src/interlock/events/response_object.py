@@ -59,7 +59,7 @@ class MisalignmentSteer(Struct, kw_only=True):
 
 
 class Misalignment(Struct, kw_only=True):
-    """An action of the model that nobody asked for."""
+    """An action of the model that no user requested."""
 
     detailed_explanation: Nullable[str] = UNSET
     error_type: Nullable[str] = UNSET

@@ -182,7 +182,7 @@ class ResponseDriver(Generic[T]):
     def resume(self, frames: Sequence[bytes], first: int = 0) -> None:
         """Restore the state that another driver reached in a stream, to end the stream. Call it once, before the first `feed`.
 
-        State that no event shows is lost: white space that was held back, an item that no event has added, the state of a parser.
+        State that no event shows is lost: waiting white space, an item that no event has added, the state of a parser.
         So end a resumed stream with `Fault` or `Cancel`; it cannot continue. `response` works as usual.
 
         Another release may have written the stream, and its first events may be lost. What cannot be read is left out. An item

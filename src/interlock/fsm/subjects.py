@@ -69,14 +69,14 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     shown_json: tuple[B | None, Mapping[str, object]] = (None, EMPTY)
-    """A body, and the same as plain JSON values: the last one that was asked for."""
+    """A body, and the same as plain JSON values: the last one that was needed."""
     part: OpenPart = field(default_factory=OpenPart)
     sent_text: BytesIO = field(default_factory=BytesIO)
     """The sent part of the open text in UTF-8. A list or a `StringIO` (up to Python 3.12) would keep an object for each delta."""
     last_text: str = ""
     """The last complete text."""
     unsent: str = ""
-    """Text that no event has sent yet: white space that is held back (rule R18), or the text of the current delta."""
+    """Text that no event has sent yet: white space that waits (rule R18), or the text of the current delta."""
     unsent_logprobs: Sequence[Logprob] = ()
     lengths: tuple[int, ...] = ()
     """The lengths of what grows in place, when `save` was called."""

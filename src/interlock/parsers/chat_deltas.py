@@ -4,7 +4,7 @@ A delta may have reasoning, content, a refusal and fragments of several tool cal
 fields from objects or mappings, so it works without vLLM and the `openai` package.
 
 Items are written one at a time (rule R10), so they queue in the order in which they began, and only the head is written. A text
-is complete when another item begins. A call is complete when another item has begun and its arguments are a JSON object, or when
+is complete when another item begins. A call is complete when another item starts and its arguments are a JSON object, or when
 the turn ends. So fragments of interleaved calls are collected, and consecutive calls stream without delay.
 
 The fast path handles more text of the only item in the queue, if that text passes through unchanged (`_sole`).
@@ -89,7 +89,7 @@ class _QueuedItem:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the item is complete, given that another has begun."""
+        """Whether the item is complete, given that another has started."""
         if isinstance(self.key, str):
             return True
         last = next((text for text in reversed(self.arguments) if text.strip()), "")

@@ -1,6 +1,6 @@
 """Reads harmony's headers, whether complete or broken off.
 
-A header is a sequence of sections, each begun by a marker; the section before the first marker follows the
+A header is a sequence of sections, each of which starts with a marker; the section before the first marker follows the
 `<|start|>assistant` at the end of the prompt:
 
     section    begins with       and may contain
@@ -31,7 +31,7 @@ Opener: TypeAlias = Literal["text", "start", "channel", "constrain"]
 """The marker that begins a section, or `text` for none."""
 
 MAX_SECTION = 256
-"""The maximum length of a section, in characters; it bounds how much text without a header is held back."""
+"""The maximum length of a section, in characters; it bounds how much text without a header waits."""
 
 _OPENERS: dict[HarmonyTrigger, Opener] = {
     HarmonyTrigger.START: "start",

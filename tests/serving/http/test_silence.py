@@ -106,9 +106,9 @@ def test_a_silence_of_a_tool_is_broken_while_it_runs(serve) -> None:
     gate = Gate()
     engine = StagedEngine(steps(HOSTED_CALL + "<|call|>"), steps(ANSWER))
     with serve(engine, tools=WaitingTools(gate), keep_alive=SECONDS) as url, posted(url) as pieces:
-        begun = read_until(pieces, b"event: response.mcp_call_arguments.done", 1)
+        first = read_until(pieces, b"event: response.mcp_call_arguments.done", 1)
         assert gate.reached.wait(PATIENCE)
-        received = begun + read_until(pieces, b'"type":"keepalive"', 1)
+        received = first + read_until(pieces, b'"type":"keepalive"', 1)
         gate.open()
         events = bodies(received + b"".join(pieces))
     assert (check(events), findings(events)) == ([], [])
@@ -165,9 +165,9 @@ def test_a_stream_in_the_background_has_comments_and_the_numbers_of_what_is_stor
         with posted(url, background=True) as pieces:
             received = read_until(pieces, COMMENT, 2)
             assert gate.reached.wait(PATIENCE)
-            begun = events_in(received)
-            last = begun[-1]["sequence_number"]
-            one = f"{url}/v1/responses/{begun[0]['response']['id']}?stream=true"
+            events = events_in(received)
+            last = events[-1]["sequence_number"]
+            one = f"{url}/v1/responses/{events[0]['response']['id']}?stream=true"
             with httpx.stream("GET", f"{one}&starting_after={last}") as answer:
                 resumed = answer.iter_bytes()
                 head = read_until(resumed, COMMENT, 1)

@@ -65,7 +65,7 @@ async def whole(injector):
 
 
 async def background(injector):
-    """Begin a response in the background, and read its stream; nothing that was begun may stay in progress."""
+    """Begin a response in the background, and read its stream; no item may stay in progress."""
     engine = StagedEngine(*TURNS)
     app = create_app(engine, tools=ScriptedTools(tool_deltas))
     with injector.active():

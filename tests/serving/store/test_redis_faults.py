@@ -612,7 +612,7 @@ DAMAGES = {
 }
 
 
-async def begun(scene, owner="killed"):
+async def begin(scene, owner="killed"):
     """Begin a response, lose its events, and return its lease."""
     settings = response_settings({"model": "any", "background": True})
     driver = ResponseDriver(settings, writer=SseWriter(), ids=random_id, clock=lambda: 0, response_id="resp_1")
@@ -626,7 +626,7 @@ async def begun(scene, owner="killed"):
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_lost_response_whose_events_are_damaged_ends_and_can_be_deleted(scene, damage, cancelled) -> None:
     async def scenario(store):
-        _, count = await begun(scene)
+        _, count = await begin(scene)
         DAMAGES[damage](scene.plain)
         responses = Archive(store)
         before = await responses.get("", "resp_1")
@@ -652,7 +652,7 @@ def test_a_lost_response_whose_events_are_damaged_ends_and_can_be_deleted(scene,
 
 def test_a_response_whose_events_are_removed_continues_after_them(scene) -> None:
     async def scenario(store):
-        lease, count = await begun(scene)
+        lease, count = await begin(scene)
         DAMAGES["list removed"](scene.plain)
         with pytest.raises(SequenceError):
             await store.append(lease, 0, [b"one"])
@@ -665,7 +665,7 @@ def test_a_response_whose_events_are_removed_continues_after_them(scene) -> None
 
 def test_a_lost_response_whose_body_is_removed_is_deleted(scene) -> None:
     async def scenario(store):
-        await begun(scene)
+        await begin(scene)
         scene.plain.delete(f"{PREFIX}:b:resp_1")
         scene.now += LEASE
         ended = await adopt(store, "", "resp_1", "another")

@@ -462,7 +462,7 @@ def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
 
 def test_a_page_of_another_origin_opens_no_socket(serve) -> None:
     with serve(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
-        for origin in ("https://theirs.example", "null", "http://["):
+        for origin in ("https://foreign.example", "null", "http://["):
             with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
                 pass
             assert refused.value.response.status_code == 403

@@ -18,7 +18,7 @@ class Run:
 
 
 class Host:
-    """Plays a connection: a request that was started is begun and ended when the test says so."""
+    """Plays a connection: it begins and ends a request when the test says so."""
 
     def __init__(self):
         self.started = []

@@ -1,6 +1,6 @@
 """The lifecycle of a message: parts of output text and refusal, one at a time.
 
-A blank message never becomes an item (rule R18 of docs/rules.md): white space is held back in `pending`, and joins the first delta
+A blank message never becomes an item (rule R18 of docs/rules.md): white space waits in `pending`, and joins the first delta
 if other text follows.
 
 A part of output text has log probabilities for all of its text or for none (rule R15). Where log probabilities begin or

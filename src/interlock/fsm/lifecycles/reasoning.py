@@ -1,6 +1,6 @@
 """The lifecycle of reasoning: parts of reasoning text and of summary, one at a time.
 
-Blank reasoning never becomes an item (rule R18 of docs/rules.md): white space is held back in `pending`. Encrypted or withheld
+Blank reasoning never becomes an item (rule R18 of docs/rules.md): white space waits in `pending`. Encrypted or withheld
 reasoning is an item even without text: `reveal` adds it, and text may follow.
 """
 

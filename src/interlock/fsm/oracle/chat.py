@@ -11,7 +11,7 @@ _REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
 
 def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Violation]:
-    """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client asked for it."""
+    """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
     violations = [*_shapes(chunks), *_ends(chunks, usage=usage)]
     return violations or [*_calls(chunks)]
 

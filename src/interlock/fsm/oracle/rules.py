@@ -297,7 +297,7 @@ def _commands(item: ItemView) -> Iterator[Violation]:
         if body["command_index"] != len(commands) - 1:
             yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
     if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
-        yield Violation("R9", item.end, f"the commands of item {item.index} are not those that were done")
+        yield Violation("R9", item.end, f"the commands of item {item.index} are not the commands that were done")
 
 
 def _print(item: ItemView) -> Iterator[Violation]:
@@ -347,7 +347,7 @@ def _part_text(part: _PartEvents) -> Iterator[Violation]:
     if _text_of(done) != text:
         yield Violation("R9", part.end, "the part differs from the deltas")
     if done.get("annotations", []) != [body["annotation"] for body in part.annotations]:
-        yield Violation("R9", part.end, "the annotations of the part are not those that were added")
+        yield Violation("R9", part.end, "the part does not have the annotations that were added")
 
 
 def _part_type(event: str) -> str:

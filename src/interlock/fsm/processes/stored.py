@@ -109,7 +109,7 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
         Edge("ended",   _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
         Edge("ended",   _T.EXPIRE,  "expired", [_E.REMOVE, _E.WAKE]),
 
-        # No other response gets the id meanwhile, because its events would continue those that the readers have.
+        # No other response gets the id meanwhile, because its events would continue the events that the readers have.
         Edge("hidden",  _T.DELETE,  "expired", [_E.REMOVE, _E.WAKE]),
         Edge("hidden",  _T.LAPSE,   "expired", [_E.REMOVE, _E.WAKE]),
     ],

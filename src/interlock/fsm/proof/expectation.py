@@ -58,7 +58,7 @@ class VisibleEffects:
     """The visible effects of one delta."""
 
     opening: list[str] = field(factory=list[str])
-    """The events that open the response, and those that only keep it alive."""
+    """The events that open the response, and the events that only keep it alive."""
     added: list[str] = field(factory=list[str])
     """The kinds of the added items."""
     texts: list[tuple[str, object]] = field(factory=list[tuple[str, object]])
@@ -136,7 +136,7 @@ Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ..
 
 
 @define
-class _ActiveItem:
+class _ExpectedItem:
     """The item that is being written."""
 
     kind: str
@@ -179,7 +179,7 @@ class Expectation:
     """Follows the deltas of a driver, and compares its events with the expected effects."""
 
     _status: str = "absent"
-    _active: _ActiveItem | None = None
+    _active: _ExpectedItem | None = None
     _waiting: dict[str, str] = field(factory=dict[str, str])
     _running: set[str] = field(factory=set[str])
     _results: dict[str, Body] = field(factory=dict[str, Body])
@@ -342,18 +342,18 @@ class Expectation:
     def _open(self, kind: str, *, sealed: bool = False) -> None:
         self._begin()
         self._close()
-        self._active = _ActiveItem(kind, sealed_only=sealed)
+        self._active = _ExpectedItem(kind, sealed_only=sealed)
         if sealed or kind not in {"message", "reasoning"}:  # these are added with their first text (rule R18)
             self._due.added.append(kind)
 
     def _set_id(self, item_id: str) -> None:
         """Record the id of the active item from its `added` event; an item that the model does not write becomes inactive."""
         match self._active:
-            case _ActiveItem(kind) if kind in SERVER_MADE:
+            case _ExpectedItem(kind) if kind in SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
-            case _ActiveItem(kind, ends_at_once=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
+            case _ExpectedItem(kind, ends_at_once=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
                 self._due.ended[item_id], self._active = "completed", None
-            case _ActiveItem() as active:
+            case _ExpectedItem() as active:
                 active.id = item_id
             case _:
                 pass

@@ -1,6 +1,6 @@
 """Checks that the driver survives a writer, a clock, or a source of ids or late fields that raises.
 
-Late fields are those that an item gets just before its `response.output_item.done`. The last delta of each path fires an edge.
+An item gets its late fields just before its `response.output_item.done`. The last delta of each path fires an edge.
 For each call of these functions during that delta, the check repeats the path and makes that call raise. An edge during which a
 call raises must be undone, so that the item or response and the events are as before, and the stream must still end legally.
 """

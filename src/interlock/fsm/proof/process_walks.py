@@ -128,8 +128,8 @@ class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
 
     slots: int = 0
     """How many slots the run holds."""
-    stage: Literal["new", "admitted", "begun"] = "new"
-    """Whether the request was handed to the engine, and whether its response has begun."""
+    stage: Literal["new", "admitted", "started"] = "new"
+    """Whether the request was handed to the engine, and whether its response has started."""
 
     fed: Deltas = field(default=(), eq=False)
     """The deltas on the path to this place."""
@@ -138,7 +138,7 @@ class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
     wrong_effects: tuple[str, ...] = field(default=(), eq=False)
     """The faults in the order of the last trigger's effects."""
     facts: tuple[bool, bool, int] = field(init=False)
-    """Whether the response has begun, whether it has ended, and how many calls wait, up to 2."""
+    """Whether the response has started, whether it has ended, and how many calls wait, up to 2."""
 
     _BESIDE: ClassVar = frozenset({TurnEffect.TAKE, TurnEffect.FREE, TurnEffect.STOP, TurnEffect.REFUSE})
     """The effects that may come before the admission."""
@@ -170,7 +170,7 @@ class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
         """Yield the places after each work that an effect may do."""
         wrong_effects = (*self.wrong_effects, *self._wrong(effect))
         slots = self.slots + (effect is TurnEffect.TAKE) - (effect is TurnEffect.FREE)
-        stage = self.stage if effect in self._BESIDE else "admitted" if effect is TurnEffect.ADMIT else "begun"
+        stage = self.stage if effect in self._BESIDE else "admitted" if effect is TurnEffect.ADMIT else "started"
         for work in _calls(self.driver.ready) if effect is TurnEffect.RUN else _WORK[effect]:
             yield evolve(self, fed=(*self.fed, *work), wrong_effects=wrong_effects, slots=slots, stage=stage)
 
@@ -182,8 +182,8 @@ class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
             yield "the response is stored before it has ended"
         if effect not in {TurnEffect.STORE, TurnEffect.FREE} and self.driver.ended:
             yield f"{effect} after the response has ended"
-        if effect is TurnEffect.REFUSE and self.stage == "begun":
-            yield "a response is refused after it has begun"
+        if effect is TurnEffect.REFUSE and self.stage == "started":
+            yield "a response is refused after it has started"
         if effect not in self._BESIDE and (self.stage == "new") is not (effect is TurnEffect.ADMIT):
             yield f"{effect} before the admission, or a second admission"
 
@@ -191,9 +191,9 @@ class _RunWalk(_WalkState[TurnTrigger, TurnEffect]):
         yield from after.wrong_effects
         if not after.state.rows and after.slots:
             yield "the run has ended and holds a slot"
-        if not after.state.rows and after.stage == "begun" and not after.driver.ended:
+        if not after.state.rows and after.stage == "started" and not after.driver.ended:
             yield "the run has ended and the response has not"
-        elif not after.state.rows and after.stage == "begun":
+        elif not after.state.rows and after.stage == "started":
             violations = oracle.check([decode(frame) for frame in after.frames])
             yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
 
@@ -357,7 +357,7 @@ class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
 
 @frozen
 class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
-    """A conversation and two responses in it: only the owner changes its items, after those that it has read."""
+    """A conversation and two responses in it: only the owner changes its items, after the items that it has read."""
 
     owner: str = ""
     """The response that took the lease last, until that is freed."""
@@ -433,7 +433,7 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
     queued: int = 0
     """How many requests wait; 2 stands for more."""
     running: bool = False
-    """Whether a request has begun and has not ended."""
+    """Whether a request is in progress."""
     client_gone: bool = False
 
     def is_possible(self, trigger: LaneTrigger) -> bool:
@@ -485,7 +485,7 @@ class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
     """How many accepted inputs wait; 2 stands for more."""
     response: str = "running"
     """`running`, or how it has ended: `completed`, `waiting` for the client, or `failed`."""
-    successor: Literal["none", "starting", "begun"] = "none"
+    successor: Literal["none", "starting", "started"] = "none"
     client_gone: bool = False
 
     _ENDS: ClassVar = {
@@ -517,7 +517,7 @@ class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
             state=dest,
             waiting=0 if settled else min(self.waiting + (SteeringEffect.ACCEPT in effects), 2),
             response=self._ENDS.get(trigger, self.response),
-            successor="starting" if starts else "begun" if trigger is SteeringTrigger.CREATE else self.successor,
+            successor="starting" if starts else "started" if trigger is SteeringTrigger.CREATE else self.successor,
             client_gone=trigger is SteeringTrigger.LEAVE,
         )
 
@@ -706,7 +706,7 @@ class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
         if (trigger is WorkerTrigger.EXIT and not self.stopped) is not (WorkerEffect.BACK_OFF in effects):
             yield "a process that has exited has no successor, or one that runs has"
         if (trigger is WorkerTrigger.STOP and self.running) is not (WorkerEffect.TERMINATE in effects):
-            yield "a process is not asked to exit when the server stops, or is before"
+            yield "a process gets no request to exit when the server stops, or is before"
         if (after.stopped and not after.running) is bool(after.state.rows):
             yield "the worker is over before its process, or the reverse"
         yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())

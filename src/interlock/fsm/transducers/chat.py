@@ -47,7 +47,7 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
     "chat",
     initial="absent",
     final={"ended"},
-    regions={"begun": ["open", "call"]},
+    regions={"started": ["open", "call"]},
     edges=[
         #    in        on         goes to  effects
         Edge("absent", _T.BEGIN,  "open",  [_E.ROLE]),
@@ -64,8 +64,8 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
         Edge("call",   _T.ARGUE,  "call",  [_E.ARGUMENTS]),
         Edge("call",   _T.CLOSE,  "open"),
 
-        Edge("begun",  _T.USE,    "begun"),
-        Edge("begun",  _T.RESULT, "begun"),
+        Edge("started",  _T.USE,    "started"),
+        Edge("started",  _T.RESULT, "started"),
     ],
 )  # fmt: skip
 """A stream of Chat Completions: the role, deltas, calls one after another, and one reason at the end."""

@@ -1,7 +1,7 @@
 """Anthropic's Messages as a transducer (rules M1 to M14, docs/dialects.md).
 
 Blocks come one after another: a text, reasoning with its signature, a call of a client's tool, or a call of a tool of the server
-with its result. A call or result of the server's tools that comes while a block is open is held until the block ends.
+with its result. A call or result of the server's tools that comes while a block is open waits until the block ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MessagesEffect(StrEnum):
     HOLD_RESULT = "hold_result"
     """Keep the result until the open block ends."""
     RELEASE = "release"
-    """Send what was held."""
+    """Send the waiting events."""
     MESSAGE_STOP = "message_stop"
     """End the message, with its reason and usage."""
     ERROR = "error"
@@ -109,18 +109,18 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         super().__init__(thinks=thinks)
         self._index = 0
         """The number of blocks that have begun."""
-        self._held: list[tuple[MessagesEffect, object]] = []
+        self._waiting: list[tuple[MessagesEffect, object]] = []
 
     def fork(self) -> Self:
         """Return a transducer in the same state, which goes its own way."""
         other = super().fork()
-        other._held = [*self._held]  # noqa: SLF001 - of the same class
+        other._waiting = [*self._waiting]  # noqa: SLF001 - of the same class
         return other
 
     @property
     def place(self) -> tuple[str, int]:
         """The state, and how many blocks wait until the open one ends."""
-        return self._machine.state.name, len(self._held)
+        return self._machine.state.name, len(self._waiting)
 
     def frame(self, event: api.MessagesEvent) -> bytes:
         """Return an event as a frame whose name is its type (rule M12)."""
@@ -167,11 +167,11 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
             case _E.RESULT, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
                 return [self._start(_result_block(argument)), *self.make(_E.STOP, None)]
             case _E.HOLD_USE | _E.HOLD_RESULT, _:
-                self._held.append((_E.USE if effect is _E.HOLD_USE else _E.RESULT, argument))
+                self._waiting.append((_E.USE if effect is _E.HOLD_USE else _E.RESULT, argument))
                 return []
             case _E.RELEASE, _:
-                held, self._held = self._held, []
-                return [event for each in held for event in self.make(*each)]
+                waiting, self._waiting = self._waiting, []
+                return [event for each in waiting for event in self.make(*each)]
             case _E.MESSAGE_STOP, Response() as response:
                 reason = _stop_reason(response, stopped=self.stop_sequence is not None)
                 delta = api.StopDelta(reason, self.stop_sequence if reason == "stop_sequence" else None)

@@ -61,11 +61,11 @@ class Effects:
     """Carries out the effects of one turn.
 
     Attributes:
-        pending: The text that is held back because it may be framing.
+        pending: The text that waits because it may be framing.
         header: The name or key so far.
         name_match: The complete name.
-        released: The held marker that turned out to be text.
-        replay: The held text after it, which is read again.
+        released: The waiting marker that turned out to be text.
+        replay: The waiting text after it, which is read again.
     """
 
     _family: Family

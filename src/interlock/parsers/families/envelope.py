@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 MAX_LENGTH: Final = 4096
-"""The maximum number of characters that are held back until the name in an envelope is complete."""
+"""The maximum number of characters that wait until the name in an envelope is complete."""
 
 _SPACE: Final = r"\s*"
 

@@ -5,7 +5,7 @@ row for every trigger, so there is an edge for any model output (rule R20).
 
 There are three kinds of states. In a *channel*, text passes through: reasoning, or a message, outside of a section of calls
 (`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since
-that marker is held, and goes back to the channel if there is no name. In a *committed* state a call is open, and remains a call.
+that marker waits, and goes back to the channel if there is no name. In a *committed* state a call is open, and remains a call.
 
 A trigger without a row in a state has the row of `text`: it is text there. The scanner looks only for markers whose rows differ
 (`interlock.parsers.families.state_markers`).

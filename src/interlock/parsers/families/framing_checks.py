@@ -15,7 +15,7 @@ from interlock.fsm.table import Edge, State, Table
 from interlock.parsers.families.triggers import Effect, Trigger
 
 
-class Place(Enum):
+class Openness(Enum):
     """What is open: an item, the value of a key in a call, or nothing."""
 
     NOTHING = "nothing"
@@ -29,7 +29,7 @@ class Place(Enum):
 class Condition(NamedTuple):
     """What is open, and whether text is pending because it may be framing."""
 
-    place: Place
+    place: Openness
     pending: bool
 
 
@@ -40,8 +40,8 @@ class _EffectRule:
     If `pending` is None, it does not matter before the effect; `result` and `leaves_pending` of None change nothing.
     """
 
-    places: frozenset[Place]
-    result: Place | None = None
+    places: frozenset[Openness]
+    result: Openness | None = None
     pending: bool | None = None
     leaves_pending: bool | None = None
 
@@ -52,9 +52,9 @@ class _EffectRule:
         return Condition(self.result or before.place, before.pending if self.leaves_pending is None else self.leaves_pending)
 
 
-_P: Final = Place
+_P: Final = Openness
 _E: Final = Effect
-_ANYWHERE: Final = frozenset(Place)
+_ANYWHERE: Final = frozenset(Openness)
 _CALLS: Final = frozenset({_P.JSON, _P.KEYS})
 _OUTSIDE: Final = frozenset({_P.NOTHING, _P.REASONING, _P.MESSAGE})
 _RESTING: Final = frozenset({_P.NOTHING, _P.KEYS})
@@ -151,7 +151,7 @@ def _check_conditions(framing: Framing) -> None:
 
     Only what is open around pending text may differ. A turn begins with nothing open and nothing pending.
     """
-    conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Place.NOTHING, pending=False)}}
+    conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Openness.NOTHING, pending=False)}}
     waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
     while waiting:
         name, before = waiting.pop()

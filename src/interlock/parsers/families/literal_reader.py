@@ -460,7 +460,7 @@ class LiteralReader:
         self._is_raw = False
 
     def _enter(self, text: str) -> None:
-        """Begin an element: the member of an object, or an item of a list, whatever its tag."""
+        """Begin an element: the member of an object, or an item of a list, with any tag."""
         self._clear()
         namespace = self._dialect.namespace
         name = text.removeprefix(f"{namespace}<").removesuffix(">")

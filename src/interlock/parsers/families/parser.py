@@ -92,7 +92,7 @@ class FamilyParser:
 
     @property
     def pending(self) -> str:
-        """The text that is held back because it may be framing."""
+        """The text that waits because it may be framing."""
         return self._effects.pending + self._partial
 
     def feed(self, chunk: Chunk) -> list[Delta]:

@@ -74,7 +74,7 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
 
 
 def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
-    """Return the triggers that texts of a family can cause in a state, without those that are text there."""
+    """Return the triggers that texts of a family can cause in a state, without the triggers that are text there."""
     rows, triggers = FRAMING.states[state].rows, triggers_of(family)
     if family.last in triggers:
         # The parser fires `uncall` as soon as such a trigger leads to `whole` or `shut`, and nowhere else.

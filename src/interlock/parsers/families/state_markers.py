@@ -54,7 +54,7 @@ class StateMarkers:
         ahead: The markers that end a name or value although they belong to what follows, where they are read again.
         wild: The markers that contain a wildcard, with their patterns.
         search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
-        stops: Finds whatever stops text from passing through: what `search` finds or, in a value, which becomes a JSON string,
+        stops: Finds the end of text that passes through: what `search` finds or, in a value, which becomes a JSON string,
             any character that is escaped there or begins a marker.
         strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls inside it.
         longer: The markers that begin another marker; at the end of a text they are undecided.

@@ -14,7 +14,7 @@ from attrs import define, field
 from interlock.events.json import elements, is_array, is_object, members
 from interlock.serving.requests.api_errors import PromptError
 
-JsonSchema: TypeAlias = Mapping[str, object]
+SchemaObject: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000
 """The most work for one schema, in keywords and alternatives."""
@@ -64,7 +64,7 @@ UNSUPPORTED: Final = frozenset(
 )
 
 
-def value_for(schema: JsonSchema, text: str | None = None, *, strict: bool = True) -> object:
+def value_for(schema: SchemaObject, text: str | None = None, *, strict: bool = True) -> object:
     """Return a value for a schema, with `text` in free strings; only a strict schema refuses unsupported keywords.
 
     Raises:
@@ -94,7 +94,7 @@ def _unfillable(problem: str) -> PromptError:
 class _Filler:
     """Fills one schema; `root` resolves its references."""
 
-    root: JsonSchema
+    root: SchemaObject
     text: str
     strict: bool
     work: int = field(default=0, init=False)
@@ -132,7 +132,7 @@ class _Filler:
         if self.work > MOST_WORK:
             raise _unfillable("so many values")
 
-    def target(self, reference: str) -> JsonSchema:
+    def target(self, reference: str) -> SchemaObject:
         """Return the target of a reference of the form `#/a/b`."""
         target: object = self.root
         for step in reference.split("/")[1:]:
@@ -141,7 +141,7 @@ class _Filler:
             raise _unfillable("a `$ref` that leads nowhere")
         return target
 
-    def choose(self, keyword: str, alternatives: object, depth: int) -> JsonSchema:
+    def choose(self, keyword: str, alternatives: object, depth: int) -> SchemaObject:
         """Return the first alternative; prefer any to null, and at deep levels any to a reference."""
         schemas = [each for each in elements(alternatives) if is_object(each)]
         self.spend(len(schemas))
@@ -151,7 +151,7 @@ class _Filler:
             raise _unfillable(f"several schemas in `{keyword}`")
         return min(schemas, key=lambda schema: (depth > SHALLOW and "$ref" in schema, schema.get("type") == "null"))
 
-    def fill_type(self, schema: JsonSchema, depth: int) -> object:
+    def fill_type(self, schema: SchemaObject, depth: int) -> object:
         kind = _type_of(schema)
         match kind:
             case "object":
@@ -178,7 +178,7 @@ class _Filler:
             case _:
                 raise _unfillable("an unknown `type`")
 
-    def fill_string(self, schema: JsonSchema) -> str:
+    def fill_string(self, schema: SchemaObject) -> str:
         least, most = _limits(schema, "minLength", "maxLength", 0)
         default, example = schema.get("default"), FORMATS.get(str(schema.get("format")))
         text = example or (default if isinstance(default, str) else self.text)
@@ -187,7 +187,7 @@ class _Filler:
         return text.ljust(int(least), ".")[: int(min(most, LARGEST))]
 
 
-def _type_of(schema: JsonSchema) -> str:
+def _type_of(schema: SchemaObject) -> str:
     kind = schema.get("type")
     if kind is None:
         return next((TYPES[keyword] for keyword in TYPES if keyword in schema), "string")
@@ -195,7 +195,7 @@ def _type_of(schema: JsonSchema) -> str:
     return next((each for each in kinds if each != "null"), "null")
 
 
-def _number(schema: JsonSchema, *, is_integer: bool) -> float:
+def _number(schema: SchemaObject, *, is_integer: bool) -> float:
     least, most = _limits(schema, "minimum", "maximum", -inf)
     above, below = _limits(schema, "exclusiveMinimum", "exclusiveMaximum", -inf)
     start, end = max(least, above), min(most, below)
@@ -211,7 +211,7 @@ def _number(schema: JsonSchema, *, is_integer: bool) -> float:
     raise _unfillable("these limits of a number")
 
 
-def _limits(schema: JsonSchema, lower: str, upper: str, least: float) -> tuple[float, float]:
+def _limits(schema: SchemaObject, lower: str, upper: str, least: float) -> tuple[float, float]:
     """Return the values of two keywords, or `least` and infinity."""
     limits = _keyword(schema, lower, least), _keyword(schema, upper, inf)
     if limits[0] > limits[1]:
@@ -219,7 +219,7 @@ def _limits(schema: JsonSchema, lower: str, upper: str, least: float) -> tuple[f
     return limits
 
 
-def _keyword(schema: JsonSchema, keyword: str, default: float) -> float:
+def _keyword(schema: SchemaObject, keyword: str, default: float) -> float:
     value = schema.get(keyword, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or (keyword in schema and not abs(value) <= LARGEST):
         raise _unfillable(f"this `{keyword}`")

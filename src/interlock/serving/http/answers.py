@@ -217,7 +217,7 @@ class WholeAnswer:
 class BackgroundStream:
     """Streams the stored events of a background response, which continues if the client disconnects.
 
-    Comments break its silences of `keep_alive` seconds, because an event would need a number between those that are stored (R4a).
+    Comments break its silences of `keep_alive` seconds, because an event would need a number between the stored numbers (R4a).
     """
 
     tail: Tail

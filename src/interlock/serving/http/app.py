@@ -74,7 +74,7 @@ class AppSettings:
 
     Args:
         api_key: The key or keys that clients may send as `Authorization: Bearer …`; without any, requests need no key.
-        share_between_keys: Whether all keys share their stored data, including those that the engine passes on to other servers.
+        share_between_keys: Whether all keys share their stored data, including keys that the engine passes on to other servers.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
         max_body_bytes: The most bytes of a request's body.

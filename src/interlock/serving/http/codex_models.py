@@ -50,7 +50,7 @@ first, each with its file and line.
 - Your last message is short: what you did, where (`path:line`), how you checked it, and what remains. Say plainly what did not \
 work. Do not repeat whole files.
 """
-"""The base instructions of every entry, which replace those that Codex has for models it does not know."""
+"""The base instructions of every entry, which replace Codex's own for models it does not know."""
 
 
 def codex_model(name: str, facts: ModelFacts, priority: int) -> dict[str, object]:

@@ -58,7 +58,7 @@ class DialectApi(Generic[D]):
 
     Args:
         ping: The frame that breaks a silence.
-        error: The event for an error of a stream that has begun; its JSON is the body for an error of a request.
+        error: The event for an error after the first write of a stream; its JSON is the body for an error of a request.
         fold: Returns the whole answer that events add up to.
         names: The API's names of parameters, by the beginnings of those of the Responses API.
     """
@@ -108,10 +108,10 @@ def refuse(api: DialectApi[D], request: Request, error: Exception) -> Response:
 def _named(names: Mapping[str, str], error: ApiError) -> ApiError:
     """Return an error with the name that its parameter has in the API; items have other places there than messages."""
     param = error.param or ""
-    for ours, theirs in names.items():
-        if re.match(rf"{re.escape(ours)}(?![\w])", param):
-            named = theirs if ours == "input" else theirs + param.removeprefix(ours)
-            return evolve(error, param=named, message=error.message.replace(f"'{param}'", f"'{named}'"))
+    for name, dialect_name in names.items():
+        if re.match(rf"{re.escape(name)}(?![\w])", param):
+            renamed = dialect_name if name == "input" else dialect_name + param.removeprefix(name)
+            return evolve(error, param=renamed, message=error.message.replace(f"'{param}'", f"'{renamed}'"))
     return error
 
 

@@ -1,6 +1,6 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-The table `SERVER` in `interlock.fsm.processes` defines the states. When the server is asked to stop, it refuses new requests and
+The table `SERVER` in `interlock.fsm.processes` defines the states. When the server has to stop, it refuses new requests and
 waits for the responses in progress, but not longer than the time to drain. Then it ends each of them with a terminal event, stops
 listening, waits a few seconds for clients to read the events, and closes all connections.
 """

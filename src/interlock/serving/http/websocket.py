@@ -296,12 +296,12 @@ class SocketConnection:
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
-            begun = Outcome(value=self._begin(lane, request, latest, steering))
+            run = Outcome(value=self._begin(lane, request, latest, steering))
         except BaseException as error:
             if not is_fault(error):
                 raise
-            begun = Outcome[ResponseRun[bytes]](error=error)
-        self._spawn(self._answer(lane, request, begun, steering, returned))
+            run = Outcome[ResponseRun[bytes]](error=error)
+        self._spawn(self._answer(lane, request, run, steering, returned))
 
     def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None, steering: Steering) -> ResponseRun[bytes]:
         parameters = self._service.engine.read(request.body)
@@ -321,14 +321,14 @@ class SocketConnection:
         self,
         lane: Lane,
         request: CreateFrame,
-        begun: Outcome[ResponseRun[bytes]],
+        run: Outcome[ResponseRun[bytes]],
         steering: Steering,
         returned: Sequence[SteerEvent],
     ) -> None:
         """Answer a request with events or an error, then start its successor or the next request of its lane."""
         try:
             await self._send_steering(returned, lane)
-            await self._stream(begun.result(), lane, request, steering)
+            await self._stream(run.result(), lane, request, steering)
         except BaseException as error:
             if not is_fault(error):
                 raise

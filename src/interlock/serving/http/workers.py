@@ -223,7 +223,7 @@ class Supervisor:
                     assert_never(effect)
 
     def _start(self, worker: Worker) -> None:
-        ours, theirs = socket.socketpair()
+        server_end, worker_end = socket.socketpair()
         worker.started_at = monotonic()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the process must not write its signals to the supervisor's socket
         try:
@@ -232,12 +232,12 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._end_process(worker, f"no process could start: {error.strerror}")
             return
-        worker.channel = ours
+        worker.channel = server_end
         if worker.pid == 0:
-            self._serve(worker, theirs)
+            self._serve(worker, worker_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        theirs.close()
-        self._selector.register(ours, EVENT_READ, lambda: self._read_channel(worker))
+        worker_end.close()
+        self._selector.register(server_end, EVENT_READ, lambda: self._read_channel(worker))
 
     def _serve(self, worker: Worker, channel: socket.socket) -> None:
         """Serve in a new process, and exit."""

@@ -165,7 +165,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
         return {name: value for name, value in self.raw.items() if name not in without}
 
     def declare_tools(self, items: Iterable[JsonItem]) -> dict[str, object]:
-        """Return the body for a parser, with all tools that calls may name, including those that the conversation adds."""
+        """Return the body for a parser, with all tools that calls may name, including the tools that the conversation adds."""
         return {**self.raw, "tools": [*declare(self.tools, items)]}
 
     def summary(self) -> dict[str, object]:

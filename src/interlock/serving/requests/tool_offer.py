@@ -207,7 +207,7 @@ def offer(
 
 
 def declare(tools: Iterable[JsonTool], items: Iterable[JsonItem]) -> tuple[JsonTool, ...]:
-    """Return the tools of a request and those that its conversation adds; tools of unknown types become functions."""
+    """Return the tools of a request and of its conversation; tools of unknown types become functions."""
     added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
     return tuple(_know_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
 

@@ -265,7 +265,7 @@ class ResponseRun(Generic[T]):
         return self.driver.feed([Silence()])
 
     def interrupt(self, ending: Fault | Cancel) -> None:
-        """End the run without waiting for the engine: with a terminal event, or an error if its response has not begun.
+        """End the run without waiting for the engine: with a terminal event, or an error if its response has not started.
 
         Only the first call counts. Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a
         `Fault` if the server ends it.
@@ -447,7 +447,7 @@ class ResponseRun(Generic[T]):
                 self._apply(effect)
 
     def _leave(self) -> None:
-        """Fire `LEAVE` unless the run has ended, or not begun."""
+        """Fire `LEAVE` unless the run has ended, or has not started."""
         if TurnTrigger.LEAVE in self._turns.state.rows:
             for effect in self._turns.fire(TurnTrigger.LEAVE):
                 self._apply(effect)

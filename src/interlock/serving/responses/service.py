@@ -137,8 +137,8 @@ class ResponseService:
         driver = new_driver(context, generation, {}, NullWriter())
         driver.feed([Start()])
         runner = self.tools or NullTools()
-        begun = runner.begin(context.request, context.items, context.tenant)
-        async with begun as tools, aclosing(tools.prepare(driver.items)) as preparation:
+        session = runner.begin(context.request, context.items, context.tenant)
+        async with session as tools, aclosing(tools.prepare(driver.items)) as preparation:
             async for step in preparation:
                 driver.feed(step)
         return [item for item in driver.items() if item["type"] == "mcp_list_tools"]

@@ -157,7 +157,7 @@ class Log:
 
     @property
     def ended(self) -> bool:
-        """Whether no event follows those that are stored."""
+        """Whether no event follows the stored events."""
         return StoredTrigger.APPEND not in STORED.states[self.state].rows
 
     @property

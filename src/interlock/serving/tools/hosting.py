@@ -279,7 +279,7 @@ class ToolServers:
 
 @asynccontextmanager
 async def _tasks() -> AsyncGenerator[list[asyncio.Task[Outcome[Delta]]]]:
-    """Return a list for tasks; those that still run at the end of the context are cancelled."""
+    """Return a list for tasks; tasks that still run at the end of the context are cancelled."""
     tasks: list[asyncio.Task[Outcome[Delta]]] = []
     try:
         yield tasks

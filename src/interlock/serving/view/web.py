@@ -174,7 +174,7 @@ class RecentStreams:
     _bytes: int = field(default=0, init=False)
 
     def store(self, stream: CapturedStream) -> None:
-        """Store a stream whose response has begun."""
+        """Store a stream whose response has started."""
         stream.number, self._next = self._next, self._next + 1
         self.streams[str(stream.number)] = stream
         self._evict()

@@ -41,7 +41,7 @@ class FunctionNames:
     _names: dict[Identity, str] = field(factory=dict[Identity, str])
 
     def routing(self, routing: Routing) -> Routing:
-        """Return a routing that also maps the upstream's names, including those that are assigned later."""
+        """Return a routing that also maps the upstream's names, including names that are assigned later."""
         return evolve(routing, declared=ChainMap(self._routes, dict(routing.declared)))
 
     def assign(self, tools: Sequence[OfferedTool]) -> Sequence[OfferedTool]:

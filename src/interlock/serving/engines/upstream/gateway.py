@@ -224,7 +224,7 @@ class UpstreamGeneration(Generation):
         return self._translator
 
     async def _begin(self, turn: Turn) -> EventStream:
-        """Begin the call for a turn, unless it has begun, and wait for the head of its answer."""
+        """Begin the call for a turn, unless it is in progress, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
             self._stream = (turn, await (await self._prepare_translator()).stream(turn))

@@ -102,7 +102,7 @@ class ResponsesTranslator(Translator):
         }
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
-        """Yield the tools of a turn, with functions in place of those that the gateway runs."""
+        """Yield the tools of a turn, with functions in place of the tools that the gateway runs."""
         functions = self._call.functions
         for tool in turn.request.tools:
             if tool["type"] == "mcp" or tool["type"] in functions.tools:

@@ -22,7 +22,7 @@ class TaggedReasoning:
         return self._texts(self._parser.feed(Chunk(text=content)))
 
     def flush(self) -> tuple[str, str]:
-        """Return the reasoning and the text that were held back because they might have been the beginning of a tag."""
+        """Return the reasoning and the text that waited because they might have been the beginning of a tag."""
         return self._texts(self._parser.end("stop", Usage()))
 
     def _texts(self, deltas: list[Delta]) -> tuple[str, str]:

@@ -42,7 +42,7 @@ class Upstream:
     `api` is a key of `TRANSLATORS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
     names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
     requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits. `facts` are
-    known facts of its models, which override those that it lists.
+    known facts of its models, which override the facts that it lists.
     """
 
     client: UpstreamClient

@@ -163,7 +163,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
-        """Return the log probabilities of a chunk's tokens; vLLM may list one alternative more than it was asked for."""
+        """Return the log probabilities of a chunk's tokens; vLLM may list one alternative more than requested."""
         if logprobs is None or not self._call.request.wants_logprobs:
             return None
         count = self._call.request.top_logprobs
@@ -235,7 +235,7 @@ class HarmonyTranslator(VllmTranslator):
         return token_entry(int(number), logprob)
 
     async def _context(self) -> int:
-        """Return the most tokens of a prompt and its output together, which vLLM is asked for once per model."""
+        """Return the most tokens of a prompt and its output together, which is requested from vLLM once per model."""
         cache, name = self._call.upstream.cache, self._call.model
         if name not in cache:
             models = [members(model) for model in elements(members(await self._call.fetch("models")).get("data"))]

@@ -24,7 +24,7 @@ TEXTS: Final = frozenset({*PARTS, "content", "text", "arguments", "output", "des
 """The fields that have them."""
 
 MARK: Final = 0xF0000
-"""The first private character; marks consist of some, whose tokens are those of their bytes whatever is beside them."""
+"""The first private character; marks consist of some, whose tokens are those of their bytes beside any text."""
 END: Final = chr(MARK + 0xFEFE)
 """The character at both ends of a mark."""
 MARKS: Final = re.compile(f"{END}..?{END}")

@@ -376,7 +376,7 @@ class Responses:
 
     def lost(self, limit: int) -> list[ResponseKey]:
         """Return up to `limit` responses whose lease has lapsed, the longest lapsed first."""
-        lapsed = f"(state = 'lost' OR NOT {VALID})"  # a stored `lost` stays lost, whatever its lease
+        lapsed = f"(state = 'lost' OR NOT {VALID})"  # a stored `lost` stays lost, with any lease
         rows = self.rows(f"state IN ({UNFINISHED}) AND {lapsed} ORDER BY until LIMIT ?", *self.tx.lease, limit)
         return [(row.tenant, row.id) for row in rows if _T.ADOPT in self.state(row).rows]
 
