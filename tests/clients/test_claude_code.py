@@ -124,7 +124,7 @@ def test_claude_code_reads_why_its_web_search_is_refused(folder, front):
         events = claude(folder, "-p", "Search for llamas.", "--allowedTools", "WebSearch", **served(played))
         prompts = played.prompts()
     assert (events[-1]["result"], len(prompts)) == ("I cannot search here.", 2)
-    assert "No tool server runs 'web_search_20250305' here. Start the server with --tool-server for web_search" in prompts[-1]
+    assert "This server does not run 'web_search_20250305'. Start it with --web-search or --tool-server" in prompts[-1]
 
 
 LISTING = Reply((b'{"data": [{"id": "tiny", "max_model_len": 40000}]}',), headers={"content-type": "application/json"})

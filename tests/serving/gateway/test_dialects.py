@@ -75,9 +75,7 @@ def test_a_tool_of_the_server_is_refused_before_an_upstream_of_chat() -> None:
     with gateway(CHAT) as (url, upstream):
         refused = post_message(url, model="m", tools=[SEARCH], stream=True)
         missing = post_message(url, model="other", tools=[SEARCH])
-    message = (
-        "No tool server runs 'web_search_20250305' here. Start the server with --tool-server for web_search, or omit the tool."
-    )
+    message = "This server does not run 'web_search_20250305'. Start it with --web-search or --tool-server, or omit the tool."
     error = {"type": "invalid_request_error", "message": f"tools[0].type: {message}"}
     assert (refused.status_code, refused.json()["error"]) == (400, error)
     assert (missing.status_code, upstream.bodies) == (400, [])

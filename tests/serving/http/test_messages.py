@@ -92,10 +92,10 @@ def test_a_whole_message_with_a_tool_of_the_server_equals_its_stream(serve, tool
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 @pytest.mark.parametrize(
-    ("tool", "kind"), [("web_search_20250305", "web_search"), ("code_execution_20250825", "code_interpreter")]
+    ("tool", "option"), [("web_search_20250305", "--web-search"), ("code_execution_20250825", "--code-interpreter")]
 )
-def test_a_tool_that_no_tool_server_runs_is_refused(url, path, tool, kind) -> None:
-    message = f"No tool server runs '{tool}' here. Start the server with --tool-server for {kind}, or omit the tool."
+def test_a_tool_that_no_tool_server_runs_is_refused(url, path, tool, option) -> None:
+    message = f"This server does not run '{tool}'. Start it with {option} or --tool-server, or omit the tool."
     answer = post_message(url, path, model=MODEL, stream=True, tools=[LOOK_UP, {"type": tool, "name": "t"}])
     assert error_of(answer) == (400, "invalid_request_error", f"tools[1].type: {message}")
 

@@ -439,9 +439,8 @@ async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedT
         if pattern.fullmatch(kind):
             if await runs(model, tool):
                 return tool
-            message = (
-                f"No tool server runs '{kind[:100]}' here. Start the server with --tool-server for {tool}, or omit the tool."
-            )
+            option = f"--{tool.replace('_', '-')}"
+            message = f"This server does not run '{kind[:100]}'. Start it with {option} or --tool-server, or omit the tool."
             raise invalid(param, message, "unsupported_value")
     raise invalid(param, f"A tool of the type '{kind[:100]}' is not supported.", "unsupported_value")
 
