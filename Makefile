@@ -164,14 +164,14 @@ test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines,
 .PHONY: test-clients
 test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
-		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed .venv-litellm/.installed && \
+		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed .venv-litellm/.installed .venv-aider/.installed && \
 		$(BIN)/pytest tests/clients; fi
 
 tests/clients/node_modules/.installed: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	@touch $@
 
-.venv-clients/.installed .venv-litellm/.installed: .venv-%/.installed: tests/clients/%.txt
+.venv-clients/.installed .venv-litellm/.installed .venv-aider/.installed: .venv-%/.installed: tests/clients/%.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --requirement $<
 	@touch $@
@@ -236,7 +236,7 @@ dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the rep
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm .venv-aider tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.

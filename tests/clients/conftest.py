@@ -15,14 +15,7 @@ HOSTS = (
     "a gateway over vLLM's chat",
     "a gateway over vLLM's tokens",
 )
-
-
-@pytest.fixture(params=["a server of our own", "a gateway over our chat"])
-def front(request):
-    """Returns what serves a script to clients of Messages and Chat Completions, in each of the hosts."""
-    from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
-
-    return {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}[request.param]
+"""The hosts of a test that does not name its own, of which all serve the Responses API."""
 
 
 @pytest.fixture(scope="session", params=HOSTS)
@@ -30,8 +23,9 @@ def host(request, tmp_path_factory):
     """Returns what serves a script, in each of the hosts."""
     from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
 
-    if request.param == "a server of our own":
-        yield hosts.standalone
+    ours = {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}
+    if request.param in ours:
+        yield ours[request.param]
         return
     if not hosts.VLLM_PYTHON.exists():
         pytest.skip("no vLLM in .venv-vllm, where `make test-vllm` puts it")

@@ -27,6 +27,10 @@ VLLM = ROOT / "tests" / "vllm"
 UNKNOWN = ModelFacts()
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
+OURS = ("a server of our own", "a gateway over our chat")
+OF_ALL_APIS = (*OURS, "gpt-oss in vLLM", "qwen3_coder in vLLM")
+"""The hosts that serve Messages and Chat Completions too."""
+
 
 @frozen
 class ScriptedHost:

@@ -62,8 +62,9 @@ def transcript(events):
     return [(block["type"], *(block.get(name) for name in kept[block["type"]])) for block in blocks]
 
 
-def test_claude_code_reads_edits_runs_and_goes_on_with_a_session(folder, front):
-    with front(turns(folder)) as played:
+@pytest.mark.parametrize("host", hosts.OF_ALL_APIS, indirect=True)
+def test_claude_code_reads_edits_runs_and_goes_on_with_a_session(folder, host):
+    with host(turns(folder)) as played:
         events = claude(folder, "-p", "Mend the greeting.", **served(played))
         assert (folder / "work" / "notes.txt").read_text() == "hello\n"
         last = claude(folder, "--continue", "-p", "Shout it.", **served(played))
@@ -94,7 +95,8 @@ def test_claude_code_reads_edits_runs_and_goes_on_with_a_session(folder, front):
     ]
     assert (events[-1]["subtype"], events[-1]["stop_reason"], last[-1]["result"]) == ("success", "end_turn", "It is louder now.")
     assert len(prompts) == len(turns(folder))
-    assert [prompt.count("I go on.") for prompt in prompts] == [0, 1, 2, 3, 4, 5, 5, 6]
+    recalled = {"all": [0, 1, 2, 3, 4, 5, 5, 6], "question": [0, 1, 2, 3, 4, 5, 0, 1], "none": [0] * 8}
+    assert [prompt.count("I go on.") for prompt in prompts] == recalled[played.recalls]
     assert not any("x-anthropic-billing-header" in prompt for prompt in prompts)
     phrases = [
         "Mend the greeting.",
@@ -118,9 +120,10 @@ def test_claude_code_searches_tools(folder):
     assert prompt.endswith("The tool CronCreate is available.<|end|><|start|>assistant")
 
 
-def test_claude_code_reads_why_its_web_search_is_refused(folder, front):
+@pytest.mark.parametrize("host", hosts.OURS, indirect=True)
+def test_claude_code_reads_why_its_web_search_is_refused(folder, host):
     script = [call("WebSearch", query="llamas"), answer("I cannot search here.")]
-    with front(script) as played:
+    with host(script) as played:
         events = claude(folder, "-p", "Search for llamas.", "--allowedTools", "WebSearch", **served(played))
         prompts = played.prompts()
     assert (events[-1]["result"], len(prompts)) == ("I cannot search here.", 2)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from clients.hosts import hesitant
+from clients.hosts import OURS, hesitant
 from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
@@ -30,14 +30,16 @@ MESSAGES = {
     "anthropic for Python": [*PYTHON, "anthropic_messages.py"],
     "@anthropic-ai/sdk": [*NODE, "anthropic.mjs"],
     "the AI SDK, @ai-sdk/anthropic": [*NODE, "ai_sdk.mjs", "anthropic"],
+    "LangChain, anthropic": [*PYTHON, "langchain_agent.py", "anthropic"],
     "LiteLLM, anthropic": [*LITELLM, "litellm_messages.py"],
 }
 CHAT = {
     "openai for Python, chat": [*PYTHON, "openai_chat.py"],
     "openai-node, chat": [*NODE, "openai_chat.mjs"],
+    "LangChain, chat": [*PYTHON, "langchain_agent.py", "chat"],
 }
-FORGETFUL = ("openai-node, chat",)
-"""The clients that keep only the last delta of a field that they do not know, such as that of the reasoning."""
+FORGETFUL = ("openai-node, chat", "LangChain, chat")
+"""The clients that do not send all reasoning back: they keep only the last delta of a field that they do not know, or none."""
 EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
 
 
@@ -91,9 +93,10 @@ def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, ho
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("host", OURS, indirect=True)
 @pytest.mark.parametrize("name", [*MESSAGES, *CHAT])
-def test_what_a_client_of_another_api_sends_back_is_what_the_model_is_given(name, front):
-    with front(TURNS) as played:
+def test_what_a_client_of_another_api_sends_back_is_what_the_model_is_given(name, host):
+    with host(TURNS) as played:
         ran = run({**MESSAGES, **CHAT}[name], HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
         assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
         _, last = played.prompts()
