@@ -145,6 +145,7 @@ def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
     freed, refused = ("ended", ("free",)), ("refused", ("refuse",))
     aborted = {"fail": ("settling", ("break_off", "store")), "leave": broken}
     open_ = {"interrupt": ("interrupted", ("stop",)), **aborted}
+    yielding = "ending", ("yield",)
     preparing, compacting = ("preparing", ("prepare",)), ("compacting", ("compact",))
     assert rows(TURNS) == {
         "absent": {"begin": ("admitting", ("take", "admit")), "interrupt": ("unwanted", ())},
@@ -162,11 +163,18 @@ def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
         "opening": {"prepare": preparing, "compact": compacting, **open_},
         "compacting": {"prepare": preparing, "answer": ("ending", ("finish",)), **open_},
         "preparing": {"go_on": ("generating", ("generate",)), "call": ("running", ("run",)), "end": stored, **open_},
-        "generating": {"answer": ("ending", ("finish",)), "call": ("running", ("run",)), "end": stored, **open_},
+        "generating": {
+            "answer": ("ending", ("finish",)),
+            "call": ("running", ("run",)),
+            "steer": yielding,
+            "end": stored,
+            **open_,
+        },
         "running": {
             "go_on": ("generating", ("generate",)),
             "answer": ("ending", ("finish",)),
             "exhaust": ("ending", ("cut",)),
+            "steer": yielding,
             "end": stored,
             **open_,
         },

@@ -258,8 +258,9 @@ def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
 
     `stopped` is whether a stop string ended the output.
     """
-    if isinstance(response.incomplete_details, IncompleteDetails):
-        return STOP_REASONS.get(response.incomplete_details.reason, "end_turn")
+    details = response.incomplete_details
+    if isinstance(details, IncompleteDetails) and details.reason in STOP_REASONS:
+        return STOP_REASONS[details.reason]
     calls = any(isinstance(item, items.ClientCall) for item in response.output)
     if calls and response.status == "completed":
         return "tool_use"
