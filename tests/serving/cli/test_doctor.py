@@ -26,7 +26,7 @@ def test_an_upstream_that_can_do_everything(api):
     assert status == 0
     assert [line[:16] for line in lines] == [
         "models     yes  ",
-        "window     -    ",
+        "window     yes  ",
         "answers    yes  ",
         "streams    yes  ",
         "usage      yes  ",

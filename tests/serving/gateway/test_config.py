@@ -432,7 +432,7 @@ def test_the_page_names_the_options_of_both_commands_and_their_variables():
     assert {*re.findall(r"INTERLOCK_\w+", page)} <= variables("serve")
 
 
-def test_the_file_of_the_page_is_a_configuration(tmp_path, monkeypatch):
+def test_the_files_of_the_page_are_configurations(tmp_path, monkeypatch):
     monkeypatch.setenv("MISTRAL_API_KEY", "k")
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(read_config(written(tmp_path, text)).upstreams()) == 2
+    texts = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert [len(read_config(written(tmp_path, text)).upstreams()) for text in texts] == [2, 1]
