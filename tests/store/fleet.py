@@ -130,7 +130,8 @@ class Fleet:
             for frame in whole:
                 if frame == b"data: [DONE]":
                     return True
-                reading.frames.append(frame + b"\n\n")
+                if not frame.startswith(b":"):  # a comment breaks a silence
+                    reading.frames.append(frame + b"\n\n")
             if self.chance.random() < 0.002:
                 return False  # the client disconnects on purpose
         return False

@@ -5,7 +5,8 @@ apis                the table of the APIs
 translator          an upstream, and what the translators of all APIs have in common
 gateway_config      upstreams from options or a TOML file
 model_list          the models that an upstream lists
-upstream_client     HTTP: event streams, timeouts, retries, errors
+upstream_client     calls of an upstream: event streams, timeouts, retries, errors
+http_client         HTTP/1.1: connections, TLS, proxies, limits
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
 call_ids            the ids of calls, there and back
 function_names      the names of functions, there and back
