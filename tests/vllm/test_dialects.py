@@ -1,6 +1,6 @@
-"""Messages and Chat Completions on real engines: every turn is legal, says what the model wrote, and is the same in one piece.
+"""Messages and Chat Completions on real engines: a turn is legal, says what the model wrote, and is the same in one piece.
 
-`benchmarks/conformance.py` plays them, and the turns of the families, on vLLM's own routes too.
+`benchmarks/conformance.py` plays all turns, those of the families too, and on vLLM's own routes.
 """
 
 import apis
@@ -10,8 +10,8 @@ from playing import TIMEOUT, events, stream, verdict
 from turns import HARMONY, PARSED
 
 TURNS = [
-    *(pytest.param("dialects", turn, id=turn.name) for turn in HARMONY),
-    *(pytest.param("parsed-dialects", turn, id=turn.name) for turn in PARSED),
+    *(pytest.param("dialects", turn, id=turn.name) for turn in HARMONY[::3]),
+    *(pytest.param("parsed-dialects", turn, id=turn.name) for turn in PARSED[::3]),
 ]
 
 
