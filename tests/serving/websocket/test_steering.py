@@ -259,6 +259,23 @@ def test_input_goes_back_if_its_successor_cannot_begin(serve) -> None:
     assert (len(engine.turns), len(socket.streams())) == (1, 1)
 
 
+def test_successors_count_their_memory_once(serve) -> None:
+    gates = Gate(), Gate()
+    scripts = [[gate, *steps(ANSWER)] for gate in gates]
+    limits = {"socket_limits": Limits(memory_bytes=40_000)}
+    with started(serve, *scripts, steps(ANSWER), settings=limits, input="x" * 5_000) as (_, socket, response_id, _):
+        for gate in gates:
+            assert gate.reached.wait(PATIENCE)
+            socket.steer(response_id, "More")
+            socket.until("response.steer.accepted")
+            gate.open()
+            response_id = socket.until("response.created")["response"]["id"]
+        socket.until(*ENDS)
+        socket.send(CREATE, input="x" * 39_500)
+        error = socket.until(*ENDS)["error"]
+    assert error["message"].endswith("would take more than 40000 bytes of memory.")
+
+
 def test_inputs_of_two_lanes_at_once_stay_in_their_lanes_and_in_their_order(serve) -> None:
     gates = Gate(), Gate()
     engine = StagedEngine(*([*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]] for gate in gates), steps(ANSWER))

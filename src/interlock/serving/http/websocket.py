@@ -340,6 +340,8 @@ class SocketConnection:
                 await self._send_steering(request.parent.refuse(), lane)
             await self._send_steering(steering.end(), lane)
             successor = self._successor(request, steering)
+            if successor is None:
+                await self._send_steering(steering.refuse(), lane)
             self._start(lane, lane.end() if successor is None else lane.succeed(successor))
             if not self._in_flight:
                 await self._fire(ConnectionTrigger.DRAIN)
@@ -348,8 +350,13 @@ class SocketConnection:
         """Return the request that continues a steered response, if any."""
         if steering.successor is None:
             return None
-        size = request.size + steering.size
-        return evolve(request, body=steering.successor, size=size, parent=steering, is_from_client=False)
+        size = request.size - (0 if request.parent is None else request.parent.size)
+        try:
+            self._memory.reserve(size)
+        except ApiError:
+            self._memory.release(steering.size)
+            return None
+        return evolve(request, body=steering.successor, size=size + steering.size, parent=steering, is_from_client=False)
 
     async def _send_error(self, error: BaseException, lane: Lane, request: CreateFrame) -> None:
         if isinstance(error, NotBegunError):  # a stream, because the client waits for the end of one
