@@ -76,7 +76,7 @@ prove: .venv/.dev ## The proof, the mutations of the tables that it must find, a
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
-	cd tests && ../$(BIN)/python -m families.mutations $(or $(PIECES),3)
+	cd tests && PYTHONPATH=../docs ../$(BIN)/python -m families.mutations $(or $(PIECES),3)
 
 # Campaigns shrink what they find. They write a scenario to tests/counterexamples, and print a sequence or a stream with its seed.
 MINUTES ?= 5
@@ -115,7 +115,7 @@ soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5; judges
 
 .PHONY: fuzz-families
 fuzz-families: .venv/.dev ## Random texts through the parsers of the families, SEQUENCES=1000000 for each group of them
-	cd tests && ../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+	cd tests && PYTHONPATH=../docs ../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed

@@ -16,6 +16,7 @@ from typing import Final, get_args
 import architecture
 import machines
 from attrs import evolve, fields
+from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
 from subjects import subject_of
@@ -48,7 +49,6 @@ from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
 from interlock.parsers.families.family import ReasoningSyntax
-from interlock.parsers.families.pictures import picture_of_call, picture_of_literals, picture_of_text
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read

@@ -26,6 +26,7 @@ from families.cases import CASES
 from families.derived import cases_of
 from families.properties import GROUPS, READ_AS, cut, holds_of, read, vocabulary
 from families.relations import Pair, covering, pairs, ways
+from family_pictures import part_for, triggers_of
 from recovery.notation import Item, run
 from table_mutations import changes
 
@@ -36,7 +37,6 @@ from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.framing_checks import Framing
-from interlock.parsers.families.pictures import part_for, triggers_of
 from interlock.parsers.families.state_markers import markers_by_state
 from interlock.parsers.families.triggers import Effect, Trigger
 

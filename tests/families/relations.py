@@ -16,6 +16,7 @@ from typing import Final
 import orjson
 from attrs import evolve, frozen
 from families.properties import READ_AS, read, vocabulary
+from family_pictures import part_for, triggers_of
 from recovery.notation import Item
 
 from interlock.fsm.table import State
@@ -24,7 +25,6 @@ from interlock.parsers.families import DISTINCT, SYNTAXES, Family, FamilyParser,
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.framing_checks import Framing
 from interlock.parsers.families.patterns import example, wild
-from interlock.parsers.families.pictures import part_for, triggers_of
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.parsers.families.state_markers import Reading, markers_by_state
 from interlock.parsers.families.triggers import Effect, Trigger

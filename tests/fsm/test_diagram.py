@@ -9,6 +9,7 @@ from itertools import combinations
 
 import pytest
 from attrs import evolve
+from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 
 from interlock.fsm.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
 from interlock.fsm.diagram.graph import DrawnEdge, GraphNode, Label, NodeStyle, Region
@@ -19,7 +20,6 @@ from interlock.fsm.processes.stored import STORED
 from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
-from interlock.parsers.families.pictures import picture_of_call, picture_of_literals, picture_of_text
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}

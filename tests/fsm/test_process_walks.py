@@ -230,7 +230,7 @@ def test_faults_of_a_connection_are_found():
 @pytest.mark.parametrize("trigger", [StoredTrigger.CANCEL, StoredTrigger.DELETE])
 def test_a_running_response_that_a_client_cannot_end_is_found(trigger) -> None:
     edges = [edge for edge in STORED.edges if (edge.source, edge.trigger) != ("running", trigger)]
-    assert f"running/append: no edge for {trigger}" in walk(evolve(STORED, edges=edges)).faults
+    assert f"running: no edge for {trigger}" in walk(evolve(STORED, edges=edges)).faults
 
 
 def test_a_response_with_the_id_of_a_hidden_one_is_found() -> None:
@@ -253,7 +253,7 @@ def test_faults_of_steering_are_found() -> None:
         "queued/fail: the steering is over and input waits, or the reverse",
     )
     deaf = [edge for edge in STEERING.edges if (edge.source, edge.trigger) != ("queued", trigger.STEER)]
-    assert "open/steer: queued: no edge for steer" in walk(evolve(STEERING, edges=deaf)).faults
+    assert "queued: no edge for steer" in walk(evolve(STEERING, edges=deaf)).faults
     late = Edge("pending", trigger.STEER, "pending", [effect.ACCEPT])
     faults = walk(evolve(STEERING, edges=[*STEERING.edges, late])).faults
     assert faults == ("pending/steer: a response that has ended accepts input",)
@@ -265,7 +265,7 @@ def test_faults_of_a_server_are_found() -> None:
     assert "serving/stop: the first signal does not drain the server, or something else does" in hasty
     assert "serving/stop: the responses do not end when the server has drained, or end before" in hasty
     deaf = [edge for edge in SERVER.edges if (edge.source, edge.trigger) != ("ending", trigger.STOP)]
-    assert "draining/idle: ending: no edge for stop" in walk(evolve(SERVER, edges=deaf, total=())).faults
+    assert "ending: no edge for stop" in walk(evolve(SERVER, edges=deaf, total=())).faults
 
 
 def test_faults_of_a_worker_are_found() -> None:
@@ -293,4 +293,4 @@ def test_faults_of_a_container_are_found() -> None:
     idle = walk(change_row(CONTAINER, "new", trigger.RUN, effects=[effect.START])).faults
     assert "new/run: a call does not run its code, or code runs without a call" in idle
     edges = [edge for edge in CONTAINER.edges if edge.trigger is not trigger.DROP]
-    assert "running/end: idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges, total=())).faults
+    assert "idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges, total=())).faults

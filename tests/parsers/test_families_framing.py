@@ -2,6 +2,7 @@
 
 import pytest
 from families.firing import fired_by, means
+from family_pictures import part_for, picture_of_call, picture_of_text
 
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
@@ -9,7 +10,6 @@ from interlock.parsers.families import DISTINCT, SYNTAXES, family
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING
 from interlock.parsers.families.framing_checks import Framing
-from interlock.parsers.families.pictures import part_for, picture_of_call, picture_of_text
 from interlock.parsers.families.state_markers import markers_by_state
 from interlock.parsers.families.triggers import Effect, Trigger
 

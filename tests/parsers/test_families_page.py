@@ -7,9 +7,9 @@ from types import MappingProxyType
 import pytest
 from families import derived, properties, relations
 from families.firing import fired_by, means
+from family_pictures import part_for
 
 from interlock.parsers.families import catalog, family, reference_encoders
-from interlock.parsers.families.pictures import part_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 NAME = "parrot"

@@ -263,7 +263,8 @@ def test_successors_count_their_memory_once(serve) -> None:
     gates = Gate(), Gate()
     scripts = [[gate, *steps(ANSWER)] for gate in gates]
     limits = {"socket_limits": Limits(memory_bytes=40_000)}
-    with started(serve, *scripts, steps(ANSWER), settings=limits, input="x" * 5_000) as (_, socket, response_id, _):
+    with started(serve, *scripts, steps(ANSWER), settings=limits, input="x" * 5_000) as (_, socket, first, _):
+        response_id = first
         for gate in gates:
             assert gate.reached.wait(PATIENCE)
             socket.steer(response_id, "More")

@@ -171,12 +171,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "probabilities. Then the tokens in the list, joined, are the text.",
             "A client that asks for log probabilities attributes them to the wrong tokens.",
         ),
-        Rule(
-            "R16",
-            "chunking",
-            "content",
-            "Items and texts do not depend on how the model's tokens are divided into chunks.",
-        ),
+        Rule("R16", "chunking", "content", "Items and texts do not depend on how the model's tokens are divided into chunks."),
         Rule(
             "R17",
             "totality",
@@ -379,12 +374,7 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = {
             "clients identify items by index or id",
             "xAI, OpenRouter",
         ),
-        Deviation(
-            "result-at-added",
-            "R11",
-            "a hosted call is added with its result",
-            "clients read the result from `done`",
-        ),
+        Deviation("result-at-added", "R11", "a hosted call is added with its result", "clients read the result from `done`"),
         Deviation(
             "encrypted-content",
             "R13",

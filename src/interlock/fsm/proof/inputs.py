@@ -80,6 +80,4 @@ def describe(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
     yield deltas.Fail(item_id, "It broke.")
 
 
-_PROGRESS: Final[Mapping[ItemKind, Mapping[str, object]]] = {
-    "shell_call_output": {"stdout": "signals\n", "stderr": ""},
-}
+_PROGRESS: Final[Mapping[ItemKind, Mapping[str, object]]] = {"shell_call_output": {"stdout": "signals\n", "stderr": ""}}

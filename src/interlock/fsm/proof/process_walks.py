@@ -30,11 +30,7 @@ from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.fsm.processes.upstream_connection import (
-    UPSTREAM_CONNECTION,
-    UpstreamConnectionEffect,
-    UpstreamConnectionTrigger,
-)
+from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION, UpstreamConnectionEffect, UpstreamConnectionTrigger
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.proof.expectation import decode
 from interlock.fsm.proof.inputs import SETTINGS
@@ -59,12 +55,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
         (*_COMPACTION, deltas.EndTurn("stop")),
         (),
     ],
-    TurnEffect.PREPARE: [
-        (),
-        (deltas.Start(),),
-        *((deltas.Start(), *call) for call in _CALLS),
-        (deltas.Start(), deltas.Finish()),
-    ],
+    TurnEffect.PREPARE: [(), (deltas.Start(),), *((deltas.Start(), *call) for call in _CALLS), (deltas.Start(), deltas.Finish())],
     TurnEffect.GENERATE: [
         ("a", deltas.EndTurn("stop")),
         *((*call, deltas.EndTurn("stop")) for call in _CALLS),
@@ -116,6 +107,11 @@ class _WalkState(ABC, Generic[T, E]):
     @abstractmethod
     def faults(self, trigger: T, after: Any, /) -> Iterator[str]:  # noqa: ANN401 - a place of the same class
         """Yield the faults of a trigger that leads to the place `after`."""
+
+    @property
+    def needed(self) -> AbstractSet[T]:
+        """The triggers that the state must have an edge for."""
+        return frozenset()
 
     def path(self, trigger: T) -> str:
         """Return the name of an edge in the messages about it."""
@@ -329,7 +325,6 @@ class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
             yield "another response gets the id of one that is hidden"
         if (after.stored == "nothing") is bool(after.state.rows):
             yield "the life is over before the response is removed, or the reverse"
-        yield from (f"no edge for {each}" for each in sorted(self._needed() - self.state.rows.keys()))
 
     def _purpose(self, trigger: StoredTrigger) -> set[StoredEffect]:
         """Return the effects that a trigger must have here, without `wake`."""
@@ -343,8 +338,8 @@ class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
             case _:
                 return self._PURPOSES[trigger]
 
-    def _needed(self) -> frozenset[StoredTrigger]:
-        """Return the triggers that must have an edge here."""
+    @property
+    def needed(self) -> AbstractSet[StoredTrigger]:
         if self.stored == "nothing":
             return frozenset({StoredTrigger.PUT, StoredTrigger.ENQUEUE})
         if self.stored == "log":
@@ -359,6 +354,7 @@ class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
 class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
     """A conversation and two responses in it: only the owner changes its items, after the items that it has read."""
 
+    exists: bool = False
     owner: str = ""
     """The response that took the lease last, until that is freed."""
     valid: bool = False
@@ -392,6 +388,7 @@ class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
                 yield evolve(
                     self,
                     state=dest,
+                    exists=True,
                     owner=owner,
                     valid=bool(owner) and (taken or (self.valid and trigger is not ConversationTrigger.LAPSE)),
                     read=caller
@@ -420,10 +417,13 @@ class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
             yield "the effects are not those of the trigger"
         if (trigger is ConversationTrigger.DELETE) is bool(after.state.rows):
             yield "the conversation is over before it is deleted, or the reverse"
-        if after.state.rows:
-            needed = self._OF_CLIENTS | (self._OF_OWNER if after.owner else frozenset[ConversationTrigger]())
-            needed |= {ConversationTrigger.LAPSE} if after.valid else {ConversationTrigger.HOLD, ConversationTrigger.CHANGE}
-            yield from (f"no edge for {each}" for each in sorted(needed - after.state.rows.keys()))
+
+    @property
+    def needed(self) -> AbstractSet[ConversationTrigger]:
+        if not self.exists:
+            return frozenset({ConversationTrigger.CREATE})
+        needed = self._OF_CLIENTS | (self._OF_OWNER if self.owner else frozenset[ConversationTrigger]())
+        return needed | ({ConversationTrigger.LAPSE} if self.valid else {ConversationTrigger.HOLD, ConversationTrigger.CHANGE})
 
 
 @frozen
@@ -488,11 +488,7 @@ class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
     successor: Literal["none", "starting", "started"] = "none"
     client_gone: bool = False
 
-    _ENDS: ClassVar = {
-        SteeringTrigger.COMPLETE: "completed",
-        SteeringTrigger.REQUIRE: "waiting",
-        SteeringTrigger.FAIL: "failed",
-    }
+    _ENDS: ClassVar = {SteeringTrigger.COMPLETE: "completed", SteeringTrigger.REQUIRE: "waiting", SteeringTrigger.FAIL: "failed"}
     _STARTS: ClassVar = frozenset({SteeringEffect.SUCCEED, SteeringEffect.PREPEND})
 
     def is_possible(self, trigger: SteeringTrigger) -> bool:
@@ -538,14 +534,11 @@ class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
             yield "input does not go back to the client when nothing takes it, or does before"
         if bool(after.state.rows) is (after.client_gone or (after.response != "running" and not after.waiting)):
             yield "the steering is over and input waits, or the reverse"
-        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
 
-    def missing(self) -> Iterator[SteeringTrigger]:
-        """Yield the triggers that can fire in this place, and for which the state has no edge."""
-        accepts = {SteeringTrigger.STEER} if self.response == "running" else set[SteeringTrigger]()
-        others = {*SteeringTrigger} - {SteeringTrigger.STEER}
-        if self.state.rows:
-            yield from sorted((accepts | {each for each in others if self.is_possible(each)}) - self.state.rows.keys())
+    @property
+    def needed(self) -> AbstractSet[SteeringTrigger]:
+        possible = {trigger for trigger in SteeringTrigger if self.is_possible(trigger)}
+        return possible if self.response == "running" else possible - {SteeringTrigger.STEER}
 
 
 @frozen
@@ -646,18 +639,14 @@ class _ServerWalk(_WalkState[ServerTrigger, ServerEffect]):
         gone = trigger is ServerTrigger.CLOSE or not {ServerEffect.GIVE_UP, ServerEffect.KILL}.isdisjoint(effects)
         if gone is bool(after.state.rows):
             yield "the server is over while a connection is open, or the reverse"
-        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
 
-    def missing(self) -> Iterator[ServerTrigger]:
-        """Yield the triggers that can fire in this place, and for which the state has no edge."""
+    @property
+    def needed(self) -> AbstractSet[ServerTrigger]:
         needed = {ServerTrigger.STOP}
         if self.ends:
-            needed |= {ServerTrigger.CLOSE}
-        else:
-            needed |= {ServerTrigger.IDLE, ServerTrigger.EXPIRE} if self.drains else set()
-            needed |= {ServerTrigger.READY, ServerTrigger.FAIL} if not self.ready else set()
-        if self.state.rows:
-            yield from sorted(needed - self.state.rows.keys())
+            return needed | {ServerTrigger.CLOSE}
+        needed |= {ServerTrigger.IDLE, ServerTrigger.EXPIRE} if self.drains else set()
+        return needed | ({ServerTrigger.READY, ServerTrigger.FAIL} if not self.ready else set())
 
 
 @frozen
@@ -709,15 +698,12 @@ class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
             yield "a process gets no request to exit when the server stops, or is before"
         if (after.stopped and not after.running) is bool(after.state.rows):
             yield "the worker is over before its process, or the reverse"
-        yield from (f"{place.state.name}: no edge for {each}" for place in (self, after) for each in place.missing())
 
-    def missing(self) -> Iterator[WorkerTrigger]:
-        """Yield the triggers that can fire in this place, and for which the state has no edge."""
+    @property
+    def needed(self) -> AbstractSet[WorkerTrigger]:
         needed = {WorkerTrigger.EXIT} if self.running else {WorkerTrigger.DUE}
         needed |= {WorkerTrigger.READY} if self.running and not self.ready else set()
-        needed |= {WorkerTrigger.STOP} if not self.stopped else set()
-        if self.state.rows:
-            yield from sorted(needed - self.state.rows.keys())
+        return needed | ({WorkerTrigger.STOP} if not self.stopped else set())
 
 
 @frozen
@@ -749,9 +735,12 @@ class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
             yield "a process goes on after its container, or ends before"
         if after.started is not bool(after.state.rows):
             yield "the container is over before its process, or the reverse"
-        needed = {ContainerTrigger.END, ContainerTrigger.BREAK} if after.busy else {ContainerTrigger.RUN, ContainerTrigger.DROP}
-        missing = needed - after.state.rows.keys() if after.state.rows else ()
-        yield from (f"{after.state.name}: no edge for {each}" for each in sorted(missing))
+
+    @property
+    def needed(self) -> AbstractSet[ContainerTrigger]:
+        if not self.started:
+            return {ContainerTrigger.RUN}
+        return {ContainerTrigger.END, ContainerTrigger.BREAK} if self.busy else {ContainerTrigger.RUN, ContainerTrigger.DROP}
 
 
 @frozen
@@ -770,7 +759,6 @@ class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConn
 
     @property
     def needed(self) -> AbstractSet[UpstreamConnectionTrigger]:
-        """The triggers that can fire in this place."""
         trigger = UpstreamConnectionTrigger
         if not self.answering:
             return {trigger.SEND, trigger.CLOSE}
@@ -798,12 +786,6 @@ class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConn
         closes = trigger is UpstreamConnectionTrigger.CLOSE
         if closes is not (UpstreamConnectionEffect.ABORT in effects) or closes is bool(after.state.rows):
             yield "a closed connection has an open socket, or the reverse"
-        for place in (self, after):
-            yield from (
-                f"{place.state.name}: no edge for {each}"
-                for each in sorted(place.needed)
-                if place.state.rows and each not in place.state.rows
-            )
 
 
 _ENDS: Final = frozenset({UpstreamConnectionTrigger.END, UpstreamConnectionTrigger.CLOSE})
@@ -833,6 +815,8 @@ def walk(table: AnyTable) -> Walk:
     faults: list[str] = []
     while waiting:
         place = waiting.popleft()
+        if place.state.rows:
+            faults += [f"{place.state.name}: no edge for {each}" for each in sorted(place.needed - place.state.rows.keys())]
         for trigger in filter(place.is_possible, place.state.rows):
             for after in place.after(trigger):
                 fired.add((place.state.name, trigger))

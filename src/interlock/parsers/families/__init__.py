@@ -19,7 +19,6 @@ One table declares the framing of all families; a family is data: its markers an
     parameter_values    from the text of a parameter to JSON
     special_tokens      the token ids of a turn: special tokens and reasoning
     reference_encoders  writes items as a model of a family does
-    pictures            diagrams of the framing
 """
 
 from interlock.parsers.families.active_item import ParserSettings

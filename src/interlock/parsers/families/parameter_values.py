@@ -28,13 +28,7 @@ ANY: Final[Types] = frozenset({"any"})
 ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
 """The characters that are escaped in a JSON string, for a character class of a regular expression."""
 
-_TYPE_NAMES: Final[Mapping[type, str]] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-}
+_TYPE_NAMES: Final[Mapping[type, str]] = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 _DEEPEST: Final = 16
 """The maximum depth to which references and alternatives are followed."""

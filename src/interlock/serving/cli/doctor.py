@@ -37,12 +37,7 @@ WEATHER: Final = {
     "description": "Returns the weather in a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-SCHEMA: Final = {
-    "type": "object",
-    "properties": {"sum": {"type": "integer"}},
-    "required": ["sum"],
-    "additionalProperties": False,
-}
+SCHEMA: Final = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"], "additionalProperties": False}
 
 
 @frozen

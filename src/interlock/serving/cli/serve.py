@@ -113,9 +113,7 @@ def _pause_collector() -> Generator[None]:
     help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
 )
 @environment_option(
-    "--share-between-keys",
-    is_flag=True,
-    help="Let all API keys see the same stored responses, instead of each its own.",
+    "--share-between-keys", is_flag=True, help="Let all API keys see the same stored responses, instead of each its own."
 )
 @click.option(
     "--cors-origin", multiple=True, metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."

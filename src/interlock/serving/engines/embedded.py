@@ -26,14 +26,7 @@ from interlock.parsers.families import family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.example_values import arguments_for, value_for
-from interlock.serving.engines.harmony_tokens import (
-    SERVER_CALLS,
-    encode_framing,
-    encode_text,
-    encoding,
-    token_bytes,
-    token_entry,
-)
+from interlock.serving.engines.harmony_tokens import SERVER_CALLS, encode_framing, encode_text, encoding, token_bytes, token_entry
 from interlock.serving.engines.prompt import (
     CONTEXT,
     count_prompt,

@@ -228,13 +228,7 @@ class DialectRoutes:
         transducer = ChatTransducer(usage=read.usage or not read.stream, logprobs=read.logprobs, named=read.named)
         return self._answer(request, parameters, CHAT_API, transducer)
 
-    def _answer(
-        self,
-        request: Request,
-        parameters: ResponseRequest,
-        api: DialectApi[D],
-        transducer: AnyTransducer[D],
-    ) -> ASGIApp:
+    def _answer(self, request: Request, parameters: ResponseRequest, api: DialectApi[D], transducer: AnyTransducer[D]) -> ASGIApp:
         tenant = tenant_of(request)
         if parameters.stream:
             run = self.service.begin(parameters, tenant, EntryWriter(), connection=request)

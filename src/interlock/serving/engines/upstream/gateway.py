@@ -16,11 +16,7 @@ from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
-from interlock.serving.engines.upstream.upstream_client import (
-    DISCONNECTED,
-    STALLED,
-    EventStream,
-)
+from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request

@@ -22,15 +22,9 @@ import httptools
 from attrs import define, field, frozen
 
 import interlock
-from interlock.fsm.processes.upstream_connection import (
-    UPSTREAM_CONNECTION,
-)
-from interlock.fsm.processes.upstream_connection import (
-    UpstreamConnectionEffect as Effect,
-)
-from interlock.fsm.processes.upstream_connection import (
-    UpstreamConnectionTrigger as Trigger,
-)
+from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
+from interlock.fsm.processes.upstream_connection import UpstreamConnectionEffect as Effect
+from interlock.fsm.processes.upstream_connection import UpstreamConnectionTrigger as Trigger
 from interlock.fsm.table import Machine
 
 MAX_HEAD: Final = 64 * 2**10
