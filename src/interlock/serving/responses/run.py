@@ -178,8 +178,9 @@ class ResponseRun(Generic[T]):
     """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
     _error: BaseException | None = field(default=None, init=False)
     """The error that `events` raises at its end: a refusal, or an error that asks the process to end."""
-    _waiting: asyncio.Task[object] | None = field(default=None, init=False)
-    """The task that iterates the events, while it waits for a step."""
+    _task: asyncio.Task[object] | None = field(default=None, init=False)
+    """The task that iterates the events."""
+    _waits_for_step: bool = field(default=False, init=False)
     _events: list[T] = field(factory=list[T], init=False)
     _taken_at: float = field(default=inf, init=False)
     """When the last events were taken, by the monotonic clock."""
@@ -216,6 +217,7 @@ class ResponseRun(Generic[T]):
                 of a host engine.
         """
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
+        self._task = asyncio.current_task()
         with self._active_runs.track(self.interrupt):  # the effects `TAKE` and `FREE`
             try:
                 while True:
@@ -252,7 +254,7 @@ class ResponseRun(Generic[T]):
 
     async def _keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> None:
         while True:
-            remaining = seconds if self._waiting is None else min(seconds, self._taken_at + seconds - monotonic())
+            remaining = min(seconds, self._taken_at + seconds - monotonic()) if self._waits_for_step else seconds
             if remaining > 0:
                 await asyncio.sleep(remaining)
                 continue
@@ -478,8 +480,8 @@ class ResponseRun(Generic[T]):
             case TurnEffect.BREAK_OFF:
                 self._break_off(self._ending)
             case TurnEffect.STOP:
-                if self._waiting is not None:
-                    self._waiting.cancel()
+                if self._waits_for_step and self._task is not None:
+                    self._task.cancel()
             case TurnEffect.TAKE | TurnEffect.FREE | TurnEffect.STORE:
                 pass  # see `events` and `_fire`
             case _:
@@ -497,15 +499,15 @@ class ResponseRun(Generic[T]):
         try:
             if self._goes_on:
                 assert steps is not None  # noqa: S101 - the edge into this state set them
-                self._waiting = task = asyncio.current_task()
+                self._waits_for_step = True
                 try:
                     step = await anext(steps)  # an interruption cancels only this wait
                 except asyncio.CancelledError:
                     if self._goes_on:
                         raise
                 finally:
-                    self._waiting, goes_on = None, self._goes_on
-                    if not goes_on and task is not None and task.uncancel():
+                    self._waits_for_step, goes_on = False, self._goes_on
+                    if not goes_on and self._task is not None and self._task.uncancel():
                         raise asyncio.CancelledError  # the task was also cancelled from outside
                 if goes_on:
                     if isinstance(step, TurnTrigger):
