@@ -19,6 +19,7 @@ from interlock.serving.cli.commands import app
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
 REFUTED = Proof(1, 2, 3, 4, 5, EDGES, Counterexample((deltas.Close(), "text"), ("R9: event 4: it is not the same",)), ())
 UNFIRED = Proof(1, 2, 3, 4, 5, EDGES, None, ())
+HOLDS = Proof(1, 2, 3, 4, 5, {"response": Coverage(10, ())}, None, ())
 
 
 @pytest.fixture
@@ -99,10 +100,10 @@ def test_an_edge_that_never_fired_is_named(run):
 
 def test_a_failed_walk_is_reported(run, monkeypatch):
     monkeypatch.setitem(processes.WALKS, "turns", lambda: processes.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
-    result = run()
+    result = run(result=HOLDS)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "turns: begin, leave: the response has not ended"
-    assert json.loads(run("--json").stdout)["holds"] is False
+    assert json.loads(run("--json", result=HOLDS).stdout)["holds"] is False
 
 
 PROGRAM = """

@@ -268,14 +268,14 @@ def test_closing_a_stream_stops_the_generation(serve) -> None:
         assert engine.closed.wait(10)
 
 
-def test_two_hundred_streams_at_once_do_not_mix(url) -> None:
+def test_fifty_streams_at_once_do_not_mix(url) -> None:
     async def one(client, number):
         stream = await client.responses.create(model=MODEL, input=f"I am number {number}.", stream=True)
         return judged([event async for event in stream])[-1].response
 
     async def all_of_them(client):
-        return await asyncio.gather(*(one(client, number) for number in range(200)))
+        return await asyncio.gather(*(one(client, number) for number in range(50)))
 
     responses = asynchronously(url, all_of_them)
-    assert len({response.id for response in responses}) == 200
+    assert len({response.id for response in responses}) == 50
     assert all(f"I am number {number}." in response.output_text for number, response in enumerate(responses))
