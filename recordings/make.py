@@ -53,16 +53,16 @@ WEB: JsonObject = {"type": "web_search"}
 
 
 @frozen
-class Said:
-    """What a model wrote in one turn, in harmony's text or as plain text, and what its tools then gave.
+class ModelTurn:
+    """What a model writes in one turn, in the text of harmony or as plain text, and the results of its tools.
 
     Args:
-        text: All that it wrote.
+        text: The whole text.
         results: In the order of its hosted calls.
         reason: Why the turn ended.
-        logprobs: Whether they were asked for.
+        logprobs: Whether the tokens have log probabilities.
         sizes: Tokens, or characters of plain text, of the chunks, over and over.
-        unsaid: How many of the last tokens did not come any more.
+        missing: How many of the last tokens the engine does not send.
     """
 
     text: str
@@ -70,12 +70,12 @@ class Said:
     reason: FinishReason = "stop"
     logprobs: bool = False
     sizes: Sequence[int] = SIZES
-    unsaid: int = 0
+    missing: int = 0
 
 
 @frozen
 class Entry:
-    """A recording with the sentence that the table says about it."""
+    """A recording with its sentence in the table of recordings."""
 
     about: str
     recording: Recording = field(repr=False)
@@ -87,42 +87,42 @@ def request(text: str, *tools: object, **settings: object) -> JsonObject:
     return {**body, "tools": list(tools)} if tools else body
 
 
-def harmony(about: str, body: JsonObject, *turns: Said) -> Entry:
+def harmony(about: str, body: JsonObject, *turns: ModelTurn) -> Entry:
     """Record turns that are written as harmony's text, control tokens included."""
-    return Entry(about, Recording("harmony", body, tuple(_harmony_turn(said) for said in turns)))
+    return Entry(about, Recording("harmony", body, tuple(_harmony_turn(turn) for turn in turns)))
 
 
-def text(about: str, body: JsonObject, *turns: Said) -> Entry:
+def text(about: str, body: JsonObject, *turns: ModelTurn) -> Entry:
     """Record turns of plain text, in chunks of tokens where they have log probabilities, else of characters."""
-    return Entry(about, Recording("text", body, tuple(_text_turn(said) for said in turns)))
+    return Entry(about, Recording("text", body, tuple(_text_turn(turn) for turn in turns)))
 
 
 def vllm(about: str, body: JsonObject, *deltas: JsonObject, reason: FinishReason = "stop") -> Entry:
     """Record one turn of the deltas of a vLLM parser, one chunk for each."""
     chunks = [Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)]
-    turn = _turn(chunks, Said("", reason=reason))
-    return Entry(about, Recording("vllm", body, (turn,)))
+    recorded = _turn(chunks, ModelTurn("", reason=reason))
+    return Entry(about, Recording("vllm", body, (recorded,)))
 
 
-def _harmony_turn(said: Said) -> RecordedTurn:
-    ids = ENCODING.encode(said.text, allowed_special="all")
-    ids = ids[: len(ids) - said.unsaid]
-    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), said.sizes)]
-    return _turn([Chunk(piece, logprobs=_logprobs(piece) if said.logprobs else None) for piece in pieces], said)
+def _harmony_turn(turn: ModelTurn) -> RecordedTurn:
+    ids = ENCODING.encode(turn.text, allowed_special="all")
+    ids = ids[: len(ids) - turn.missing]
+    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), turn.sizes)]
+    return _turn([Chunk(piece, logprobs=_logprobs(piece) if turn.logprobs else None) for piece in pieces], turn)
 
 
-def _text_turn(said: Said) -> RecordedTurn:
-    if not said.logprobs:
-        return _turn([Chunk(text=said.text[piece]) for piece in _pieces(len(said.text), said.sizes)], said)
-    ids = ENCODING.encode(said.text)
-    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), said.sizes)]
-    return _turn([Chunk(piece, ENCODING.decode(piece), _logprobs(piece)) for piece in pieces], said)
+def _text_turn(turn: ModelTurn) -> RecordedTurn:
+    if not turn.logprobs:
+        return _turn([Chunk(text=turn.text[piece]) for piece in _pieces(len(turn.text), turn.sizes)], turn)
+    ids = ENCODING.encode(turn.text)
+    pieces = [tuple(ids[piece]) for piece in _pieces(len(ids), turn.sizes)]
+    return _turn([Chunk(piece, ENCODING.decode(piece), _logprobs(piece)) for piece in pieces], turn)
 
 
-def _turn(chunks: Sequence[Chunk], said: Said) -> RecordedTurn:
+def _turn(chunks: Sequence[Chunk], turn: ModelTurn) -> RecordedTurn:
     *before, last = (EngineOutput(chunk) for chunk in chunks)
-    end = evolve(last, finish_reason=said.reason, input_tokens=70, cached_tokens=64)
-    return RecordedTurn((*before, end), tuple(said.results))
+    end = evolve(last, finish_reason=turn.reason, input_tokens=70, cached_tokens=64)
+    return RecordedTurn((*before, end), tuple(turn.results))
 
 
 def _pieces(length: int, sizes: Sequence[int]) -> Iterator[slice]:
@@ -145,11 +145,11 @@ def _logprob(token: int) -> JsonObject:
     return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
 
 
-def tagged(name: str, body: JsonObject, *said: writing.WrittenItem) -> Entry:
+def tagged(name: str, body: JsonObject, *items: writing.WrittenItem) -> Entry:
     """Record one turn in the format of a family of models."""
-    text = writing.encode(said, name, DEFAULT_REASONING[name], thinking=False)
+    text = writing.encode(items, name, DEFAULT_REASONING[name], thinking=False)
     about = f"The same turn of reasoning, text and two calls as the models of `{name}` write it."
-    return Entry(about, Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(Said(text)),)))
+    return Entry(about, Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(ModelTurn(text)),)))
 
 
 FAMILIES = (
@@ -162,7 +162,7 @@ ENTRIES = {
     "answer": harmony(
         "Reasoning, then an answer; characters of several tokens, one token at a time.",
         request("Greet the astronaut in German and Chinese."),
-        Said(
+        ModelTurn(
             f"{ANALYSIS}Grüße, 你好, 👩🏽‍🚀.<|end|>{NEXT_FINAL}Schöne Grüße, 👩🏽‍🚀! 你好，宇航员。<|return|>",
             sizes=(1,),
         ),
@@ -170,7 +170,7 @@ ENTRIES = {
     "preamble-and-function-call": harmony(
         "Reasoning, a preamble (a message of phase `commentary`), a function call.",
         request("What is the weather in Berlin?", WEATHER),
-        Said(
+        ModelTurn(
             f"{ANALYSIS}I need the weather.<|end|>"
             f"{NEXT}<|channel|>commentary<|message|>Let me look at the sky over Berlin.<|end|>"
             f'{NEXT}{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
@@ -179,7 +179,7 @@ ENTRIES = {
     "two-calls": harmony(
         "Two function calls in one turn, the second with its recipient before the channel.",
         request("Berlin and Zürich?", WEATHER),
-        Said(
+        ModelTurn(
             f'{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
             f'{NEXT} to=functions.get_weather<|channel|>commentary json<|message|>{{"city": "Zürich"}}<|call|>'
         ),
@@ -187,12 +187,12 @@ ENTRIES = {
     "function-call-without-arguments": harmony(
         "A function call without a single argument token is still a whole item (R18).",
         request("What time is it?", CLOCK),
-        Said(f"{CALL.format('to=functions.now')}<|call|>"),
+        ModelTurn(f"{CALL.format('to=functions.now')}<|call|>"),
     ),
     "custom-tool-call": harmony(
         "A call of a custom tool, whose input is text of its own format.",
         request("Fix the typo.", PATCH),
-        Said(
+        ModelTurn(
             f"{ANALYSIS}A one-line patch.<|end|>{NEXT}<|channel|>commentary to=functions.apply_patch<|message|>"
             "*** Begin Patch\n-Helo\n+Hello\n*** End Patch<|call|>"
         ),
@@ -200,105 +200,105 @@ ENTRIES = {
     "mcp-call": harmony(
         "A call of an MCP server's tool with its result, then the answer.",
         request("How do I install it?", DOCS),
-        Said(
+        ModelTurn(
             f'{ANALYSIS}The docs know.<|end|>{NEXT}{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
             [ToolResult("pip install interlock")],
         ),
-        Said(f"{FINAL}Run `pip install interlock`.<|return|>"),
+        ModelTurn(f"{FINAL}Run `pip install interlock`.<|return|>"),
     ),
     "mcp-call-that-fails": harmony(
         "The same with a tool that fails; the answer follows all the same.",
         request("How do I install it?", DOCS),
-        Said(
+        ModelTurn(
             f'{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
             [ToolResult(error="the server did not answer")],
         ),
-        Said(f"{FINAL}I could not reach the docs.<|return|>"),
+        ModelTurn(f"{FINAL}I could not reach the docs.<|return|>"),
     ),
     "code-interpreter": harmony(
         "Python code, its output, the answer.",
         request("What is 2 to the 64th?", PYTHON),
-        Said(
+        ModelTurn(
             f"{ANALYSIS}I compute it.<|end|>{NEXT}<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
             [ToolResult("18446744073709551616\n")],
         ),
-        Said(f"{FINAL}2 to the 64th is 18446744073709551616.<|return|>"),
+        ModelTurn(f"{FINAL}2 to the 64th is 18446744073709551616.<|return|>"),
     ),
     "code-interpreter-that-fails": harmony(
         "The same with code that could not be run.",
         request("What is 2 to the 64th?", PYTHON),
-        Said(
+        ModelTurn(
             "<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
             [ToolResult(error="the sandbox is gone")],
         ),
-        Said(f"{FINAL}I could not run it.<|return|>"),
+        ModelTurn(f"{FINAL}I could not run it.<|return|>"),
     ),
     "web-search": harmony(
         "A search, a page opened, a pattern found in it, one turn each; then the answer.",
         request("Who wrote h11?", WEB),
-        Said(
+        ModelTurn(
             f'{ANALYSIS}Search.<|end|>{NEXT}{CALL.format("to=browser.search")}{{"query": "h11 author"}}<|call|>',
             [ToolResult("[0] h11: a pure-Python HTTP/1.1 library (https://h11.example)")],
         ),
-        Said(f'{CALL.format("to=browser.open")}{{"id": 0}}<|call|>', [ToolResult("h11 was written by …")]),
-        Said(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
-        Said(f"{FINAL}Its page names the author.<|return|>"),
+        ModelTurn(f'{CALL.format("to=browser.open")}{{"id": 0}}<|call|>', [ToolResult("h11 was written by …")]),
+        ModelTurn(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
+        ModelTurn(f"{FINAL}Its page names the author.<|return|>"),
     ),
     "web-search-that-fails": harmony(
         "A search that failed; the answer follows all the same.",
         request("Who wrote h11?", WEB),
-        Said(f'{CALL.format("to=browser.search")}{{"query": "h11"}}<|call|>', [ToolResult(error="no network")]),
-        Said(f"{FINAL}I could not search.<|return|>"),
+        ModelTurn(f'{CALL.format("to=browser.search")}{{"query": "h11"}}<|call|>', [ToolResult(error="no network")]),
+        ModelTurn(f"{FINAL}I could not search.<|return|>"),
     ),
     "cut-in-reasoning": harmony(
         "The token budget ends inside the reasoning (R12).",
         request("Think hard.", max_output_tokens=7),
-        Said(f"{ANALYSIS}First I think of", reason="length"),
+        ModelTurn(f"{ANALYSIS}First I think of", reason="length"),
     ),
     "cut-in-message": harmony(
         "The token budget ends inside a character of the answer (R9, R12).",
         request("Greet the astronaut.", max_output_tokens=15),
-        Said(f"{ANALYSIS}Wave.<|end|>{NEXT_FINAL}Hello 👩🏽", reason="length", unsaid=1),
+        ModelTurn(f"{ANALYSIS}Wave.<|end|>{NEXT_FINAL}Hello 👩🏽", reason="length", missing=1),
     ),
     "cut-in-arguments": harmony(
         "The token budget ends inside a call's arguments.",
         request("What is the weather in Berlin?", WEATHER),
-        Said(f'{CALL.format("to=functions.get_weather")}{{"city": "Ber', reason="length"),
+        ModelTurn(f'{CALL.format("to=functions.get_weather")}{{"city": "Ber', reason="length"),
     ),
     "cut-in-header": harmony(
         "The token budget ends inside the header of a message, of which nothing was said yet.",
         request("What is the weather in Berlin?", WEATHER),
-        Said(f"{ANALYSIS}Call it.<|end|>{NEXT}<|channel|>commentary to=functions.get", reason="length"),
+        ModelTurn(f"{ANALYSIS}Call it.<|end|>{NEXT}<|channel|>commentary to=functions.get", reason="length"),
     ),
     "cut-in-code": harmony(
         "The token budget ends inside the code: it is never run.",
         request("What is 2 to the 64th?", PYTHON),
-        Said("<|channel|>analysis to=python code<|message|>print(2**", reason="length"),
+        ModelTurn("<|channel|>analysis to=python code<|message|>print(2**", reason="length"),
     ),
     "engine-error": harmony(
         "The engine fails in the middle of the answer (R4).",
         request("Hello?"),
-        Said(f"{FINAL}Hello, how are", reason="error"),
+        ModelTurn(f"{FINAL}Hello, how are", reason="error"),
     ),
     "engine-abort": harmony(
         "The engine gives the request up: the response is cancelled (R3).",
         request("Hello?"),
-        Said(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello, how", reason="abort"),
+        ModelTurn(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello, how", reason="abort"),
     ),
     "logprobs": harmony(
         "Log probabilities with one alternative for each token of the answer (R15).",
         request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
-        Said(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello there, how are you?<|return|>", logprobs=True),
+        ModelTurn(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello there, how are you?<|return|>", logprobs=True),
     ),
     "text": text(
         "Plain text, which is an answer from its first character to its last.",
         request("Hello?"),
-        Said("\n\nHello there.\n\nHow are you, 👩🏽‍🚀?"),
+        ModelTurn("\n\nHello there.\n\nHow are you, 👩🏽‍🚀?"),
     ),
     "text-logprobs": text(
         "Plain text with log probabilities.",
         request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
-        Said("Hello there, how are you?", logprobs=True),
+        ModelTurn("Hello there, how are you?", logprobs=True),
     ),
     "vllm-calls": vllm(
         "The deltas of a reasoning and tool parser of vLLM: reasoning, white space that is no message, two calls.",

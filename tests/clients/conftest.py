@@ -23,9 +23,9 @@ def host(request, tmp_path_factory):
     """Returns what serves a script, in each of the hosts."""
     from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
 
-    ours = {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}
-    if request.param in ours:
-        yield ours[request.param]
+    hosted = {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}
+    if request.param in hosted:
+        yield hosted[request.param]
         return
     if not hosts.VLLM_PYTHON.exists():
         pytest.skip("no vLLM in .venv-vllm, where `make test-vllm` puts it")

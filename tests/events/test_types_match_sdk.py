@@ -63,15 +63,15 @@ UNTYPED_PARTS = (
 INTENDED = {
     "vLLM's own route adds it to a response that has ended.": {
         *(
-            f"Response.{name}: not theirs"
+            f"Response.{name}: not in the SDK"
             for name in ("kv_transfer_params", "ec_transfer_params", "input_messages", "output_messages", "metrics")
         ),
     },
     "The API sends it, and no release types it.": {
-        *(f"Event: they have no <{name}>" for name in ("keepalive", f"{PATCH}.delta", f"{PATCH}.done")),
-        *(f"{event}Delta.obfuscation: not theirs" for event in DELTAS),
-        "Search.sources[]: they have no <api>",
-        "DeleteFile.diff: not theirs",
+        *(f"Event: the SDK has no <{name}>" for name in ("keepalive", f"{PATCH}.delta", f"{PATCH}.done")),
+        *(f"{event}Delta.obfuscation: not in the SDK" for event in DELTAS),
+        "Search.sources[]: the SDK has no <api>",
+        "DeleteFile.diff: not in the SDK",
     },
     "The API always sends it, though the type does not promise it.": {
         "AnnotationAdded.annotation: they may not send it",
@@ -81,42 +81,42 @@ INTENDED = {
         "InputTokensDetails.cache_write_tokens: they always send it",
     },
     "Another release types it: 2.25, or those between.": {
-        "ArgumentsDone.name: not theirs",
-        "McpCall.error: they have no str",
-        "Parameters.prompt_cache_retention: they have no 'in-memory'",
-        "Response.prompt_cache_retention: they have no 'in-memory'",
+        "ArgumentsDone.name: not in the SDK",
+        "McpCall.error: the SDK has no str",
+        "Parameters.prompt_cache_retention: the SDK has no 'in-memory'",
+        "Response.prompt_cache_retention: the SDK has no 'in-memory'",
     },
     "Clients send it, and no release types it.": {
-        "Parameters.client_metadata: not theirs",
-        "LocalShellCallOutput.call_id: not theirs",
+        "Parameters.client_metadata: not in the SDK",
+        "LocalShellCallOutput.call_id: not in the SDK",
     },
     "Open Responses has it, and no release types it.": {
-        "Parameters.frequency_penalty: not theirs",
-        "Parameters.presence_penalty: not theirs",
-        "Response.frequency_penalty: not theirs",
-        "Response.presence_penalty: not theirs",
-        "Response.store: not theirs",
+        "Parameters.frequency_penalty: not in the SDK",
+        "Parameters.presence_penalty: not in the SDK",
+        "Response.frequency_penalty: not in the SDK",
+        "Response.presence_penalty: not in the SDK",
+        "Response.store: not in the SDK",
     },
     "A request may have any part where it may have parts: engines read more of them than OpenAI's.": {
-        *(f"InputMessage.content[]: they have no <{part}>" for part in UNTYPED_PARTS),
+        *(f"InputMessage.content[]: the SDK has no <{part}>" for part in UNTYPED_PARTS),
         *(
-            f"{output}.output[]: they have no <{part}>"
+            f"{output}.output[]: the SDK has no <{part}>"
             for output in ("CustomToolCallOutput", "FunctionCallOutput")
             for part in (*UNTYPED_PARTS, "output_text", "refusal")
         ),
-        "AgentMessage.content[]: they have no <input_audio>",
-        "AgentMessage.content[]: they have no <input_video>",
+        "AgentMessage.content[]: the SDK has no <input_audio>",
+        "AgentMessage.content[]: the SDK has no <input_video>",
     },
     "The list grows with every release; a name that is not known here is for another to judge.": {
-        "Parameters.include[]: theirs is a closed list",
-        "McpServer.connector_id: theirs is a closed list",
-        "ResponseError.code: theirs is a closed list",
+        "Parameters.include[]: a closed list in the SDK",
+        "McpServer.connector_id: a closed list in the SDK",
+        "ResponseError.code: a closed list in the SDK",
     },
     "A server of one model need not guess which is meant, but many models are served by one server here.": {
         "Parameters.model: a client may leave it out",
     },
     "The guide knows one text alone.": {
-        "ContextManagement.type: they have no 'compaction'",
+        "ContextManagement.type: the SDK has no 'compaction'",
         "ContextManagement.type: we have no str",
     },
     "They are about a WebSocket, not part of a response's stream; `interlock.events.steering` has them.": {
@@ -125,11 +125,11 @@ INTENDED = {
     "No engine takes items for a response that runs.": {
         *(f"Event: we have no <response.inject.{name}>" for name in ("created", "failed")),
     },
-    "The method puts it into a header.": {"CreateResponse.betas: not ours"},
-    "On a WebSocket, an error is nested.": {"ErrorEvent.error: not ours", "ErrorEvent.status: not ours"},
+    "The method puts it into a header.": {"CreateResponse.betas: not in Interlock"},
+    "On a WebSocket, an error is nested.": {"ErrorEvent.error: not in Interlock", "ErrorEvent.status: not in Interlock"},
     "Any status and any detail of an input is read.": {
         "InputImage.detail: they always send it",
-        "InputMessage.status: theirs is a closed list",
+        "InputMessage.status: a closed list in the SDK",
     },
 }
 """What differs from the newest release, by the reason."""
@@ -149,16 +149,16 @@ OLDER = {
         "Search.query: they always send it",
     },
     "The list was closed, and is open now.": {
-        "ImageGenerationTool.size: theirs is a closed list",
+        "ImageGenerationTool.size: a closed list in the SDK",
     },
     "It was never null, and may be now.": {"JsonSchemaFormat.description: it is never null"},
 }
-"""What differs from an older release moreover. That it knows less goes without saying."""
+"""What differs from an older release, besides what it lacks."""
 
-KNOWS_LESS = ("they have no ", "not theirs")
+KNOWS_LESS = ("the SDK has no ", "not in the SDK")
 
 ECHOES = {"Response.instructions"}
-"""What a client said and a server only repeats."""
+"""Fields that a client sends and a server only repeats."""
 
 
 class Field(NamedTuple):
@@ -183,12 +183,12 @@ def _arms(annotation: Any) -> Iterator[Any]:
 
 
 def _presence(annotation: Any) -> str:
-    """Return which of `Maybe`, `Nullable` and `Outbound` a field of ours is."""
+    """Return which of `Maybe`, `Nullable` and `Outbound` a field of a Struct is."""
     extras = [meta.extra for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     return next((extra["presence"] for extra in extras if extra), "")
 
 
-def _fields_of_ours(kind: type[msgspec.Struct]) -> dict[str, Field]:
+def _struct_fields(kind: type[msgspec.Struct]) -> dict[str, Field]:
     hints = get_type_hints(kind, include_extras=True)
     return {
         field.encode_name: Field(hint := hints[field.name], field.required, type(None) in _arms(hint), _presence(hint))
@@ -196,7 +196,7 @@ def _fields_of_ours(kind: type[msgspec.Struct]) -> dict[str, Field]:
     }
 
 
-def _fields_of_theirs(kind: Any) -> dict[str, Field]:
+def _model_fields(kind: Any) -> dict[str, Field]:
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
         return {
@@ -246,31 +246,31 @@ def _inner(arms: list[Any], *, of_lists: bool) -> list[Any]:
 
 
 class Comparison:
-    """What the package says of each of our types, as far as it was compared."""
+    """The types of Interlock beside those of the package, as far as they were compared."""
 
     def __init__(self) -> None:
         self.pairs: dict[type[msgspec.Struct], dict[tuple[str, int], tuple[str, Any]]] = defaultdict(dict)
-        self.ours: dict[str, set[str]] = defaultdict(set)
-        self.theirs: dict[str, set[str]] = defaultdict(set)
+        self.struct_arms: dict[str, set[str]] = defaultdict(set)
+        self.model_arms: dict[str, set[str]] = defaultdict(set)
 
     def pair(self, side: str, struct: Any, model: Any, where: str) -> None:
         """Note what two types may be, and find the objects in them that stand for the same.
 
         Args:
-            side: Who says it, a client (`in`) or a server (`out`).
-            ours: Our type.
-            theirs: The package's.
+            side: Who sends it, a client (`in`) or a server (`out`).
+            struct: The type of Interlock.
+            model: The type of the package.
             where: What the difference is named by.
         """
         struct_arms, model_arms = list(_arms(struct)), list(_arms(model))
         structs: dict[str, type[msgspec.Struct]] = {}
         for arm in filter(_is_model, struct_arms):
             structs.setdefault(str(arm.__struct_config__.tag or ""), arm)
-        self.ours[where] |= _plain(struct_arms) | {f"<{tag}>" for tag in structs}
-        self.theirs[where] |= _plain(model_arms)
+        self.struct_arms[where] |= _plain(struct_arms) | {f"<{tag}>" for tag in structs}
+        self.model_arms[where] |= _plain(model_arms)
         for arm in filter(_is_model, model_arms):
             tags = _tags(arm) if "" not in structs else ("",)
-            self.theirs[where] |= {f"<{tag}>" for tag in tags}
+            self.model_arms[where] |= {f"<{tag}>" for tag in tags}
             for tag in structs.keys() & set(tags):
                 self.visit(side, structs[tag], arm)
         for of_lists in (True, False):
@@ -283,25 +283,25 @@ class Comparison:
         if (side, id(model)) in self.pairs[struct]:
             return
         self.pairs[struct][side, id(model)] = (side, model)
-        struct_fields = _fields_of_ours(struct)
-        for name, field in _fields_of_theirs(model).items():
+        struct_fields = _struct_fields(struct)
+        for name, field in _model_fields(model).items():
             if name in struct_fields:
                 where = _where(struct, name)
                 self.pair("in" if where in ECHOES else side, struct_fields[name].type, field.type, where)
 
     def differences(self) -> Iterator[str]:
         """Yield what differs: the names of fields, what they may be, and whether they must be there."""
-        for where in self.ours.keys() & self.theirs.keys():
-            yield from _judge_values(where, self.ours[where], self.theirs[where])
+        for where in self.struct_arms.keys() & self.model_arms.keys():
+            yield from _judge_values(where, self.struct_arms[where], self.model_arms[where])
         for struct, pairs in self.pairs.items():
-            struct_fields = _fields_of_ours(struct)
+            struct_fields = _struct_fields(struct)
             sides: dict[str, list[dict[str, Field]]] = {"in": [], "out": []}
             for side, model in pairs.values():
-                sides[side].append(_fields_of_theirs(model))
+                sides[side].append(_model_fields(model))
             names = {name for group in sides.values() for fields in group for name in fields}
             names -= {"type"} if struct.__struct_config__.tag else set()
-            yield from (f"{struct.__name__}.{name}: not ours" for name in names - struct_fields.keys())
-            yield from (f"{_where(struct, name)}: not theirs" for name in struct_fields.keys() - names)
+            yield from (f"{struct.__name__}.{name}: not in Interlock" for name in names - struct_fields.keys())
+            yield from (f"{_where(struct, name)}: not in the SDK" for name in struct_fields.keys() - names)
             for name in struct_fields.keys() & names:
                 clients, servers = ([fields.get(name) for fields in sides[side]] for side in ("in", "out"))
                 yield from (f"{_where(struct, name)}: {text}" for text in _judge_field(struct_fields[name], clients, servers))
@@ -321,14 +321,14 @@ def _judge_values(where: str, struct: set[str], model: set[str]) -> Iterator[str
         if "str" in names:
             names -= {name for name in names if name.startswith("'")}
     if "str" in struct and "str" not in model and any(name.startswith("'") for name in model):
-        yield f"{where}: theirs is a closed list"
+        yield f"{where}: a closed list in the SDK"
         return
     yield from (f"{where}: we have no {name}" for name in model - struct)
-    yield from (f"{where}: they have no {name}" for name in struct - model)
+    yield from (f"{where}: the SDK has no {name}" for name in struct - model)
 
 
 def _judge_field(struct: Field, of_clients: list[Field | None], of_servers: list[Field | None]) -> Iterator[str]:
-    """Yield how our field is stricter or looser than theirs.
+    """Yield how a field of Interlock is stricter or looser than that of the SDK.
 
     Ours has three ways to be left out; one with a default may be left out by a client alone.
     """

@@ -275,7 +275,7 @@ def test_a_failed_response_ends_with_an_error_in_both_apis():
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "kind", "said", "chat_code"),
+    ("code", "text", "kind", "message", "chat_code"),
     [
         (
             "invalid_prompt",
@@ -288,9 +288,9 @@ def test_a_failed_response_ends_with_an_error_in_both_apis():
         ("rate_limit_exceeded", "Slowly.", "rate_limit_error", "Slowly.", "rate_limit_exceeded"),
     ],
 )
-def test_an_error_that_the_client_caused_says_so_in_both_apis(code, text, kind, said, chat_code):
+def test_an_error_that_the_client_caused_says_so_in_both_apis(code, text, kind, message, chat_code):
     entries = driven(deltas.Fault(code, text))
-    assert messages(entries)[-1]["error"] == {"type": kind, "message": said}
+    assert messages(entries)[-1]["error"] == {"type": kind, "message": message}
     error = {"message": text, "type": "invalid_request_error", "param": None, "code": chat_code}
     assert chat(entries)[-1]["error"] == error
 

@@ -14,10 +14,10 @@ CLIENT_CALL = deltas.Open("function_call", {"name": "f", "call_id": "call_a"})
 def entries():
     """Reasoning, a call of the server whose result comes while a text is open, and a call of the client."""
     driver = ResponseDriver({"model": "m"}, writer=EntryWriter(), ids=SequentialIds(), clock=lambda: 7)
-    begun = driver.feed([deltas.Start(), deltas.Open("reasoning"), "Hm.", deltas.Close(), CALLS, '{"q": 2}', deltas.Close()])
-    begun += driver.feed([deltas.Run(call.id) for call in driver.ready])
-    said = [deltas.Open("message"), "Mean", RESULT, "while.", deltas.Close(), CLIENT_CALL, '{"a": 1}', deltas.Close()]
-    return [*begun, *driver.feed([*said, deltas.EndTurn("stop"), deltas.Finish()])]
+    frames = driver.feed([deltas.Start(), deltas.Open("reasoning"), "Hm.", deltas.Close(), CALLS, '{"q": 2}', deltas.Close()])
+    frames += driver.feed([deltas.Run(call.id) for call in driver.ready])
+    written = [deltas.Open("message"), "Mean", RESULT, "while.", deltas.Close(), CLIENT_CALL, '{"a": 1}', deltas.Close()]
+    return [*frames, *driver.feed([*written, deltas.EndTurn("stop"), deltas.Finish()])]
 
 
 def messages():

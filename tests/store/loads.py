@@ -32,9 +32,9 @@ async def clients():
 async def ask_at_once(urls, count):
     """Request responses from one process at once, then fetch them from all processes; return both answers for each."""
     async with clients() as client:
-        asked = await asyncio.gather(*(_answer(client, "POST", urls[0], json=BODY) for _ in range(count)))
-        fetched = await _fetch(client, urls, [answer.body["id"] for answer in asked])
-    return list(zip(asked, fetched, strict=True))
+        created = await asyncio.gather(*(_answer(client, "POST", urls[0], json=BODY) for _ in range(count)))
+        fetched = await _fetch(client, urls, [answer.body["id"] for answer in created])
+    return list(zip(created, fetched, strict=True))
 
 
 async def create_at_once(urls, count):

@@ -32,8 +32,8 @@ def urls(request):
 
 def test_every_response_of_many_requests_at_once_is_stored(urls) -> None:
     answers = asyncio.run(ask_at_once(urls, FOREGROUND))
-    assert [asked.body.get("status") for asked, _ in answers] == ["completed"] * FOREGROUND
-    assert [fetched.body for _, fetched in answers] == [asked.body for asked, _ in answers]
+    assert [created.body.get("status") for created, _ in answers] == ["completed"] * FOREGROUND
+    assert [fetched.body for _, fetched in answers] == [created.body for created, _ in answers]
 
 
 def test_many_background_responses_can_be_created_at_once(urls) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import evolve
 from playing import body
-from turns import Said, Turn
+from turns import Output, Turn
 
 from interlock.fsm.acceptor.dialects import ApiName
 
@@ -40,19 +40,19 @@ def request(api: ApiName, model: str, turn: Turn) -> dict[str, Any]:
     if api == "responses":
         return fields
     question = [{"role": "user", "content": fields["input"]}]
-    asked = _messages(fields) if api == "messages" else _chat(fields)
-    return {"model": fields["model"], "messages": question, "vllm_xargs": fields["vllm_xargs"], **asked}
+    settings = _messages(fields) if api == "messages" else _chat(fields)
+    return {"model": fields["model"], "messages": question, "vllm_xargs": fields["vllm_xargs"], **settings}
 
 
 def _messages(fields: Json) -> dict[str, Any]:
-    asked: dict[str, Any] = {"max_tokens": fields.get("max_output_tokens", 500)}
+    settings: dict[str, Any] = {"max_tokens": fields.get("max_output_tokens", 500)}
     if "tools" in fields:
-        asked["tools"] = [SERVER_TOOLS.get(tool["type"]) or _tool(tool) for tool in fields["tools"]]
+        settings["tools"] = [SERVER_TOOLS.get(tool["type"]) or _tool(tool) for tool in fields["tools"]]
     if not fields.get("parallel_tool_calls", True):
-        asked["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+        settings["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
     if not fields.get("include_reasoning", True):
-        asked["thinking"] = {"type": "adaptive", "display": "omitted"}
-    return asked
+        settings["thinking"] = {"type": "adaptive", "display": "omitted"}
+    return settings
 
 
 def _tool(tool: Json) -> Json:
@@ -60,27 +60,27 @@ def _tool(tool: Json) -> Json:
 
 
 def _chat(fields: Json) -> dict[str, Any]:
-    asked = {name: fields[name] for name in ("parallel_tool_calls", "include_reasoning", "top_logprobs") if name in fields}
+    settings = {name: fields[name] for name in ("parallel_tool_calls", "include_reasoning", "top_logprobs") if name in fields}
     if "include" in fields:
-        asked["logprobs"] = True
+        settings["logprobs"] = True
     if "max_output_tokens" in fields:
-        asked["max_completion_tokens"] = fields["max_output_tokens"]
+        settings["max_completion_tokens"] = fields["max_output_tokens"]
     if "tools" in fields:
-        asked["tools"] = [_function(tool) if tool["type"] == "function" else tool for tool in fields["tools"]]
-    return asked
+        settings["tools"] = [_function(tool) if tool["type"] == "function" else tool for tool in fields["tools"]]
+    return settings
 
 
 def _function(tool: Json) -> Json:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def streamed(api: ApiName, events: Sequence[Json]) -> tuple[Said, str]:
+def streamed(api: ApiName, events: Sequence[Json]) -> tuple[Output, str]:
     """Return what a stream says, and the reason or status with which it ended: `error` after an error, empty without any."""
     match api:
         case "responses":
             items = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
             last = events[-1].get("response", {}) if events else {}
-            return said(_items(items)), str(last.get("status", ""))
+            return output_of(_items(items)), str(last.get("status", ""))
         case "messages":
             parts = list(_deltas(events))
             reasons = [event["delta"]["stop_reason"] for event in events if event.get("type") == "message_delta"]
@@ -89,24 +89,24 @@ def streamed(api: ApiName, events: Sequence[Json]) -> tuple[Said, str]:
             parts = [part for choice in choices for part in _message(choice["delta"])]
             reasons = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
     failed = bool(events) and "error" in events[-1]
-    return said(parts), "error" if failed else "".join(map(str, reasons))
+    return output_of(parts), "error" if failed else "".join(map(str, reasons))
 
 
-def whole(api: ApiName, answer: Json) -> tuple[Said, str]:
+def whole(api: ApiName, answer: Json) -> tuple[Output, str]:
     """Return what an answer that was not streamed says, and its reason or status."""
     if answer.get("error"):
-        return said(_items(answer.get("output", ()))), "error"
+        return output_of(_items(answer.get("output", ()))), "error"
     match api:
         case "responses":
-            return said(_items(answer["output"])), str(answer["status"])
+            return output_of(_items(answer["output"])), str(answer["status"])
         case "messages":
-            return said(_blocks(answer["content"])), str(answer["stop_reason"])
+            return output_of(_blocks(answer["content"])), str(answer["stop_reason"])
         case "chat":
             (choice,) = answer["choices"]
-            return said(_message(choice["message"])), str(choice["finish_reason"])
+            return output_of(_message(choice["message"])), str(choice["finish_reason"])
 
 
-def said(parts: Iterator[Part] | Sequence[Part]) -> Said:
+def output_of(parts: Iterator[Part] | Sequence[Part]) -> Output:
     """Return what the parts of an answer add up to; a part that is not new, but more of a call, has no name."""
     texts = {"text": "", "reasoning": ""}
     calls: list[tuple[str, str]] = []
@@ -117,7 +117,7 @@ def said(parts: Iterator[Part] | Sequence[Part]) -> Said:
             calls.append((name, text))
         else:
             calls[-1] = calls[-1][0], calls[-1][1] + text
-    return Said(texts["text"], texts["reasoning"], calls)
+    return Output(texts["text"], texts["reasoning"], calls)
 
 
 def _items(items: Sequence[Json]) -> Iterator[Part]:
@@ -170,21 +170,21 @@ def _message(message: Json) -> Iterator[Part]:
         yield "call", call["function"].get("name") or "", call["function"].get("arguments") or ""
 
 
-def says(content: Said, expected: Said | None) -> bool:
+def matches(content: Output, expected: Output | None) -> bool:
     """Return whether an answer says what is expected, white space aside; no arguments are an empty object."""
     return expected is None or _bare(content) == _bare(expected)
 
 
-def _bare(content: Said) -> Said:
+def _bare(content: Output) -> Output:
     calls = [(name, _joined(arguments) or "{}") for name, arguments in content.calls]
-    return Said(_joined(content.text), _joined(content.reasoning), calls)
+    return Output(_joined(content.text), _joined(content.reasoning), calls)
 
 
 def _joined(text: str) -> str:
     return "".join(text.split())
 
 
-def is_same(api: ApiName, stream: tuple[Said, str], answer: Json) -> bool:
+def is_same(api: ApiName, stream: tuple[Output, str], answer: Json) -> bool:
     """Return whether an answer in one piece equals what its stream adds up to (rules M13 and C9)."""
     (content, reason), (whole_content, whole_reason) = stream, whole(api, answer)
     if reason == "error" or whole_reason == "error":

@@ -99,7 +99,7 @@ def whole(name: str, reasoning: str | None, text: str) -> Turn:
     return (thought or "").strip(), (content or "").strip(), [(call.name, json.loads(call.arguments)) for call in calls or ()]
 
 
-def ours(name: str, reasoning: str | None, text: str, size: int) -> Turn:
+def read_turn(name: str, reasoning: str | None, text: str, size: int) -> Turn:
     reader = FamilyParser(family(name, reasoning), ParserSettings.from_request({"tools": TOOLS}))
     read = items(run(reader, [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]))
     calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call"]
@@ -124,7 +124,7 @@ def test_a_well_formed_turn_is_read_as_vllm_reads_it(name: str, turn: list[Writt
         [(item.name, json.loads(item.text)) for item in turn if item.kind == "call"],
     )
     for size in (len(text), 1, 3):
-        assert ours(name, reasoning, text, size) == expected
+        assert read_turn(name, reasoning, text, size) == expected
     about = next(about for about, other in TURNS.items() if other is turn)
     if name.startswith("cohere_"):
         pytest.importorskip("cohere_melody", reason="vLLM reads Cohere's models with this package")

@@ -36,7 +36,7 @@ DONE: Final = f"{ANSWER}It is done.<|return|>"
 
 
 @frozen
-class Said:
+class Output:
     """The content of an answer, in any API.
 
     Args:
@@ -61,7 +61,7 @@ class Turn:
         status: The expected status of the response.
         body: Further fields of the request.
         since: The first release of vLLM that gives this response.
-        said: The expected content; None if it depends on the tokens of a model.
+        output: The expected content; None if it depends on the tokens of a model.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Turn:
     status: str = "completed"
     body: Mapping[str, object] = field(factory=dict[str, object])
     since: tuple[int, int] = (0, 30)
-    said: Said | None = Said()
+    output: Output | None = Output()
 
 
-FINISHED: Final = Said("It is done.")
+FINISHED: Final = Output("It is done.")
 ROME: Final = ("get_weather", '{"city": "Rome"}')
 
 
@@ -90,117 +90,117 @@ REASONING, MESSAGE, CALL = "reasoning", "message", "function_call"
 CODE, WEB, MCP = "code_interpreter_call", "web_search_call", "mcp_call"
 
 HARMONY: Final[Sequence[Turn]] = (
-    Turn("an answer", [f"{ANSWER}Hello.<|return|>"], [MESSAGE], said=Said("Hello.")),
+    Turn("an answer", [f"{ANSWER}Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
     Turn(
         "reasoning and an answer",
         [f"{THINK}Hm, well.<|end|>{NEXT}{ANSWER}Hello.<|return|>"],
         [REASONING, MESSAGE],
-        said=Said("Hello.", "Hm, well."),
+        output=Output("Hello.", "Hm, well."),
     ),
     Turn(
         "reasoning twice",
         [f"{THINK}One.<|end|>{NEXT}{THINK}Two.<|end|>{NEXT}{DONE}"],
         [REASONING, REASONING, MESSAGE],
-        said=Said("It is done.", "One.Two."),
+        output=Output("It is done.", "One.Two."),
     ),
     Turn(
         "a preamble and an answer",
         [f"{COMMENT}Let me see.<|end|>{NEXT}{DONE}"],
         [MESSAGE, MESSAGE],
-        said=Said("Let me see.It is done."),
+        output=Output("Let me see.It is done."),
     ),
     Turn("an empty answer", [f"{ANSWER}<|return|>"], []),
     Turn("nothing at all", ["<|return|>"], []),
     Turn("a blank answer", [f"{ANSWER}\n \n<|return|>"], []),
-    Turn("empty reasoning", [f"{THINK}<|end|>{NEXT}{DONE}"], [MESSAGE], said=FINISHED),
-    Turn("blank reasoning", [f"{THINK} \n<|end|>{NEXT}{DONE}"], [MESSAGE], said=FINISHED),
-    Turn("an empty preamble", [f"{COMMENT}<|end|>{NEXT}{DONE}"], [MESSAGE], said=FINISHED),
-    Turn("an answer that begins blank", [f"{ANSWER}\n\nHello.<|return|>"], [MESSAGE], said=Said("\n\nHello.")),
-    Turn("many scripts", [f"{ANSWER}Grüße, 世界! 👩‍👩‍👧 עִבְרִית<|return|>"], [MESSAGE], said=Said("Grüße, 世界! 👩‍👩‍👧 עִבְרִית")),
-    Turn("a function call", [f'{WEATHER}{{"city": "Rome"}}<|call|>'], [CALL], body=_tools(FUNCTION), said=Said(calls=[ROME])),
+    Turn("empty reasoning", [f"{THINK}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
+    Turn("blank reasoning", [f"{THINK} \n<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
+    Turn("an empty preamble", [f"{COMMENT}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
+    Turn("an answer that begins blank", [f"{ANSWER}\n\nHello.<|return|>"], [MESSAGE], output=Output("\n\nHello.")),
+    Turn("many scripts", [f"{ANSWER}Grüße, 世界! 👩‍👩‍👧 עִבְרִית<|return|>"], [MESSAGE], output=Output("Grüße, 世界! 👩‍👩‍👧 עִבְרִית")),
+    Turn("a function call", [f'{WEATHER}{{"city": "Rome"}}<|call|>'], [CALL], body=_tools(FUNCTION), output=Output(calls=[ROME])),
     Turn(
         "reasoning, a preamble and a function call",
         [f'{THINK}Weather.<|end|>{NEXT}{COMMENT}I look.<|end|>{NEXT}{WEATHER}{{"city": "Rome"}}<|call|>'],
         [REASONING, MESSAGE, CALL],
         body=_tools(FUNCTION),
-        said=Said("I look.", "Weather.", calls=[ROME]),
+        output=Output("I look.", "Weather.", calls=[ROME]),
     ),
     Turn(
         "a call without a single argument",
         [f"{WEATHER}<|call|>"],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[("get_weather", "")]),
+        output=Output(calls=[("get_weather", "")]),
     ),
     Turn(
         "a call with empty arguments",
         [f"{WEATHER}{{}}<|call|>"],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[("get_weather", "{}")]),
+        output=Output(calls=[("get_weather", "{}")]),
     ),
     Turn(
         "a call with malformed arguments",
         [f'{WEATHER}{{"city": Ro<|call|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[("get_weather", '{"city": Ro')]),
+        output=Output(calls=[("get_weather", '{"city": Ro')]),
     ),
     Turn(
         "two function calls",
         [f'{WEATHER}{{"city": "Rome"}}<|end|>{NEXT}{WEATHER}{{"city": "Oslo"}}<|call|>'],
         [CALL, CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME, ("get_weather", '{"city": "Oslo"}')]),
+        output=Output(calls=[ROME, ("get_weather", '{"city": "Oslo"}')]),
     ),
     Turn(
         "the recipient before the channel",
         [' to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Rome"}<|call|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "a bare function name",
         ['<|channel|>commentary to=get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "a call in the analysis channel",
         ['<|channel|>analysis to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "a constraint glued to the recipient",
         ['<|channel|>commentary to=functions.get_weather<|constrain|>json<|message|>{"city": "Rome"}<|call|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "a function that nobody declared",
         ["<|channel|>commentary to=functions.unheard <|constrain|>json<|message|>{}<|call|>"],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[("unheard", "{}")]),
+        output=Output(calls=[("unheard", "{}")]),
     ),
     Turn(
         "a call that ends as a message does",
         [f'{WEATHER}{{"city": "Rome"}}<|return|>'],
         [CALL],
         body=_tools(FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "a tool of an MCP server that nobody declared",
         ["<|channel|>commentary to=docs.search <|constrain|>json<|message|>{}<|call|>", DONE],
         [f"{MCP} failed", MESSAGE],
         body=_tools(FUNCTION),
-        said=FINISHED,
+        output=FINISHED,
     ),
     Turn(
         "cut in reasoning",
@@ -208,7 +208,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{REASONING} {CUT}"],
         CUT,
         _cut(7),
-        said=Said(reasoning="One two three four"),
+        output=Output(reasoning="One two three four"),
     ),
     Turn(
         "cut in an answer",
@@ -216,7 +216,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{MESSAGE} {CUT}"],
         CUT,
         _cut(7),
-        said=Said("One two three four"),
+        output=Output("One two three four"),
     ),
     Turn(
         "cut in a preamble",
@@ -224,7 +224,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{MESSAGE} {CUT}"],
         CUT,
         _cut(7),
-        said=Said("One two three"),
+        output=Output("One two three"),
     ),
     Turn(
         "cut in arguments",
@@ -232,89 +232,93 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{CALL} {CUT}"],
         CUT,
         _cut(12, FUNCTION),
-        said=Said(calls=[("get_weather", "")]),
+        output=Output(calls=[("get_weather", "")]),
     ),
-    Turn("cut in a header", [f"{THINK}Hm.<|end|>{NEXT}<|channel|>fi"], [REASONING], CUT, _cut(9), said=Said(reasoning="Hm.")),
+    Turn("cut in a header", [f"{THINK}Hm.<|end|>{NEXT}<|channel|>fi"], [REASONING], CUT, _cut(9), output=Output(reasoning="Hm.")),
     Turn("cut before any text", [f"{ANSWER}Hello."], [], CUT, _cut(3)),
     Turn("cut in python code", [f"{RUN}print(1 + 2 + 3 + 4 + 5)"], [f"{CODE} {CUT}"], CUT, _cut(9, PYTHON)),
-    Turn("cut inside a character", [f"{ANSWER}a👩‍👩‍👧👩‍👩‍👧👩‍👩‍👧"], [f"{MESSAGE} {CUT}"], CUT, _cut(6), said=Said("a👩")),
-    Turn("no header", ["Hello there.<|return|>"], [MESSAGE], said=Said("Hello there.")),
+    Turn("cut inside a character", [f"{ANSWER}a👩‍👩‍👧👩‍👩‍👧👩‍👩‍👧"], [f"{MESSAGE} {CUT}"], CUT, _cut(6), output=Output("a👩")),
+    Turn("no header", ["Hello there.<|return|>"], [MESSAGE], output=Output("Hello there.")),
     Turn(
         "text where a header should be",
         [f"{THINK}Hm.<|end|>Hello there.<|return|>"],
         [REASONING, MESSAGE],
-        said=Said("Hello there.", "Hm."),
+        output=Output("Hello there.", "Hm."),
     ),
-    Turn("no start between messages", [f"{THINK}Hm.<|end|>{DONE}"], [REASONING, MESSAGE], said=Said("It is done.", "Hm.")),
-    Turn("no message token", ["<|channel|>final Hello there.<|return|>"], [MESSAGE], said=Said("Hello there.")),
-    Turn("an unknown channel", ["<|channel|>thoughts<|message|>Hello.<|return|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("no channel", ["<|message|>Hello.<|return|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("an empty channel", ["<|channel|><|message|>Hello.<|return|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("a channel twice", ["<|channel|>analysis<|channel|>final<|message|>Hello.<|return|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("a channel inside content", [f"{THINK}Hm.{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE], said=Said("Hello.", "Hm.")),
-    Turn("a start inside content", [f"{THINK}Hm.{NEXT}{DONE}"], [REASONING, MESSAGE], said=Said("It is done.", "Hm.")),
-    Turn("an end twice", [f"{THINK}Hm.<|end|><|end|>{NEXT}{DONE}"], [REASONING, MESSAGE], said=Said("It is done.", "Hm.")),
+    Turn("no start between messages", [f"{THINK}Hm.<|end|>{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
+    Turn("no message token", ["<|channel|>final Hello there.<|return|>"], [MESSAGE], output=Output("Hello there.")),
+    Turn("an unknown channel", ["<|channel|>thoughts<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
+    Turn("no channel", ["<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
+    Turn("an empty channel", ["<|channel|><|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
+    Turn(
+        "a channel twice", ["<|channel|>analysis<|channel|>final<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")
+    ),
+    Turn(
+        "a channel inside content", [f"{THINK}Hm.{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE], output=Output("Hello.", "Hm.")
+    ),
+    Turn("a start inside content", [f"{THINK}Hm.{NEXT}{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
+    Turn("an end twice", [f"{THINK}Hm.<|end|><|end|>{NEXT}{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
     Turn(
         "a foreign role",
         [f"{THINK}Hm.<|end|><|start|>user{ANSWER}Hello.<|return|>"],
         [REASONING, MESSAGE],
-        said=Said("Hello.", "Hm."),
+        output=Output("Hello.", "Hm."),
     ),
-    Turn("a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("a reserved token inside content", [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"], [MESSAGE], said=Said("Hello.")),
+    Turn("a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE], output=Output("Hello.")),
+    Turn("a reserved token inside content", [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"], [MESSAGE], output=Output("Hello.")),
     Turn(
         "two recipients",
         ["<|channel|>commentary to=a.b to=c.d<|message|>{}<|call|>", DONE],
         [f"{MCP} failed", MESSAGE],
-        said=FINISHED,
+        output=FINISHED,
     ),
-    Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE], said=Said("Hello.")),
-    Turn("python", [f"{RUN}print(1)<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), said=FINISHED),
+    Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE], output=Output("Hello.")),
+    Turn("python", [f"{RUN}print(1)<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), output=FINISHED),
     Turn(
         "reasoning, python, reasoning, an answer",
         [f"{THINK}I run it.<|end|>{NEXT}{RUN}print(1)<|call|>", f"{THINK}I see.<|end|>{NEXT}{DONE}"],
         [REASONING, CODE, REASONING, MESSAGE],
         body=_tools(PYTHON),
-        said=Said("It is done.", "I run it.I see."),
+        output=Output("It is done.", "I run it.I see."),
     ),
     Turn(
         "three rounds",
         [f"{RUN}print(1)<|call|>", f'{SEARCH}{{"query": "rome"}}<|call|>', DONE],
         [CODE, WEB, MESSAGE],
         body=_tools(PYTHON, BROWSER),
-        said=FINISHED,
+        output=FINISHED,
     ),
-    Turn("a search", [f'{SEARCH}{{"query": "rome"}}<|call|>', DONE], [WEB, MESSAGE], body=_tools(BROWSER), said=FINISHED),
+    Turn("a search", [f'{SEARCH}{{"query": "rome"}}<|call|>', DONE], [WEB, MESSAGE], body=_tools(BROWSER), output=FINISHED),
     Turn(
         "an opened page",
         ['<|channel|>analysis to=browser.open code<|message|>{"id": "https://rome.example"}<|call|>', DONE],
         [WEB, MESSAGE],
         body=_tools(BROWSER),
-        said=FINISHED,
+        output=FINISHED,
     ),
     Turn(
         "text found in a page",
         ['<|channel|>analysis to=browser.find code<|message|>{"pattern": "rome"}<|call|>', DONE],
         [WEB, MESSAGE],
         body=_tools(BROWSER),
-        said=FINISHED,
+        output=FINISHED,
     ),
     Turn(
         "a search whose arguments are no JSON",
         [f"{SEARCH}rome<|call|>", DONE],
         [f"{WEB} {FAILED}", MESSAGE],
         body=_tools(BROWSER),
-        said=FINISHED,
+        output=FINISHED,
     ),
-    Turn("python that fails", [f"{RUN}raise<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON), said=FINISHED),
-    Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), said=FINISHED),
-    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], said=FINISHED),
+    Turn("python that fails", [f"{RUN}raise<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON), output=FINISHED),
+    Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), output=FINISHED),
+    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], output=FINISHED),
     Turn(
         "a search and a function call",
         [f'{SEARCH}{{"query": "rome"}}<|call|>', f'{WEATHER}{{"city": "Rome"}}<|call|>'],
         [WEB, CALL],
         body=_tools(BROWSER, FUNCTION),
-        said=Said(calls=[ROME]),
+        output=Output(calls=[ROME]),
     ),
     Turn(
         "cut in the second round",
@@ -322,7 +326,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CODE, f"{MESSAGE} {CUT}"],
         CUT,
         _cut(20, PYTHON),
-        said=Said("One two three four five"),
+        output=Output("One two three four five"),
     ),
 )
 """The turns of a model that writes harmony."""
@@ -331,36 +335,36 @@ TOOL_CALL: Final = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "
 END: Final = "<|im_end|>"
 
 PARSED: Final[Sequence[Turn]] = (
-    Turn("an answer (parsers)", [f"<think>\n\n</think>\n\nHello.{END}"], [MESSAGE], said=Said("Hello.")),
+    Turn("an answer (parsers)", [f"<think>\n\n</think>\n\nHello.{END}"], [MESSAGE], output=Output("Hello.")),
     Turn(
         "reasoning and an answer (parsers)",
         [f"<think>\nHm.\n</think>\n\nHello.{END}"],
         [REASONING, MESSAGE],
-        said=Said("Hello.", "Hm."),
+        output=Output("Hello.", "Hm."),
     ),
-    Turn("reasoning alone (parsers)", [f"<think>\nHm.\n</think>{END}"], [REASONING], said=Said(reasoning="Hm.")),
+    Turn("reasoning alone (parsers)", [f"<think>\nHm.\n</think>{END}"], [REASONING], output=Output(reasoning="Hm.")),
     Turn("nothing at all (parsers)", [END], []),
-    Turn("a blank answer (parsers)", [f"<think>\nHm.\n</think>\n\n \n{END}"], [REASONING], said=Said(reasoning="Hm.")),
+    Turn("a blank answer (parsers)", [f"<think>\nHm.\n</think>\n\n \n{END}"], [REASONING], output=Output(reasoning="Hm.")),
     Turn(
         "reasoning and a function call (parsers)",
         [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}"],
         [REASONING, CALL],
         body=_tools(FUNCTION),
-        said=Said(reasoning="Hm.", calls=[ROME]),
+        output=Output(reasoning="Hm.", calls=[ROME]),
     ),
     Turn(
         "text and a function call (parsers)",
         [f"<think>\n\n</think>\n\nI look.\n{TOOL_CALL}{END}"],
         [MESSAGE, CALL],
         body=_tools(FUNCTION),
-        said=Said("I look.\n", calls=[ROME]),
+        output=Output("I look.\n", calls=[ROME]),
     ),
     Turn(
         "two function calls (parsers)",
         [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}\n{TOOL_CALL.replace('Rome', 'Oslo')}{END}"],
         [REASONING, CALL, CALL],
         body=_tools(FUNCTION),
-        said=Said(reasoning="Hm.", calls=[ROME, ("get_weather", '{"city": "Oslo"}')]),
+        output=Output(reasoning="Hm.", calls=[ROME, ("get_weather", '{"city": "Oslo"}')]),
     ),
     Turn(
         "an engine that gives up: its grammar allows one call (parsers)",
@@ -369,14 +373,14 @@ PARSED: Final[Sequence[Turn]] = (
         FAILED,
         _tools(FUNCTION, parallel_tool_calls=False),
         since=(0, 32),
-        said=Said("!", "Hm.", calls=[ROME]),
+        output=Output("!", "Hm.", calls=[ROME]),
     ),
     Turn(
         "a call without arguments (parsers)",
         [f'<think>\nHm.\n</think>\n\n<tool_call>\n{{"name": "now", "arguments": {{}}}}\n</tool_call>{END}'],
         [REASONING, CALL],
         body=_tools(CLOCK),
-        said=Said(reasoning="Hm.", calls=[("now", "{}")]),
+        output=Output(reasoning="Hm.", calls=[("now", "{}")]),
     ),
     Turn(
         "cut in reasoning (parsers)",
@@ -384,7 +388,7 @@ PARSED: Final[Sequence[Turn]] = (
         [f"{REASONING} {CUT}"],
         CUT,
         _cut(12),
-        said=Said(reasoning="One two three"),
+        output=Output(reasoning="One two three"),
     ),
     Turn(
         "cut in an answer (parsers)",
@@ -392,21 +396,21 @@ PARSED: Final[Sequence[Turn]] = (
         [REASONING, f"{MESSAGE} {CUT}"],
         CUT,
         _cut(24),
-        said=Said("One two three four five", "Hm."),
+        output=Output("One two three four five", "Hm."),
     ),
     Turn(
         "reasoning that is not wanted (parsers)",
         [f"<think>\nHm.\n</think>\n\nHello.{END}"],
         [MESSAGE],
         body={"include_reasoning": False},
-        said=Said("Hello."),
+        output=Output("Hello."),
     ),
     Turn(
         "log probabilities (parsers)",
         [f"<think>\nHm.\n</think>\n\nHello, world.{END}"],
         [REASONING, MESSAGE],
         body={"include": ["message.output_text.logprobs"], "top_logprobs": 2},
-        said=Said("Hello, world.", "Hm."),
+        output=Output("Hello, world.", "Hm."),
     ),
 )
 """The turns of a model whose output vLLM's reasoning and tool parsers read."""
@@ -433,8 +437,8 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
     def encoded(*items: WrittenItem) -> str:
         return encode(items, "glm47" if name in GRAMMATICAL else name, reasoning or None, thinking=False)
 
-    def said(text: str, *calls: WrittenItem) -> Said:
-        return Said(text, LOOK[0].text if reasoning else "", [(call.name, call.text) for call in calls])
+    def expected(text: str, *calls: WrittenItem) -> Output:
+        return Output(text, LOOK[0].text if reasoning else "", [(call.name, call.text) for call in calls])
 
     opening = [REASONING] if reasoning else []
     one, now, nope = encoded(*LOOK[:3]), WrittenItem("call", "{}", "now"), WrittenItem("call", "{}", "nope")
@@ -446,30 +450,30 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             [encoded(*LOOK) + END],
             [*opening, MESSAGE, CALL, CALL],
             body=tools,
-            said=said("I look.", *LOOK[2:]),
+            output=expected("I look.", *LOOK[2:]),
         ),
         Turn(
             f"text after a call ({name})",
             [f"{one}And then.{END}"],
             [*opening, MESSAGE, CALL, MESSAGE],
             body=tools,
-            said=said("I look.And then.", LOOK[2]),
+            output=expected("I look.And then.", LOOK[2]),
         ),
         Turn(
             f"a call without arguments ({name})",
             [encoded(LOOK[0], now) + END],
             [*opening, CALL],
             body=_tools(CLOCK),
-            said=said("", now),
+            output=expected("", now),
         ),
-        Turn(f"no tools ({name})", [one + END], [*opening, MESSAGE], said=said(one[one.index("I look.") :])),
+        Turn(f"no tools ({name})", [one + END], [*opening, MESSAGE], output=expected(one[one.index("I look.") :])),
         Turn(
             f"cut in arguments ({name})",
             [one[: one.index("Rome") + 2]],
             [*opening, MESSAGE, f"{CALL} {CUT}"],
             CUT,
             _cut(200, FUNCTION),
-            said=None,
+            output=None,
         ),
     )
     markers = SYNTAXES[name].markers
@@ -481,14 +485,14 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             [encoded(LOOK[0], nope) + END],
             [*opening, strange],
             body=tools,
-            said=said(encoded(nope)) if is_bare else said("", nope),
+            output=expected(encoded(nope)) if is_bare else expected("", nope),
         ),
         Turn(
             f"a quoted marker ({name})",
             [encoded(*LOOK[:2]) + f" {marker} it says.{END}"],
             [*opening, MESSAGE],
             body=tools,
-            said=said(f"I look. {marker} it says."),
+            output=expected(f"I look. {marker} it says."),
         ),
     )
     return turns if name in GRAMMATICAL else (*turns, *loose)

@@ -22,14 +22,14 @@ PATH = "/v1/responses"
 
 
 class Headless(ScriptedUpstream):
-    """An upstream that withholds the head of its answer until it is told, or the client has disconnected."""
+    """An upstream that withholds the head of its answer until `go_on` is set, or the client has disconnected."""
 
     def __init__(self):
         super().__init__([GOOD])
-        self.asked, self.abandoned, self.go_on = threading.Event(), threading.Event(), threading.Event()
+        self.requested, self.abandoned, self.go_on = threading.Event(), threading.Event(), threading.Event()
 
     async def _reply(self, reply, receive, send):
-        self.asked.set()
+        self.requested.set()
         gone = asyncio.ensure_future(receive())
         while not gone.done() and not self.go_on.is_set():
             await asyncio.wait([gone], timeout=0.01)
@@ -103,7 +103,7 @@ def test_a_websocket_that_cancels_or_closes_before_the_head_leaves_the_upstream(
     with waiting_gateway() as (_, url, upstream):
         with connect(f"{url.replace('http', 'ws', 1)}{PATH}") as socket:
             socket.send(json.dumps({"type": "response.create", **ASK}))
-            assert upstream.asked.wait(60)
+            assert upstream.requested.wait(60)
             if end == "cancel":
                 socket.send(json.dumps({"type": "response.cancel"}))
                 assert upstream.abandoned.wait(60)
@@ -117,7 +117,7 @@ def test_a_request_that_waits_for_a_head_at_shutdown_gets_an_error_as_json(membe
     with waiting_gateway() as (server, url, upstream):
         asking = threading.Thread(target=lambda: answers.append(httpx.post(f"{url}{PATH}", json={**ASK, **members})))
         asking.start()
-        assert upstream.asked.wait(60)
+        assert upstream.requested.wait(60)
         server.stop()
         asking.join(60)
         assert upstream.abandoned.wait(60)

@@ -137,13 +137,13 @@ def test_every_line_end_and_a_byte_order_mark_are_read_however_they_are_split(si
 
 
 class Piece(bytes):
-    """Bytes that count how often somebody asks for their length."""
+    """Bytes that count how often their length is read."""
 
     __slots__ = ()
-    asked = 0
+    reads = 0
 
     def __len__(self):
-        Piece.asked += 1
+        Piece.reads += 1
         return super().__len__()
 
 
@@ -151,7 +151,7 @@ def test_an_event_in_many_pieces_takes_linear_time():
     reader, count = SseReader(), 5_000
     for _ in range(count):
         assert reader.feed(Piece(b"x" * 100)) == []
-    assert Piece.asked <= 2 * count
+    assert Piece.reads <= 2 * count
     assert reader.feed(b"\ndata: 1\n\n") == [b"1"]
 
 

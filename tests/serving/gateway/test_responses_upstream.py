@@ -291,12 +291,12 @@ def test_a_stream_that_is_cut_without_a_terminal_event_fails():
 def test_events_of_another_api_are_an_error():
     chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}
     whole = {"object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes."}}]}
-    told = {"error": {"message": "No such model.", "code": "model_not_found"}}
+    error = {"error": {"message": "No such model.", "code": "model_not_found"}}
     not_an_event = "The upstream server sent an event that is not of the Responses API: it has no type."
     for reply, message in (
         (stream(chunk), not_an_event),
         (failure(200, whole), not_an_event),
-        (stream(told), "No such model."),
+        (stream(error), "No such model."),
     ):
         with gateway(reply, api="responses") as (url, _):
             response = post(url, stream=True)

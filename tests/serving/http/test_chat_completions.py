@@ -235,8 +235,8 @@ def test_the_errors_of_the_server_are_in_the_words_of_chat(serve) -> None:
             assert ask().status_code == 200
             assert error_of(ask(model="gpt-0")) == (404, "invalid_request_error", "model", "model_not_found")
             assert error_of(ask(user="x" * 3_000))[0] == 413
-            asked = client.get("/v1/chat/completions")
-            assert (error_of(asked)[0], asked.headers["allow"]) == (405, "POST")
+            answer = client.get("/v1/chat/completions")
+            assert (error_of(answer)[0], answer.headers["allow"]) == (405, "POST")
             assert error_of(client.post("/v1/chat/nothing"))[0] == 404
 
 

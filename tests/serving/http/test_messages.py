@@ -192,9 +192,9 @@ def test_the_result_of_a_tool_comes_before_the_text_beside_it(result, output) ->
     answer = [{"type": "tool_result", "tool_use_id": "toolu_1", **result}, {"type": "text", "text": "Go on"}]
     turn = seen(USER, USED, {"role": "user", "content": answer}, tools=[LOOK_UP])
     assert [item["type"] for item in turn.items] == ["message", "function_call", "function_call_output", "message"]
-    _, made, given, more = turn.items
-    assert (made["call_id"], made["name"], json.loads(made["arguments"])) == ("toolu_1", "look_up", {"word": "a"})
-    assert (given["call_id"], given["output"]) == ("toolu_1", output)
+    _, call, result_item, more = turn.items
+    assert (call["call_id"], call["name"], json.loads(call["arguments"])) == ("toolu_1", "look_up", {"word": "a"})
+    assert (result_item["call_id"], result_item["output"]) == ("toolu_1", output)
     assert more["content"] == [{"type": "input_text", "text": "Go on"}]
 
 
@@ -386,8 +386,8 @@ def test_the_errors_of_the_server_are_in_the_words_of_messages(serve) -> None:
         assert error_of(wrong)[:2] == (415, "invalid_request_error")
         broken = httpx.post(f"{url}/v1/messages", content="{", headers={**key, "content-type": "application/json"})
         assert error_of(broken)[:2] == (400, "invalid_request_error")
-        asked = httpx.get(f"{url}/v1/messages", headers=key)
-        assert (error_of(asked)[:2], asked.headers["allow"]) == ((405, "invalid_request_error"), "POST")
+        answer = httpx.get(f"{url}/v1/messages", headers=key)
+        assert (error_of(answer)[:2], answer.headers["allow"]) == ((405, "invalid_request_error"), "POST")
         assert error_of(httpx.post(f"{url}/v1/messages/batches", headers=key))[:2] == (404, "not_found_error")
         head = httpx.head(f"{url}/v1/models", headers={**key, **VERSION})
         assert (head.status_code, head.content) == (200, b"")

@@ -136,14 +136,14 @@ def test_a_search_asks_each_provider_in_its_form_and_reads_its_answer(name) -> N
     assert found == f"[0] Rail ({base}/page)\nL0: A found text."
     ((method, _, query, headers, body),) = site.requests
     assert headers["accept-encoding"] == "identity"
-    asked = {
+    requests = {
         "searxng": ("GET", {"q": ["rail & road"], "format": ["json"]}, None, None),
         "brave": ("GET", {"q": ["rail & road"], "count": ["3"]}, "x-subscription-token", None),
         "tavily": ("POST", {}, "authorization", {"query": "rail & road", "max_results": 3}),
         "exa": ("POST", {}, "x-api-key", {"query": "rail & road", "numResults": 3, "contents": {"highlights": True}}),
     }
-    header = asked[name][2]
-    assert (method, query, header, json.loads(body) if body else None) == asked[name]
+    header = requests[name][2]
+    assert (method, query, header, json.loads(body) if body else None) == requests[name]
     assert header is None or headers[header].removeprefix("Bearer ") == "secret"
 
 

@@ -74,14 +74,14 @@ def test_the_list_of_models_is_vllms_with_the_catalogue_of_codex(context_type, m
 
 def test_messages_and_chat_completions_are_served_if_the_environment_names_them(monkeypatch, caplog):
     monkeypatch.setenv("INTERLOCK_DIALECTS", "messages, chat, odd")
-    said = {"messages": [{"role": "user", "content": "Hi"}], "input": None}
-    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/messages", **said, max_tokens=50, stream=True)
+    fields = {"messages": [{"role": "user", "content": "Hi"}], "input": None}
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/messages", **fields, max_tokens=50, stream=True)
     bodies = [json.loads(frame.partition("data: ")[2]) for frame in answer.text.split("\n\n") if frame]
     assert (answer.status_code, check_messages(bodies)) == (200, [])
-    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/chat/completions", **said)
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/chat/completions", **fields)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello there."
     assert "INTERLOCK_DIALECTS must have only responses, messages, chat, not 'odd'" in caplog.messages
-    refused = ask(Serving(fake.HarmonyContext), "/v1/messages", **said)
+    refused = ask(Serving(fake.HarmonyContext), "/v1/messages", **fields)
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
@@ -90,9 +90,9 @@ def test_a_stop_string_that_vllm_names_is_the_reason_of_a_message(monkeypatch, s
     monkeypatch.setenv("INTERLOCK_DIALECTS", "messages")
     steps = outputs(ANSWER)
     steps[-1].outputs[0].stop_reason = stop
-    said = {"messages": [{"role": "user", "content": "Hi"}], "input": None, "stop_sequences": ["END"]}
+    fields = {"messages": [{"role": "user", "content": "Hi"}], "input": None, "stop_sequences": ["END"]}
     serving = Serving(fake.HarmonyContext, steps)
-    message = ask(serving, "/v1/messages", **said, max_tokens=50).json()
+    message = ask(serving, "/v1/messages", **fields, max_tokens=50).json()
     assert (message["stop_reason"], message["stop_sequence"]) == (reason, stop if reason == "stop_sequence" else None)
     assert serving.turns[0].sampling.stop == ["END"]
 
@@ -595,10 +595,10 @@ def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
 
 def test_warnings_of_the_package_are_in_vllms_log(monkeypatch):
     messages = []
-    ours, vllm, root = (logging.getLogger(name) for name in ("interlock", "vllm", None))
+    interlock, vllm, root = (logging.getLogger(name) for name in ("interlock", "vllm", None))
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())
-    for logger, handlers, level in ((ours, [], logging.NOTSET), (vllm, [handler], logging.INFO), (root, [], logging.ERROR)):
+    for logger, handlers, level in ((interlock, [], logging.NOTSET), (vllm, [handler], logging.INFO), (root, [], logging.ERROR)):
         monkeypatch.setattr(logger, "handlers", handlers)
         monkeypatch.setattr(logger, "propagate", logger is root)
         monkeypatch.setattr(logger, "level", level)
@@ -608,5 +608,5 @@ def test_warnings_of_the_package_are_in_vllms_log(monkeypatch):
         logging.getLogger("interlock.serving.tools.hosting").warning("It is late.")
     finally:
         monkeypatch.undo()
-        ours.setLevel(ours.level)  # clears what loggers remember of levels
+        interlock.setLevel(interlock.level)  # clears what loggers remember of levels
     assert messages.count("It is late.") == 1
