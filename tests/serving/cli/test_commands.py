@@ -189,14 +189,6 @@ def test_serve_refuses_invalid_sealing_keys(monkeypatch) -> None:
     assert (result.exit_code, result.stderr) == (2, "interlock: INTERLOCK_KEYS: key 2 has 3 bytes instead of 32\n")
 
 
-def test_serve_warns_about_a_random_sealing_key(monkeypatch) -> None:
-    monkeypatch.setattr(server, "serve", lambda _, listening, *, on_ready, **__: [listening.close(), on_ready()])
-    monkeypatch.delenv("INTERLOCK_KEYS", raising=False)
-    first, second = run("serve", "--port", "0").stderr.splitlines()
-    assert first.startswith("Serving interlock-embedded at http://127.0.0.1:")
-    assert second.startswith("INTERLOCK_KEYS is not set: only this process can decrypt")
-
-
 def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> None:
     enabled = []
 

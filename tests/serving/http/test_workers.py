@@ -290,6 +290,7 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http import workers
 from interlock.serving.http.app import create_app
 from interlock.serving.http.workers import Supervisor, reserve
+from interlock.serving.requests.logs import log_to_stderr
 from interlock.serving.responses.slots import Slots
 
 starts, failing, unforked, fork = Path("starts"), eval(sys.argv[1]), eval(sys.argv[2]), os.fork
@@ -309,6 +310,7 @@ def fork_or_fail():
 
 os.fork = fork_or_fail
 workers.SHUTDOWN_SECONDS = 1
+log_to_stderr("warning")
 reserved = reserve("127.0.0.1", 0)
 ready = lambda: print(f"http://127.0.0.1:{reserved.getsockname()[1]}/v1", file=sys.stderr, flush=True)
 Supervisor(application, reserved, Slots.shared(None, 1), ready).run()
@@ -326,7 +328,7 @@ Supervisor(application, reserved, Slots.shared(None, 1), ready).run()
 def test_a_server_whose_worker_cannot_start_ends(arguments, reason) -> None:
     with running("-c", PROGRAM, *arguments) as command:
         assert command.process.wait(SECONDS) == 3
-        line = rf"ERROR interlock\.serving\.http\.workers: {reason}; the server cannot start\n"
+        line = rf"\S+Z ERROR interlock\.serving\.http\.workers: {reason}; the server cannot start\n"
         assert re.fullmatch(line, command.log.read_text())
 
 

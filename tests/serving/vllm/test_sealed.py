@@ -144,7 +144,9 @@ def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, capl
     assert messages[0].endswith("own /v1/responses in place: ValueError('INTERLOCK_KEYS: key 1 is not base64').")
 
 
-def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog) -> None:
+def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog, tmp_path) -> None:
+    assert start(monkeypatch, caplog, None) == (True, [])
+    monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:{tmp_path / 'store.db'}")
     hooked, messages = start(monkeypatch, caplog, None)
     assert (hooked, len(messages)) == (True, 1)
     assert messages[0].startswith("INTERLOCK_KEYS is not set: only this process can decrypt")

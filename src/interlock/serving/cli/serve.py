@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from interlock.serving.cli.options import (
     upstreams_of,
 )
 from interlock.serving.cli.sources import bind, fail, is_url, read_recording
+from interlock.serving.requests.logs import LOG_FORMATS, LogFormat, announce, log_to_stderr
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from interlock.serving.store import ResponseStore
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
+
+logger = logging.getLogger(__name__)
 
 
 @frozen(kw_only=True)
@@ -65,6 +69,7 @@ class ServeSettings(UpstreamOptions):
     drain: float
     keep_alive: float
     log_level: str
+    log_format: LogFormat
     tool_server: tuple[str, ...]
     tool_timeout: float
     code_interpreter: bool
@@ -179,7 +184,13 @@ def _pause_collector() -> Generator[None]:
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
-    help="The least severe messages to log to standard error.",
+    help="The least severe messages to log to standard error; info logs each response and each request.",
+)
+@environment_option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    help="Log lines of text, or JSON objects.",
 )
 @click.option(
     "--tool-server",
@@ -212,6 +223,7 @@ def _pause_collector() -> Generator[None]:
 def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the types of the settings
     """Serve the Responses API, with an engine or as a gateway."""
     settings = ServeSettings(**options)
+    log_to_stderr(settings.log_level, settings.log_format)
     if settings.engine == "vllm":
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
@@ -230,7 +242,9 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
     def on_ready() -> None:
         gc.enable()
-        click.echo(ready, err=True)
+        announce(logger, ready, settings.log_format)
+        for warning in _warnings(settings):
+            logger.warning(warning)
 
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
@@ -267,12 +281,17 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
 
 def _banner(settings: ServeSettings, engine: Engine | Gateway, url: str) -> str:
     """Return what the command says when the server is ready."""
-    from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
-
     names = ", ".join(getattr(engine, "models", ())) or "upstream models"
     streams = f", its streams at {url}/interlock/" if settings.view else ""
-    warning = "" if KEYS_VARIABLE in os.environ else f"\n{RANDOM_KEY}"
-    return f"Serving {names} at {url}/v1{streams}{warning}"
+    return f"Serving {names} at {url}/v1{streams}"
+
+
+def _warnings(settings: ServeSettings) -> Iterator[str]:
+    """Yield what is probably wrong with the settings."""
+    from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
+
+    if KEYS_VARIABLE not in os.environ and settings.store is not None and not settings.store.startswith("memory:"):
+        yield RANDOM_KEY
 
 
 def _open_store(settings: ServeSettings) -> ResponseStore:

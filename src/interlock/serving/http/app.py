@@ -44,6 +44,7 @@ from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
+from interlock.serving.http.request_ids import RequestIds
 from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.websocket import Limits, SocketConnection
@@ -130,7 +131,7 @@ def create_app(
     keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
     if keys.tenants or keys.passed:
         middleware.append(Middleware(KeyGate, keys=keys))
-    app = Starlette(
+    app = Application(
         routes=api.routes(),
         middleware=middleware,
         exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
@@ -141,6 +142,14 @@ def create_app(
     app.state.open_sockets = api.open_sockets
     app.state.keys = keys
     return app
+
+
+class Application(Starlette):
+    """A Starlette application, each of whose answers has the id of its request, including the answers of all middleware."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the application with its middleware."""
+        return RequestIds(super().build_middleware_stack())
 
 
 @frozen

@@ -39,6 +39,7 @@ from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEng
 from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error
 from interlock.serving.http.app import Api, AppSettings
 from interlock.serving.http.request_body import JSON
+from interlock.serving.http.request_ids import name_request
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
@@ -153,11 +154,11 @@ class InterlockPlugin:
         readers = "its own Harmony parser" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock serves /v1/responses with %s.", readers)
-        if sealing_keys is None:
-            logger.warning(RANDOM_KEY)
         if self._recent is not None:
             self._recent.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
+        if sealing_keys is None and (processes > 1 or not store_url.startswith("memory:")):
+            logger.warning(RANDOM_KEY)
         if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
             logger.warning(
                 "With %d API processes, a stored response is available only in the process that made it, "
@@ -210,6 +211,7 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
     """
 
     def identify(connection: HTTPConnection) -> None:
+        name_request(connection.headers)
         connection.scope[TENANT] = keys.tenant(connection.headers.get("authorization", "")) or ""
 
     if isinstance(route, WebSocketRoute):

@@ -8,7 +8,6 @@ listening, waits a few seconds for clients to read the events, and closes all co
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import socket
 import threading
@@ -49,7 +48,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             log_config=None,  # the process sets up logging
-            log_level=log_level,
+            log_level="info" if log_level == "debug" else log_level,  # the debug messages of a WebSocket have its frames
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=KEEP_ALIVE,
@@ -164,15 +163,9 @@ def serve(
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
-    log_to_stderr(log_level)
     server = Server(app, ready, log_level, drain=drain)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server.run([listener])
-
-
-def log_to_stderr(level: str) -> None:
-    """Log messages of this level and above to standard error."""
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
 
 
 class ServerThread:

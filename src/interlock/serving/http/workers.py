@@ -31,7 +31,7 @@ from starlette.applications import Starlette
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen, log_to_stderr
+from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
 from interlock.serving.responses.run import GRACE
 from interlock.serving.responses.slots import Slots
 
@@ -138,7 +138,6 @@ class Supervisor:
         Raises:
             SystemExit: A worker could not start, or this is the process of a worker, which ends.
         """
-        log_to_stderr(self._log_level)
         gc.freeze()  # the processes share the memory of objects that the collector leaves alone
         self._workers = [Worker(slots) for slots in self._slots]
         for end in self._signals:

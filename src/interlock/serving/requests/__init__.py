@@ -10,6 +10,7 @@ input_items       validates and joins conversation items
 tool_offer        translates tools to functions, and declares the hosted tools
 normalize         converts a conversation to items that every engine can render
 context_window    compaction and truncation of conversations
+logs              the lines of the log, and what they say of their request
 api_errors        the errors of serving
 api_keys          API keys and their tenants
 runtime           the event loop, and which exceptions are faults

@@ -20,9 +20,11 @@ from interlock.serving.engines.generation import Generation, Rendering, Response
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
+from interlock.serving.requests.logs import log_with
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
+from interlock.serving.responses.response_log import log_end
 from interlock.serving.responses.run import ActiveRuns, NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
@@ -82,9 +84,12 @@ class ResponseService:
                 context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
                 used = generation if generates else self._silent(generation, warms=request.prewarms)
                 run.use(context, used, new_driver(context, used, settings, writer))
+                log_with(response_id=run.driver.id, model=run.request.model)
 
         tools, archive = self.tools if generates else None, self.archive if request.store else None
-        return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
+        run = ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
+        run.on_end = partial(log_end, tenant=tenant)
+        return run
 
     def _silent(self, generation: Generation, *, warms: bool) -> Generation:
         """Return a generation without output."""

@@ -21,6 +21,7 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, PromptE
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.logs import log_with
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -215,6 +216,7 @@ class UpstreamGeneration(Generation):
     async def _prepare_translator(self) -> Translator:
         if self._translator is None:
             upstream, model = await self._gateway.find(self._request.model)
+            log_with(upstream=upstream.client.url)
             call = UpstreamCall(upstream, model, self._request, self._declared, self._gateway.hosted, self._authorization)
             self._translator = translator_of(call)
         return self._translator

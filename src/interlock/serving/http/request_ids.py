@@ -1,0 +1,54 @@
+"""The ids of requests: a client's own `x-request-id` or a new one, for the log and in the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+from attrs import frozen
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from interlock.embedding import random_id
+from interlock.serving.requests.logs import begin_logs
+
+HEADER: Final = "x-request-id"
+SANE: Final = re.compile(r"[!-~]{1,128}")
+"""Matches an id that may be logged and sent back: visible ASCII."""
+STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+"""The ASGI messages that have the headers of an answer."""
+
+
+def name_request(headers: Mapping[str, str]) -> str:
+    """Return the id of a request, and begin its logs."""
+    sent = headers.get(HEADER, "")
+    request_id = sent if SANE.fullmatch(sent) else random_id("req")
+    begin_logs(request_id)
+    return request_id
+
+
+@frozen
+class RequestIds:
+    """ASGI middleware that gives each request an id, which the log and the answer have."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        else:
+            header = (HEADER, name_request(Headers(scope=scope)))
+            await self.app(scope, receive, add_header(send, *header))
+
+
+def add_header(send: Send, name: str, value: str) -> Send:
+    """Return a `send` that adds a header to the answer."""
+    header = (name.encode(), value.encode())
+
+    def send_with_header(message: Message) -> Awaitable[None]:  # no coroutine of its own, because streams send many messages
+        if message["type"] in STARTS:
+            message = {**message, "headers": [*message.get("headers", ()), header]}
+        return send(message)
+
+    return send_with_header

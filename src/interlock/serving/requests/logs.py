@@ -1,0 +1,106 @@
+"""Log lines: what each says of its request, as text or JSON. No line has the content of a request or a key."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias, get_args
+
+from attrs import asdict, evolve, frozen
+
+from interlock.events.json import dumps
+
+LogFormat: TypeAlias = Literal["text", "json"]
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
+
+FIELDS: Final = "interlock_fields"
+"""The attribute of a log record that has the figures of a line, which only JSON has one by one."""
+
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Matches the characters that could end a line, or garble a terminal."""
+
+
+@frozen
+class LogContext:
+    """What the log lines of a task say of its request."""
+
+    request_id: str | None = None
+    response_id: str | None = None
+    model: str | None = None
+    upstream: str | None = None
+
+
+_CONTEXT: Final[ContextVar[LogContext]] = ContextVar("interlock_log_context", default=LogContext())  # noqa: B039 - it is frozen
+
+
+def log_with(**fields: str | None) -> None:
+    """Set fields of the `LogContext` for the log lines of the current task, and of tasks that it creates later."""
+    _CONTEXT.set(evolve(_CONTEXT.get(), **fields))
+
+
+def begin_logs(request_id: str) -> None:
+    """Begin the log lines of a request in the current task."""
+    _CONTEXT.set(LogContext(request_id))
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a record as a line of text; a traceback follows on further lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the time, level, logger, context and message, without control characters, and the traceback."""
+        context = "".join(f" {name}={value}" for name, value in _context().items())
+        line = f"{_time(record)} {record.levelname} {record.name}{context}: {record.getMessage()}"
+        line = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", line)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the time, level, logger, message, context, figures and traceback."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_context(),
+            **getattr(record, FIELDS, {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return dumps(line).decode()
+
+
+def _context() -> Mapping[str, str]:
+    return {name: value for name, value in asdict(_CONTEXT.get()).items() if value is not None}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def log_to_stderr(level: str, log_format: LogFormat = "text") -> None:
+    """Log messages of this level and above to standard error; of other packages, at most those of the level `info`.
+
+    Their debug messages contain what clients send. A process that logs already goes on as it does.
+    """
+    if logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    lowest = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(level=max(lowest, logging.INFO), handlers=[handler])
+    logging.getLogger("interlock").setLevel(lowest)
+
+
+def announce(logger: logging.Logger, message: str, log_format: LogFormat) -> None:
+    """Write a message to standard error, whatever the level of the log; it is a log line only if those are JSON."""
+    if log_format == "json":
+        logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
+    else:
+        print(message, file=sys.stderr, flush=True)  # noqa: T201 - a command prints
