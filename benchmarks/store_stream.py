@@ -15,6 +15,7 @@ from time import process_time
 from typing import Final
 
 from attrs import frozen
+from one_run import begin_response
 from speed.ours import chunk_of, harmony
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
@@ -25,7 +26,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import RequestContext, ResponseRun, begin_response
+from interlock.serving.responses.run import RequestContext, ResponseRun
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]

@@ -6,12 +6,13 @@ from time import monotonic
 
 from attrs import field, frozen
 from live.engines import StagedEngine, step
+from one_run import begin_response
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from attrs import define, field
 from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step
+from one_run import begin_response
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
@@ -19,7 +20,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"

@@ -9,6 +9,7 @@ import pytest
 from attrs import frozen
 from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, StagedEngine, step, steps
 from live.wire import bodies, without_chance
+from one_run import begin_response
 from websockets.sync.client import connect
 
 from interlock.events.json import dumps, loads
@@ -18,7 +19,7 @@ from interlock.fsm.deltas import Run, Succeed
 from interlock.fsm.oracle import check
 from interlock.serving.http.answers import COMMENT
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import RequestContext, ResponseRun, begin_response
+from interlock.serving.responses.run import RequestContext, ResponseRun
 from interlock.serving.tools.tool_runner import NullTools
 from interlock.testing import findings
 

@@ -8,6 +8,7 @@ from contextlib import aclosing
 import pytest
 from attrs import define, field
 from live.engines import ANSWER, REASONING, Gate, StagedEngine, step, steps
+from one_run import begin_response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI
 from interlock.events.sse import SseWriter
@@ -20,7 +21,7 @@ from interlock.serving.responses import background_response as background
 from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.responses.run import RequestContext, begin_response
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.store import Conflict, Edit, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 

@@ -6,6 +6,7 @@ import logging
 import pytest
 from live.engines import ANSWER, CALL, ENCODING, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step, steps
 from live.wire import without_chance
+from one_run import begin_response
 
 from interlock.events.json import as_json
 from interlock.events.response_object import Response
@@ -19,7 +20,7 @@ from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter, RequestContext
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 

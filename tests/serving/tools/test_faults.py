@@ -14,10 +14,11 @@ import pytest
 from live.agents import ask, calling, mcp, servers
 from live.engines import StagedEngine, step
 from live.mcp_servers import Workshop, answer, plain, result, running
+from one_run import begin_response
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import NullWriter, RequestContext
 from interlock.serving.tools import address
 from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint

@@ -8,9 +8,10 @@ import pytest
 from live.agents import ANSWER, calling, mcp, servers
 from live.engines import StagedEngine, step
 from live.mcp_servers import answer, plain, result, running
+from one_run import begin_response
 
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import NullWriter, RequestContext, begin_response
+from interlock.serving.responses.run import NullWriter, RequestContext
 from interlock.serving.tools.mcp_session import Session
 
 REQUESTS = 1_000

@@ -77,11 +77,6 @@ def is_summary(text: str) -> bool:
     return text.startswith(INTRODUCTION)
 
 
-def summary_text(text: str) -> str:
-    """Return the summary in the text of a message from `summary_message`."""
-    return text.removeprefix(INTRODUCTION)
-
-
 async def truncate(items: Sequence[JsonItem], fits: Callable[[Sequence[JsonItem]], Awaitable[bool]]) -> Sequence[JsonItem]:
     """Return the instructions and as many of the last turns as fit, or all items if not even the last turn fits."""
     if await fits(items):

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, co
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
 from msgspec import to_builtins
@@ -32,8 +32,8 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.engines.engine import Engine, EngineOutput, Turn
-from interlock.serving.engines.generation import Generation, ResponseEngine, fitting, response_engine
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
@@ -152,7 +152,7 @@ class TurnProgress:
 
 @define(eq=False)
 class ResponseRun(Generic[T]):
-    """Makes one response; `driver` turns its deltas into events. See `begin_response`."""
+    """Makes one response; `driver` turns its deltas into events."""
 
     request: ResponseRequest
     engine: ResponseEngine
@@ -608,37 +608,6 @@ async def _return(value: T) -> T:
 
 async def _end_with(delta: Delta) -> RunSteps:
     yield [delta]
-
-
-def begin_response(  # noqa: PLR0913 - all but three have a default
-    context: RequestContext,
-    engine: Engine | ResponseEngine,
-    writer: Writer[T],
-    *,
-    generation: Generation | None = None,
-    settings: Mapping[str, object] | None = None,
-    tools: ToolRunner | None = None,
-    archive: Archive | None = None,
-    ids: Ids = random_id,
-    clock: Clock = now,
-) -> ResponseRun[T]:
-    """Return the run of a request that is resolved already, outside the limits of a server; iterate its `events`.
-
-    A host engine needs a prepared `generation` and its `settings`, which the response echoes. An `archive` stores a foreground
-    response at its end.
-    """
-    used = response_engine(engine)
-    generation = generation or used.begin(context.request, context.items)
-    run: ResponseRun[T] = ResponseRun(
-        context.request, used, _keep, ActiveRuns(), tools or NullTools(), archive, not context.request.background
-    )
-    run.resources.push_async_callback(generation.close)
-    run.use(context, generation, new_driver(context, generation, settings or {}, writer, ids=ids, clock=clock))
-    return run
-
-
-async def _keep(_run: ResponseRun[Any]) -> None:
-    """Resolve nothing."""
 
 
 def new_driver(

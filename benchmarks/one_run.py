@@ -1,0 +1,42 @@
+"""One response outside the limits of a server, for benchmarks and tests."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from interlock.embedding import now, random_id
+from interlock.events import Writer
+from interlock.fsm import Clock, Ids
+from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.generation import ResponseEngine, response_engine
+from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.run import ActiveRuns, RequestContext, ResponseRun, new_driver
+from interlock.serving.tools.tool_runner import NullTools, ToolRunner
+
+__all__ = ["begin_response"]
+
+T = TypeVar("T")
+
+
+def begin_response(
+    context: RequestContext,
+    engine: Engine | ResponseEngine,
+    writer: Writer[T],
+    *,
+    tools: ToolRunner | None = None,
+    archive: Archive | None = None,
+    ids: Ids = random_id,
+    clock: Clock = now,
+) -> ResponseRun[T]:
+    """Return the run of a resolved request; iterate its `events`. An `archive` stores a foreground response at its end."""
+    used = response_engine(engine)
+    generation = used.begin(context.request, context.items)
+    is_foreground = not context.request.background
+    run: ResponseRun[T] = ResponseRun(context.request, used, _keep, ActiveRuns(), tools or NullTools(), archive, is_foreground)
+    run.resources.push_async_callback(generation.close)
+    run.use(context, generation, new_driver(context, generation, {}, writer, ids=ids, clock=clock))
+    return run
+
+
+async def _keep(_run: ResponseRun[Any]) -> None:
+    """Resolve nothing."""
