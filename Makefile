@@ -13,6 +13,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_QUIET := 2
 
+# pip compiles every module that it installs; Python compiles the third that is imported, at its first import.
+export PIP_COMPILE := 0
+
 # A name on PATH may be a shim that does not run, so each candidate has to prove itself. PYTHON=/path/to/python overrides.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import get_annotations
@@ -188,6 +189,7 @@ def _presence(annotation: Any) -> str:
     return next((extra["presence"] for extra in extras if extra), "")
 
 
+@cache
 def _struct_fields(kind: type[msgspec.Struct]) -> dict[str, Field]:
     hints = get_type_hints(kind, include_extras=True)
     return {
@@ -196,6 +198,7 @@ def _struct_fields(kind: type[msgspec.Struct]) -> dict[str, Field]:
     }
 
 
+@cache
 def _model_fields(kind: Any) -> dict[str, Field]:
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
@@ -366,6 +369,7 @@ def find_spec_or_none(name: str) -> object:
         return None
 
 
+@cache
 def compared() -> Comparison:
     comparison = Comparison()
     for side, struct, path in ROOTS:

@@ -145,12 +145,10 @@ SETUPS: Final[Mapping[str, Setup]] = {
     ),
     **{f"family-{name}": family(name) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
-    "harmony": evolve(HARMONY, flags=FAULTS),
-    "dialects": evolve(HARMONY, environment=ALL_APIS),
+    "harmony": evolve(HARMONY, flags=FAULTS, environment=ALL_APIS),
     "sandbox": Setup("gpt_oss", environment={"INTERLOCK_CODE_INTERPRETER": "1"}),
-    "parsed-dialects": evolve(PARSED, environment=ALL_APIS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
-    "parsed": PARSED,
+    "parsed": evolve(PARSED, environment=ALL_APIS, tools=True),
     "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
     "shared": evolve(
         PARSED,
@@ -158,7 +156,6 @@ SETUPS: Final[Mapping[str, Setup]] = {
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
         context=LONG,  # an endless response must outlast every pause of a busy machine
     ),
-    "parsed-tools": evolve(PARSED, tools=True),
     "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
     "stock-harmony": evolve(HARMONY, plugin=False),
     "stock-parsed": evolve(PARSED, flags=PARSERS, plugin=False),

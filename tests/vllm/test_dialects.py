@@ -10,8 +10,8 @@ from playing import TIMEOUT, events, stream, verdict
 from turns import HARMONY, PARSED
 
 TURNS = [
-    *(pytest.param("dialects", turn, id=turn.name) for turn in HARMONY[::3]),
-    *(pytest.param("parsed-dialects", turn, id=turn.name) for turn in PARSED[::3]),
+    *(pytest.param("harmony", turn, id=turn.name) for turn in HARMONY[::3]),
+    *(pytest.param("parsed", turn, id=turn.name) for turn in PARSED[::3]),
 ]
 
 

@@ -5,7 +5,7 @@ import pytest
 from playing import body, judged, stream, summary, without_chance
 from turns import BROWSER, END, PYTHON, Turn
 
-pytestmark = pytest.mark.parametrize("server", ["parsed-tools"], indirect=True)
+pytestmark = pytest.mark.parametrize("server", ["parsed"], indirect=True)
 
 THINKING = "<think>\nHm.\n</think>\n\n"
 ANSWER = f"{THINKING}It is done.{END}"
