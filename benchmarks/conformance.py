@@ -60,7 +60,7 @@ INTRODUCTION: Final = """\
 {turns} scripted turns, played on {build},
 once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
 tiny model writes the tokens of [tests/vllm/turns.py](../tests/vllm/turns.py). `make conformance` plays them again and writes
-this page.
+this page; `ONLY=hermes` plays one group, and keeps the figures of the others. So groups may come from different runs.
 
 ## Responses
 
@@ -137,15 +137,15 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> 
         if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
     bodies = events(data)
-    said, reason = apis.streamed(api, bodies)
+    output, reason = apis.streamed(api, bodies)
     if api == "responses":
         ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
         same = ended and answer.status_code == httpx.codes.OK and _outcome(answer.json()) == _outcome(bodies[-1]["response"])
     else:
-        ended, same = bool(reason), apis.is_same(api, (said, reason), answer.json())
+        ended, same = bool(reason), apis.is_same(api, (output, reason), answer.json())
     if not same:
         errors[WHOLE[api]] += 1
-    return Played(group, errors, deviations, judged.marked, ended, apis.says(said, turn.said))
+    return Played(group, errors, deviations, judged.marked, ended, apis.matches(output, turn.output))
 
 
 def _outcome(response: Mapping[str, object]) -> object:
