@@ -56,6 +56,17 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
     assert done.stdout == "interlock.late\n"
 
 
+def test_a_driver_for_no_mapping_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^driver_for takes the body of a request, such as \{'model': 'my-model'\}, not 'hi'$"):
+        driver_for("hi")
+
+
+def test_a_driver_shows_its_state() -> None:
+    driver = driver_for({}, response_id="resp_1")
+    driver.feed([Start(), Open("function_call", {"name": "f"}), "{"])
+    assert repr(driver) == "<ResponseDriver resp_1 in 'in_progress', function_call in 'in_progress', 4 events>"
+
+
 def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_real_time() -> None:
     driver, other = driver_for({"model": "m", "temperature": 0.5}), driver_for({})
     frames = [

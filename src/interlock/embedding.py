@@ -56,6 +56,11 @@ def driver_for(
         ids: Creates ids; by default, from 128 random bits.
         clock: Returns the time in seconds since the epoch.
         response_id: The id of the response; by default, a new one.
+
+    Raises:
+        TypeError: The request is no mapping.
     """
+    if not isinstance(request, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers without a type checker
+        raise TypeError(f"driver_for takes the body of a request, such as {{'model': 'my-model'}}, not {request!r:.80}")
     event_writer = cast("Writer[T]", SseWriter()) if writer is None else writer  # without a writer, T is bytes
     return ResponseDriver(response_settings(request), writer=event_writer, ids=ids, clock=clock, response_id=response_id)

@@ -27,6 +27,13 @@ def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
     assert judge(data[place : place + 1] for place in range(len(data))) == judge([data])
 
 
+def test_bytes_are_one_chunk_and_text_is_refused() -> None:
+    assert judge(FRAMES) == judge([FRAMES])
+    for chunks in ("data: {}", ["data: {}"]):
+        with pytest.raises(TypeError, match=r"^a stream is judged in chunks of bytes, not str: 'd"):
+            judge(chunks)
+
+
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 100, b"\n\n\n", b"<html>\n</html>\n", b": keep alive\n\n"])
 def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
     assert not judge([garbage]).readable

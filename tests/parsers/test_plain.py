@@ -1,7 +1,7 @@
 import pytest
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
-from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, parser_for
+from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tagged, parser_for
 
 OPEN = Open("message", {"phase": "final_answer"})
 
@@ -37,3 +37,38 @@ def test_log_probabilities_wait_for_their_text():
 @pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", ChatParser), ("text", PlainParser)])
 def test_there_is_a_parser_for_each_format(format, kind):  # noqa: A002 - the word of the recordings
     assert isinstance(parser_for(format, {}), kind)
+
+
+FORMATS = ["chat", "harmony", "responses", "text", Tagged("hermes")]
+
+
+@pytest.mark.parametrize(
+    ("format", "chunk"),
+    [
+        ("chat", Chunk(text="hi")),
+        ("chat", Chunk("hi")),
+        ("harmony", Chunk("hi")),
+        ("responses", Chunk(text="hi")),
+        ("responses", Chunk("hi")),
+        ("text", Chunk(delta={"content": "hi"})),
+        (Tagged("hermes"), Chunk("hi")),
+        (Tagged("hermes"), Chunk(delta={"content": "hi"})),
+    ],
+    ids=str,
+)
+def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noqa: A002 - as above
+    reads = {"chat": "delta", "harmony": "token_ids", "responses": "delta"}.get(format, "text")
+    with pytest.raises(TypeError, match=f"^this parser reads a chunk's {reads}, but got Chunk"):
+        parser_for(format, {}).feed(chunk)
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+@pytest.mark.parametrize("format", FORMATS, ids=str)
+def test_a_turn_ends_by_the_finish_reasons_of_chat_completions(format, reason):  # noqa: A002 - as above
+    assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
+
+
+def test_a_family_parser_shows_its_state():
+    parser = parser_for(Tagged("hermes"), {})
+    parser.feed(Chunk(text="Hi <tool"))
+    assert repr(parser) == "<FamilyParser in 'content'>"

@@ -21,9 +21,9 @@ from typing import Final, Literal, TypeAlias
 from attrs import define, evolve, field
 
 from interlock.events.json import as_text, elements, is_array, is_object, members
-from interlock.fsm.deltas import Close, Delta, EndTurn, FinishReason, Refusal, Usage
+from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
-from interlock.parsers.chunk import Chunk, ReasoningCounter
+from interlock.parsers.chunk import Chunk, EndReason, ReasoningCounter, finish_reason_of, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_arguments, is_json
@@ -31,9 +31,6 @@ from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, Routing, as_a
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
 CallKey: TypeAlias = TextKey | int
 """The key of an item: the kind of its text, or the index of a tool call."""
-
-CallEnd: TypeAlias = Literal["tool_calls", "function_call"]
-"""The finish reasons of Chat Completions for a turn that ends with calls; both mean `stop`."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
 _REASONING: Final = ("reasoning", "reasoning_content", "reasoning_details")
@@ -138,6 +135,7 @@ class ChatParser:
         """Return the deltas of a chunk's `delta`, which is None while vLLM's parser holds text back.
 
         Raises:
+            TypeError: The chunk has text alone.
             ValueError: The chunk's `delta` has none of the known fields.
         """
         token_ids = chunk.token_ids
@@ -154,6 +152,8 @@ class ChatParser:
         return self._parse(chunk)
 
     def _parse(self, chunk: Chunk) -> list[Delta]:
+        if chunk.delta is None and (isinstance(chunk.token_ids, str) or (chunk.text and not chunk.token_ids)):
+            raise unread(chunk, "delta")
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         texts, calls = _fields(chunk.delta)
@@ -170,13 +170,12 @@ class ChatParser:
             self._add_call(call)
         return self._take()
 
-    def end(self, reason: FinishReason | CallEnd, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn, and write the queued items.
 
         If the last one is a truncated call, `stop` becomes `cut`. If it is not an incomplete call, `cut` becomes `stop`.
         """
-        if reason == "tool_calls" or reason == "function_call":  # noqa: PLR1714 - narrows the type
-            reason = "stop"
+        reason = finish_reason_of(reason)
         self._flush_alignment()
         while len(self._queue) > 1:
             self._close_head()

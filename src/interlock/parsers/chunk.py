@@ -6,7 +6,7 @@ Chunk boundaries mean nothing: any partition of the same tokens gives the same i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from attrs import define
 
@@ -31,18 +31,36 @@ class Chunk:
     delta: object | None = None
 
 
+def unread(chunk: Chunk, reads: str) -> TypeError:
+    """Return the error for a chunk that has nothing of what a parser reads."""
+    return TypeError(f"this parser reads a chunk's {reads}, but got {chunk!r:.200}")
+
+
 ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 """Counts the reasoning tokens of a turn, as `count_reasoning_tokens` of vLLM's parsers does."""
+
+
+EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
+"""Why a turn ended, also by the names with which Chat Completions says that the model stopped after a call."""
+
+
+def finish_reason_of(reason: EndReason) -> FinishReason:
+    """Return the reason for `EndTurn`."""
+    return "stop" if reason == "tool_calls" or reason == "function_call" else reason  # noqa: PLR1714 - narrows the type
 
 
 class Parser(Protocol):
     """Parses model output in one format; one instance parses all turns of one response."""
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas that are certain after a chunk; never raises, for any model output (rule R17)."""
+        """Return the deltas that are certain after a chunk; never raises, for any model output (rule R17).
+
+        Raises:
+            TypeError: The chunk has only what this parser does not read, such as text for one of deltas.
+        """
         ...
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn, and return the pending deltas and `EndTurn`; the parser is then ready for another turn.
 
         The `EndTurn` has the engine's usage, completed with the parser's counts of reasoning and output tokens.

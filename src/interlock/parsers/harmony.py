@@ -17,9 +17,9 @@ from typing import assert_never
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
+from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk
+from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 from interlock.parsers.harmony_header import Header
 from interlock.parsers.harmony_vocabulary import Characters, Entry, TokenText, Vocabulary, vocabulary
@@ -77,12 +77,15 @@ class HarmonyParser:
         if texts and len(texts) == len(tokens):
             self._tokens += len(texts)
             return ["".join(texts)]
+        if isinstance(tokens, str):
+            raise unread(Chunk(tokens), "token_ids")
         for token in tokens:
             self._step(token, None)
         return self._take()
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn in any state; after `stop`, a call without its end token ends the turn as `cut`."""
+        reason = finish_reason_of(reason)
         is_stop = reason == "stop"
         self._flush(HarmonyTrigger.FINISH if is_stop else HarmonyTrigger.CUT)
         in_call = HarmonyTrigger.TEXT in self._state.rows and self._writer.route.is_call

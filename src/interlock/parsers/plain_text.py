@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
-from interlock.parsers.chunk import Chunk
+from interlock.fsm.deltas import Delta, EndTurn, Usage
+from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER
@@ -23,10 +23,13 @@ class PlainParser:
         """Return the text unchanged; log probabilities of tokens without text wait for the next text."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
+        if not chunk.text and chunk.delta is not None:
+            raise unread(chunk, "text")
         return self._write(chunk.text) if chunk.text else []
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn; the engine decides what an incomplete character becomes."""
+        reason = finish_reason_of(reason)
         deltas = self._write("") if self._entries else []
         if self._writer is not None and reason == "stop":
             deltas += self._writer.close()

@@ -43,7 +43,7 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.chunk import Chunk
+from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, is_json
@@ -332,14 +332,16 @@ class ResponsesParser:
                 stream.item.texts[stream.place].append(text)
                 self._stream = stream
                 return [text]
+        if chunk.delta is None and (chunk.text or isinstance(chunk.token_ids, str)):
+            raise unread(chunk, "delta")
         self._read(event)
         if self._stream is not None and not self._passes_through(self._stream.item):
             self._stream = None
         return self._take()
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn. If the service completed it, items that it did not end are complete, but hosted calls fail."""
-        reason = self._flush(reason)
+        reason = self._flush(finish_reason_of(reason))
         deltas = [*self._take(), EndTurn(reason, usage)]
         self._items, self._queue, self._active, self._stream = [], [], None, None
         return deltas

@@ -183,7 +183,7 @@ class Judge:
             self._fault("R5", f"the content type is {quote(value)} instead of {CONTENT_TYPE}")
 
     def feed(self, chunk: bytes) -> None:
-        """Validate the next bytes of the stream, which may be split anywhere."""
+        """Validate the next bytes of the stream, which may be split anywhere; raise `TypeError` for anything but bytes."""
         for message in self._decode(chunk):
             self._take(message)
 
@@ -205,6 +205,8 @@ class Judge:
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
         """Decode server-sent events, or JSON lines if the stream begins with a brace."""
+        if not isinstance(chunk, (bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers without a type checker
+            raise TypeError(f"a stream is judged in chunks of bytes, not {type(chunk).__name__}: {chunk!r:.80}")
         if not self._has_content and chunk.strip():
             self._has_content = True
             if chunk.lstrip().startswith(b"{"):
@@ -283,10 +285,16 @@ class Judge:
         self._tally.add([Finding(rule, severity, number, None, None, None, "", received, (), problem, deviation, line)])
 
 
-def judge(chunks: Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> Verdict:
-    """Validate a whole stream, full or resumed, in chunks of any size; the settings are those of `Judge`."""
+def judge(
+    chunks: bytes | Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+) -> Verdict:
+    """Validate a whole stream, full or resumed, in chunks of any size; the settings are those of `Judge`.
+
+    Raises:
+        TypeError: A chunk is not of bytes.
+    """
     judging = Judge(dialect=dialect, permissive=permissive, first=first)
-    for chunk in chunks:
+    for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
         judging.feed(chunk)
     return judging.end()
 

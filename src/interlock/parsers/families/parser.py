@@ -16,9 +16,9 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
+from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk
+from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
 from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
@@ -41,7 +41,7 @@ _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Re
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class FamilyParser:
     """Parses the text of a model of one family; see `Parser`.
 
@@ -83,6 +83,10 @@ class FamilyParser:
         self._last = self._family.last
         self.begin(self._starts)
 
+    def __repr__(self) -> str:
+        """Return the state, without the tables."""
+        return f"<FamilyParser in {self._state.name!r}>"
+
     def begin(self, starts: TurnStart | None) -> None:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
@@ -116,10 +120,13 @@ class FamilyParser:
             effects.item.alignment.add(entry)
         if text:
             self._scan(self._partial + text, final=False)
+        elif isinstance(chunk.delta, Mapping) or isinstance(ids, str):  # vLLM's engine has its own output there
+            raise unread(chunk, "text")
         return effects.item.take()
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn in any state; after `stop`, an incomplete call ends the turn as `cut`."""
+        reason = finish_reason_of(reason)
         effects = self._effects
         self._counter.add(())
         self._scan(self._partial, final=True)

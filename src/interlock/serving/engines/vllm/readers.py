@@ -16,9 +16,9 @@ from typing import Final, TypeAlias, cast
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, FinishReason, Usage
+from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.chunk import Chunk
+from interlock.parsers.chunk import Chunk, EndReason
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
@@ -136,7 +136,7 @@ class FamilyReader:
         self._tokens.extend(token_ids)
         return deltas
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         output = self._tokens[self._prompt_length :]
         count = self._family.count_reasoning(output, self._special, self._start, self._controls)
         return self._parser.end(reason, evolve(usage, reasoning_tokens=count))
@@ -186,7 +186,7 @@ class DeltaReader:
             deltas += self._parser.feed(each)
         return join_text(deltas)
 
-    def end(self, reason: FinishReason, usage: Usage) -> list[Delta]:
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         return self._parser.end(reason, usage)
 
 
