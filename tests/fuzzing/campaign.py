@@ -9,36 +9,40 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from fuzzing.properties import PROPERTIES
 from fuzzing.scenarios import SCENARIOS, to_json
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 
-from interlock.fsm.deltas import Delta
+T = TypeVar("T")
 
 FOUND = Path(__file__).parents[1] / "counterexamples"
 ROUND = 250
 """The scenarios for each property in a round."""
 
 
-def broken_by(holds: Callable[[Sequence[Delta]], None]) -> tuple[Sequence[Delta], BaseException] | None:
-    """Test a property with new scenarios; return the shortest one that breaks it, with the error."""
-    last_scenario: list[Sequence[Delta]] = []
+def broken_by(
+    examples: SearchStrategy[T], holds: Callable[[T], None], count: int = ROUND, number: int | None = None
+) -> tuple[T, BaseException] | None:
+    """Test a property with new examples, or with those of a seed; return the shortest one that breaks it, with the error."""
+    last: list[T] = []
 
-    @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(SCENARIOS)
-    def attempt(scenario: Sequence[Delta]) -> None:
-        last_scenario[:] = [scenario]
-        holds(scenario)
+    def attempt(example: T) -> None:
+        last[:] = [example]
+        holds(example)
 
+    limits = settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    property_test = limits(given(examples)(attempt))
     try:
-        attempt()
-    except BaseException as error:  # an assertion, an exception of the driver, or several of them at once
+        (property_test if number is None else seed(number)(property_test))()
+    except BaseException as error:  # an assertion, an exception of what is tested, or several of them at once
         if isinstance(error, KeyboardInterrupt):
             raise
-        return last_scenario[0], error  # Hypothesis repeats the shortest example last
+        return last[0], error  # Hypothesis repeats the shortest example last
     return None
 
 
@@ -53,7 +57,7 @@ def main(minutes: float) -> int:
     start, scenarios = time.monotonic(), 0
     while (seconds := time.monotonic() - start) < minutes * 60:
         for holds in PROPERTIES:
-            broken = broken_by(holds)
+            broken = broken_by(SCENARIOS, holds)
             if broken is not None:
                 scenario, error = broken
                 path = FOUND / time.strftime(f"{holds.__name__}-%Y%m%d-%H%M%S.json")

@@ -17,9 +17,8 @@ from typing import Any, Final, Self
 
 import httpx
 from attrs import define, field
-from fuzzing.campaign import show
+from fuzzing.campaign import broken_by, show
 from fuzzing.chunk_streams import ChunkStream, Kind, chunk_streams, to_json
-from hypothesis import HealthCheck, given, seed, settings
 from live.wire import bodies
 
 from interlock.serving.engines.upstream.gateway import Gateway
@@ -161,32 +160,12 @@ class GatewayProber:
         return self._clients[family]
 
 
-def broken_by(prober: GatewayProber, number: int, count: int = ROUND) -> tuple[ChunkStream, BaseException] | None:
-    """Run a round; return the smallest stream that breaks something, with the error."""
-    last_stream: list[ChunkStream] = []
-
-    @seed(number)
-    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(chunk_streams())
-    def attempt(stream: ChunkStream) -> None:
-        last_stream[:] = [stream]
-        prober.probe(stream)
-
-    try:
-        attempt()
-    except BaseException as error:  # an assertion, an exception of the gateway, or several of them at once
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return last_stream[0], error  # Hypothesis repeats the smallest example last
-    return None
-
-
 def main(minutes: float, number: int) -> int:
     """Run for some minutes, and return the exit status."""
     start, streams = time.monotonic(), 0
     with GatewayProber() as prober:
         while (seconds := time.monotonic() - start) < minutes * 60:
-            broken = broken_by(prober, number)
+            broken = broken_by(chunk_streams(), prober.probe, ROUND, number)
             if broken is not None:
                 stream, error = broken
                 FOUND.mkdir(exist_ok=True)

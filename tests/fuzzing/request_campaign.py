@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from fuzzing.bodies import frames, requests
-from fuzzing.campaign import show
+from fuzzing.campaign import broken_by, show
 from fuzzing.prober import Prober
 from fuzzing.strict_chat import serving_gateway
-from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
 
@@ -30,26 +28,6 @@ GROWTH = 100_000_000
 """The most bytes by which the server's memory may grow after the first round."""
 
 
-def broken_by(prober: Prober, number: int) -> tuple[Mapping[str, object], BaseException] | None:
-    """Run a round; return the smallest request that breaks something, with the error."""
-    last_body: list[Mapping[str, object]] = []
-
-    @seed(number)
-    @settings(max_examples=ROUND, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.one_of(requests(), frames()))
-    def attempt(body: Mapping[str, object]) -> None:
-        last_body[:] = [body]
-        prober.send_watched(body)
-
-    try:
-        attempt()
-    except BaseException as error:  # an assertion, an exception of the client, or several of them at once
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return last_body[0], error  # Hypothesis repeats the smallest example last
-    return None
-
-
 def main(minutes: float, number: int) -> int:
     """Run for some minutes, and return the exit status."""
     start = time.monotonic()
@@ -57,7 +35,7 @@ def main(minutes: float, number: int) -> int:
         probers, first_memory = (plain, translating), dict[int, int]()
         while (seconds := time.monotonic() - start) < minutes * 60:
             prober = probers[number % 2]
-            broken = broken_by(prober, number)
+            broken = broken_by(st.one_of(requests(), frames()), prober.send_watched, ROUND, number)
             if broken is not None:
                 body, error = broken
                 FOUND.mkdir(exist_ok=True)

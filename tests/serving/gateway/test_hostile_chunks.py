@@ -6,8 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 from attrs import evolve
+from fuzzing.campaign import broken_by
 from fuzzing.chunk_streams import ChunkStream, Piece, chunk_streams, from_json, to_json, well_formed
-from fuzzing.gateway_campaign import BODY, GatewayProber, broken_by, judge
+from fuzzing.gateway_campaign import BODY, GatewayProber, judge
 from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from live.upstream import CUT, Reply, gateway
 
@@ -26,7 +27,7 @@ def prober():
 
 
 def test_any_stream_becomes_a_legal_one_with_the_text_of_its_well_formed_chunks(prober):
-    assert broken_by(prober, 7, count=60) is None
+    assert broken_by(chunk_streams(), prober.probe, 60, 7) is None
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)

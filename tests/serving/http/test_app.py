@@ -26,6 +26,7 @@ from interlock.serving.tools.tool_runner import NullTools
 
 REQUEST = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
+CHATTING = {"model": "staged", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 def post(url, body, **options):
@@ -370,11 +371,14 @@ def test_the_first_events_are_there_before_the_engine_says_anything(serve) -> No
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_disconnects_stops_the_generation(serve, stream) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"), [("responses", STAGED), ("messages", {**CHATTING, "max_tokens": 99}), ("chat/completions", CHATTING)]
+)
+def test_a_client_that_disconnects_stops_the_generation(serve, path, body, stream) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
-    content = json.dumps({**STAGED, "stream": stream})
-    head = f"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
+    content = json.dumps({**body, "stream": stream})
+    head = f"POST /v1/{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
     with serve(engine) as url:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:

@@ -1,8 +1,5 @@
 """OpenAI's Chat Completions over HTTP: the streams, the whole answers, every parameter of a request, and the errors."""
 
-import json
-import socket
-
 import httpx
 import pytest
 from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
@@ -259,20 +256,6 @@ def test_a_completion_beyond_the_limit_is_refused_with_retry_after(serve) -> Non
             assert chunks_of(first.read())[-1]["choices"][0]["finish_reason"] == "stop"
         assert [(each.status_code, each.headers["retry-after"]) for each in refused] == [(429, "1")] * 2
         assert error_of(refused[0])[3] == "rate_limit_exceeded"
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_client_that_disconnects_stops_the_completion(serve, streams) -> None:
-    gate = Gate()
-    engine = StagedEngine([step(ANSWER), gate])
-    content = json.dumps({"model": "staged", "messages": [USER], "stream": streams})
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
-    with serve(engine) as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(f"{head}\r\n\r\n{content}".encode())
-            assert gate.reached.wait(10)
-        assert engine.closed.wait(10)
 
 
 def test_comments_break_a_silence_of_the_engine(serve) -> None:

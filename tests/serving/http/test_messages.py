@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import socket
 from contextlib import asynccontextmanager, contextmanager
 
 import httpx
@@ -431,20 +430,6 @@ def test_a_server_that_ends_is_overloaded() -> None:
         application.state.active_runs.refuse()
         refused = post_message(url, stream=True)
     assert error_of(refused)[:2] == (503, "overloaded_error")
-
-
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_client_that_disconnects_stops_the_generation(serve, streams) -> None:
-    gate = Gate()
-    engine = StagedEngine([step(ANSWER), gate])
-    content = json.dumps({"model": "staged", "max_tokens": 99, "messages": [USER], "stream": streams})
-    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
-    with serve(engine) as url:
-        host, port = url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(f"{head}\r\n\r\n{content}".encode())
-            assert gate.reached.wait(10)
-        assert engine.closed.wait(10)
 
 
 def test_tokens_are_counted_as_the_answer_counts_them(url) -> None:

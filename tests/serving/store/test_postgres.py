@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from live.postgres_server import PostgresServer, needs_postgres
+from live.stored import message, run, stored
 
 from interlock.serving.store import (
     LEASE,
@@ -24,24 +25,6 @@ from interlock.serving.store import (
 from interlock.serving.store.sql import database
 
 pytestmark = needs_postgres
-
-
-def stored(number, *items, output=()):
-    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
-
-
-def message(number, text="Hello"):
-    return {"id": f"msg_{number}", "type": "message", "content": text}
-
-
-def run(store, scenario):
-    async def main():
-        try:
-            return await scenario(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(main())
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from live.engines import ANSWER, Gate, StagedEngine, steps
 from live.redis_server import RedisServer, needs_redis
+from live.stored import message, run, stored
 
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
@@ -20,7 +21,6 @@ from interlock.serving.store import (
     SequenceError,
     StoredConversation,
     StoreDown,
-    StoredResponse,
     open_store,
 )
 from interlock.serving.store.redis import SCRIPT, RedisStore
@@ -32,24 +32,6 @@ CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
 """A self-signed certificate of the name mcp.test."""
 
 DELETED = {"trigger": "delete", "leased": False, "items": []}
-
-
-def stored(number, *items, output=()):
-    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
-
-
-def message(number, text="Hello"):
-    return {"id": f"msg_{number}", "type": "message", "content": text}
-
-
-def run(store, scenario):
-    async def main():
-        try:
-            return await scenario(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(main())
 
 
 @pytest.fixture

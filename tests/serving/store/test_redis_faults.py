@@ -14,6 +14,7 @@ import pytest
 import redis
 from live.engines import ANSWER, Gate, StagedEngine, steps
 from live.redis_server import RedisServer, needs_redis
+from live.stored import stored
 
 from interlock.embedding import random_id
 from interlock.events.resource import response_settings
@@ -44,10 +45,6 @@ pytestmark = needs_redis
 PREFIX = key_prefix("")
 LAYOUT_1 = Path(__file__).parent / "layout_1.aof"
 """The append-only file of a Redis that release 0.1.0 has filled."""
-
-
-def stored(number, *items, output=()):
-    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
 
 
 def message(number):

@@ -12,19 +12,12 @@ from pathlib import Path
 
 import apsw
 import pytest
+from live.stored import message, stored
 
 from interlock.serving.store import StoredConversation, StoreDown, StoredResponse, StoreUnusable
 from interlock.serving.store.sql import database as layout
 from interlock.serving.store.sql import sqlite
 from interlock.serving.store.sql.sqlite import SqliteConnection, SqliteStore, loses_commits
-
-
-def stored(number, *items, output=()):
-    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
-
-
-def message(number, text="Hello"):
-    return {"id": f"msg_{number}", "type": "message", "content": text}
 
 
 def run(*scenarios):
