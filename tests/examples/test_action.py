@@ -1,0 +1,33 @@
+"""The GitHub action and the hook for pre-commit call the command as it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LEGAL, BROKEN = (ROOT / "tests/corpus" / name for name in ("legal/nothing.sse", "broken/R9-delta-lost.sse"))
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+@pytest.mark.parametrize(("source", "status", "annotations"), [(LEGAL, 0, 0), (BROKEN, 1, 1), (f"{LEGAL} {BROKEN}", 1, 1)])
+def test_the_action_annotates_and_sums_up(source, status, annotations, tmp_path) -> None:
+    (script,) = (step["run"] for step in ACTION["runs"]["steps"] if step["name"] == "Check")
+    summary = tmp_path / "summary.md"
+    names = {"SOURCE": str(source), "ARGUMENTS": "--permissive", "GITHUB_STEP_SUMMARY": str(summary)}
+    env = {**os.environ, **names, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["/bin/bash", "-eo", "pipefail", "-c", script], env=env, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert (done.returncode, done.stdout.count("::error ")) == (status, annotations)
+    assert summary.read_text().startswith("```\n")
+    assert summary.read_text().endswith("```\n")
+    assert BROKEN.name in summary.read_text() or status == 0
+
+
+def test_the_hook_names_a_command_that_judges_files() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    name, *arguments = hook["entry"].split()
+    command = [Path(sys.executable).with_name(name), *arguments, BROKEN]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 1  # noqa: S603 - our own
