@@ -28,7 +28,7 @@ def serve_command(*options, **variables):
         while "Serving " not in first[-1]:  # at the level `info`, uvicorn writes lines before
             first.append(process.stderr.readline())
             assert first[-1], first
-        command = ServeCommand(re.search(r"http://127\.0\.0\.1:\d+", first[-1])[0])
+        command = ServeCommand(re.search(r"http://[\d.]+:\d+", first[-1])[0])
         try:
             yield command
         finally:

@@ -144,6 +144,6 @@ def test_the_warning_about_a_random_sealing_key_comes_only_where_others_need_the
         pass
     with serve_command("--store", f"sqlite:{tmp_path / 'store.db'}") as shared:
         pass
-    assert len(alone.lines) == 1
+    assert [line for line in alone.lines if " WARNING " in line] == []
     pattern = rf"{TIME} WARNING interlock\.serving\.cli\.serve: INTERLOCK_KEYS is not set: only this process can decrypt .*"
-    assert re.fullmatch(pattern, shared.lines[1])
+    assert re.fullmatch(pattern, shared.lines[-1])

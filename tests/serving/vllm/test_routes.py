@@ -18,6 +18,7 @@ from live.plugged import ANSWER, BODY, client_of
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
+import interlock
 from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check, check_messages
 from interlock.serving.engines.engine import ModelFacts
@@ -53,6 +54,12 @@ def test_an_answer_in_one_piece_is_the_same_response():
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
+
+
+@pytest.mark.parametrize("body", [{}, {"stream": True}, {"input": 1}])
+def test_answers_have_the_version_of_the_plugin(body):
+    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), **body)
+    assert answer.headers.get_list("x-interlock") == [interlock.__version__]
 
 
 @pytest.mark.parametrize(

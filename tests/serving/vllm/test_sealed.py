@@ -144,6 +144,20 @@ def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, capl
     assert messages[0].endswith("own /v1/responses in place: ValueError('INTERLOCK_KEYS: key 1 is not base64').")
 
 
+def test_a_server_that_requires_the_plugin_does_not_start_without_it(monkeypatch, caplog) -> None:
+    monkeypatch.setenv("INTERLOCK_REQUIRED", "1")
+    message = "Interlock cannot serve /v1/responses, and INTERLOCK_REQUIRED=1 requires it: "
+    with pytest.raises(SystemExit) as refused:
+        start(monkeypatch, caplog, "secret!")
+    assert refused.value.code == f"{message}ValueError('INTERLOCK_KEYS: key 1 is not base64')"
+    plugin, app = InterlockPlugin(), fake.application()
+    plugin.attach_router(app)
+    app.state.openai_serving_responses = None
+    with pytest.raises(SystemExit) as refused:
+        asyncio.run(plugin.init_state(None, app.state, None))
+    assert refused.value.code == f"{message}the model does not generate responses"
+
+
 def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog, tmp_path) -> None:
     assert start(monkeypatch, caplog, None) == (True, [])
     monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:{tmp_path / 'store.db'}")

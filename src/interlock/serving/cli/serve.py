@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from attrs import frozen
@@ -36,11 +39,15 @@ if TYPE_CHECKING:
 
     from interlock.serving.engines.engine import Engine
     from interlock.serving.engines.upstream.gateway import Gateway
+    from interlock.serving.engines.upstream.survey import UpstreamReport
     from interlock.serving.store import ResponseStore
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
 
 logger = logging.getLogger(__name__)
+
+LISTED: Final = 5
+"""The most models of an upstream that the banner names."""
 
 
 @frozen(kw_only=True)
@@ -230,7 +237,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     from interlock.serving.http.workers import Supervisor, reserve
     from interlock.serving.responses.slots import Slots
 
-    running, create = _application(settings)
+    running, tools, create = _application(settings)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
         application = create()
     if settings.view:
@@ -238,13 +245,15 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
     listening = bind(server.listen if settings.workers == 1 else reserve, settings.host, settings.port)
-    ready = _banner(settings, running, server.url_of(listening))
+    reports = _survey(running)
+    banner = _banner(settings, running, tools, reports, server.url_of(listening))
+    is_local = ip_address(listening.getsockname()[0]).is_loopback
 
     def on_ready() -> None:
         gc.enable()
-        announce(logger, ready, settings.log_format)
-        for warning in _warnings(settings):
-            logger.warning(warning)
+        announce(logger, banner, settings.log_format)
+        for warning in _warnings(settings, reports, is_local=is_local):
+            logger.warning("%s", warning)
 
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
@@ -254,8 +263,8 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         supervisor.run()
 
 
-def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..., Starlette]]:
-    """Return the engine, and a function that creates the application, optionally with the `slots` of several processes."""
+def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner, Callable[..., Starlette]]:
+    """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.responses.sealing import SealingKeys
     from interlock.serving.tools.address import AddressPolicy
@@ -268,7 +277,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
     servers = ToolServers(_hosted_tools(settings), policy, settings.tool_timeout)
     running, tools = _engine(settings, servers)
     app_settings = AppSettings(
-        api_key=settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ()),
+        api_key=_api_keys(settings),
         share_between_keys=settings.share_between_keys,
         cors_origins=settings.cors_origin,
         dialect=DIALECTS[settings.dialect],
@@ -276,20 +285,60 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, Callable[..
         keep_alive=settings.keep_alive,
         sealing_keys=sealing_keys or SealingKeys.random(),
     )
-    return running, partial(create_app, running, app_settings, store=_open_store(settings), tools=tools)
+    return running, tools, partial(create_app, running, app_settings, store=_open_store(settings), tools=tools)
 
 
-def _banner(settings: ServeSettings, engine: Engine | Gateway, url: str) -> str:
-    """Return what the command says when the server is ready."""
-    names = ", ".join(getattr(engine, "models", ())) or "upstream models"
+def _api_keys(settings: ServeSettings) -> tuple[str, ...]:
+    return settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
+
+
+def _survey(engine: Engine | Gateway) -> list[UpstreamReport]:
+    """Ask the upstreams of a gateway for their models; another engine has none."""
+    from interlock.serving.engines.upstream.gateway import Gateway
+
+    if not isinstance(engine, Gateway):
+        return []
+    from interlock.serving.engines.upstream.survey import survey
+
+    return asyncio.run(survey(engine.upstreams))
+
+
+def _banner(
+    settings: ServeSettings, engine: Engine | Gateway, tools: ToolRunner, reports: Sequence[UpstreamReport], url: str
+) -> list[str]:
+    """Return what the command says when the server is ready: a line, and further ones with the details."""
+    served = dict.fromkeys(name for report in reports for name in report.names) or getattr(engine, "models", ())
     streams = f", its streams at {url}/interlock/" if settings.view else ""
-    return f"Serving {names} at {url}/v1{streams}"
+    store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
+    keys = len({*_api_keys(settings)})
+    models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
+    return [
+        f"Serving {_names([*served]) if served else 'upstream models'} at {url}/v1{streams}",
+        *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
+        f"store: {store}",
+        f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",
+        f"API keys: {keys or ('those of the upstreams' if _passes_keys(reports) else 'none')}",
+    ]
 
 
-def _warnings(settings: ServeSettings) -> Iterator[str]:
-    """Yield what is probably wrong with the settings."""
+def _names(names: Sequence[str]) -> str:
+    rest = len(names) - LISTED
+    return (", ".join(names[:LISTED]) + (f" and {rest} more" if rest > 0 else "")) or "no models"
+
+
+def _passes_keys(reports: Iterable[UpstreamReport]) -> bool:
+    return any(report.upstream.client.pass_key for report in reports)
+
+
+def _warnings(settings: ServeSettings, reports: Sequence[UpstreamReport], *, is_local: bool) -> Iterator[str]:
+    """Yield what is probably wrong with the settings and the upstreams."""
     from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
 
+    for report in reports:
+        if report.fault is not None:
+            yield f"the upstream {report.upstream.client.url} {report.fault}"
+    if not (is_local or _api_keys(settings) or _passes_keys(reports)):
+        yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if KEYS_VARIABLE not in os.environ and settings.store is not None and not settings.store.startswith("memory:"):
         yield RANDOM_KEY
 

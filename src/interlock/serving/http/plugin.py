@@ -28,6 +28,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from interlock import __version__
 from interlock.events.dialects import DIALECTS, OPENAI
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
@@ -39,7 +40,7 @@ from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEng
 from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error
 from interlock.serving.http.app import Api, AppSettings
 from interlock.serving.http.request_body import JSON
-from interlock.serving.http.request_ids import name_request
+from interlock.serving.http.request_ids import add_header, name_request
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+VERSION_HEADER: Final = "x-interlock"
+"""The header of answers with the version of the plugin."""
+
 logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler
 
 # The environment variables of the settings that docs/vllm.md explains.
@@ -75,6 +79,7 @@ VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 KEEP_ALIVE_VARIABLE: Final = "INTERLOCK_KEEP_ALIVE"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
+REQUIRED: Final = "INTERLOCK_REQUIRED"
 CODE_INTERPRETER: Final = "INTERLOCK_CODE_INTERPRETER"
 WEB_SEARCH: Final = "INTERLOCK_WEB_SEARCH"
 
@@ -117,7 +122,11 @@ class InterlockPlugin:
     async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
         """Put the service's routes in front of vLLM's if the model supports responses; `args` is vLLM's parsed command line."""
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
-        if self._app is None or serving is None:
+        if self._app is None:
+            return
+        if serving is None:
+            if os.environ.get(REQUIRED) == "1":
+                self._leave("the model does not generate responses")
             return
         try:
             api_keys: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
@@ -168,6 +177,8 @@ class InterlockPlugin:
             )
 
     def _leave(self, obstacle: str) -> None:
+        if os.environ.get(REQUIRED) == "1":
+            raise SystemExit(f"Interlock cannot serve /v1/responses, and {REQUIRED}=1 requires it: {obstacle}")
         self._app = None
         logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", compat.version(), obstacle)
 
@@ -228,7 +239,10 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
     async def answering(*, raw_request: Request) -> Response:
         identify(raw_request)
         response = await _or_refusal(raw_request, answer(raw_request))
-        return response if isinstance(response, Response) else LongAnswer(raw_request, response)
+        if not isinstance(response, Response):
+            return LongAnswer(raw_request, response)
+        response.headers[VERSION_HEADER] = __version__
+        return response
 
     aware = vllm.load_aware_call(answering)
 
@@ -252,6 +266,7 @@ class LongAnswer(StreamingResponse):
         Raises:
             PanicError: The answer raised a fault that is not an `Exception`; vLLM answers with an error body.
         """
+        send = add_header(send, VERSION_HEADER, __version__)
         try:
             refusal = await _or_refusal(self._request, self._answer(scope, receive, send))
             if refusal is not None:

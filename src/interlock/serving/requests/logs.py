@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias, get_args
@@ -98,9 +98,9 @@ def log_to_stderr(level: str, log_format: LogFormat = "text") -> None:
     logging.getLogger("interlock").setLevel(lowest)
 
 
-def announce(logger: logging.Logger, message: str, log_format: LogFormat) -> None:
-    """Write a message to standard error, whatever the level of the log; it is a log line only if those are JSON."""
+def announce(logger: logging.Logger, lines: Sequence[str], log_format: LogFormat) -> None:
+    """Write lines to standard error, whatever the level of the log; they are one log line if those are JSON."""
     if log_format == "json":
-        logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
+        logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", ("; ".join(lines),), None))
     else:
-        print(message, file=sys.stderr, flush=True)  # noqa: T201 - a command prints
+        print("\n  ".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - a command prints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from interlock.events.json import as_text, members
 from interlock.serving.requests.logs import FIELDS
@@ -12,13 +12,15 @@ from interlock.serving.requests.logs import FIELDS
 if TYPE_CHECKING:
     from interlock.serving.responses.run import ResponseRun
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 DIGITS: Final = 3
 """The digits after the point of seconds."""
 
 
-def log_end(run: ResponseRun[Any], tenant: str) -> None:
+def log_end(run: ResponseRun[T], tenant: str) -> None:
     """Log how a response has ended, with its counts and times. The name of a tenant is a digest of its key."""
     if not logger.isEnabledFor(logging.INFO):
         return

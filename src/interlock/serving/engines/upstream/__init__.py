@@ -5,6 +5,7 @@ apis                the table of the APIs
 translator          an upstream, and what the translators of all APIs have in common
 gateway_config      upstreams from options or a TOML file
 model_list          the models that an upstream lists
+survey              the models and faults of the upstreams when a gateway starts
 upstream_client     calls of an upstream: event streams, timeouts, retries, errors
 http_client         HTTP/1.1: connections, TLS, proxies, limits
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common

@@ -81,8 +81,7 @@ class ModelList:
         before = self.fault
         try:
             answer = await self._client.fetch("models", limit=LISTING, is_probe=True)
-            listed = elements(answer) or elements(members(answer).get("data"))
-            models = {name: members(model) for model in listed if (name := as_text(members(model).get("id")))}
+            models = models_in(answer)
             facts = {name: _facts(model) for name, model in models.items()}
             self.names, self.facts, self.fault = [*models], facts, None
         except ApiError as error:
@@ -96,6 +95,12 @@ class ModelList:
             logger.warning("the upstream server %s does not list its models: %s", self._client.url, self.fault)
         elif self.fault is None and before not in (None, UNKNOWN):
             logger.warning("the upstream server %s answers again", self._client.url)
+
+
+def models_in(answer: object) -> dict[str, Mapping[str, object]]:
+    """Return the models in the answer with a list, by their names."""
+    listed = elements(answer) or elements(members(answer).get("data"))
+    return {name: members(model) for model in listed if (name := as_text(members(model).get("id")))}
 
 
 def _facts(model: Mapping[str, object]) -> ModelFacts:

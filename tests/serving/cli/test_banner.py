@@ -1,0 +1,110 @@
+"""At its start, `interlock serve` says what it serves, and warns of what is probably wrong."""
+
+import json
+import re
+import socket
+from contextlib import ExitStack
+
+import pytest
+from live.command import serve_command
+from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream
+
+from interlock.serving.engines.upstream.survey import _other_urls
+
+
+def warnings(lines):
+    """The warnings after the banner."""
+    return [line.partition(".serve: ")[2] for line in lines if " WARNING " in line]
+
+
+def test_the_banner_of_an_engine() -> None:
+    with serve_command("--model", "a", "--model", "b", "--api-key", "k", "--code-interpreter") as command:
+        pass
+    details = ["  engine: embedded", "  store: memory:", "  tools: code_interpreter", "  API keys: 1"]
+    assert command.lines == [f"Serving a, b at {command.url}/v1", *details]
+
+
+def test_the_banner_of_a_script_as_json() -> None:
+    with serve_command("--script", "recordings/text.jsonl", "--log-format", "json") as command:
+        pass
+    (line,) = map(json.loads, command.lines)
+    details = (
+        "engine: script recordings/text.jsonl; store: memory:; tools: code_interpreter, web_search, container; API keys: none"
+    )
+    assert line.pop("time")
+    message = f"Serving interlock-script at {command.url}/v1; {details}"
+    assert line == {"level": "info", "logger": "interlock.serving.cli.serve", "message": message}
+
+
+def test_the_banner_of_a_gateway_warns_of_its_upstreams_by_name(tmp_path) -> None:
+    names = tuple("abcdefg")
+    upstreams = [
+        ScriptedUpstream([], names),
+        ScriptedUpstream([], ()),
+        ScriptedUpstream([], listing=failure(404, {"error": {"message": "no"}})),
+        ScriptedUpstream([], listing=failure(401, {"error": {"message": "no key"}})),
+        ScriptedUpstream([], listing=Reply((b"<html>",), 200, {"content-type": "text/html"})),
+    ]
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as closed:
+        urls = [stack.enter_context(serve_upstream(each)) for each in upstreams]
+        urls.append(f"http://127.0.0.1:{closed.getsockname()[1]}")
+        closed.close()
+        config = tmp_path / "gateway.toml"
+        config.write_text("".join(f'[[upstream]]\nurl = "{url}"\n' for url in urls) + 'aliases = { gpt = "x" }\n')
+        with serve_command("--config", config, "--store", "memory:?ttl=1h") as command:
+            pass
+    listed = [f"  upstream: {url}/v1 (chat): no models" for url in urls]
+    listed[0] = f"  upstream: {urls[0]}/v1 (chat): a, b, c, d, e and 2 more"
+    listed[-1] = f"  upstream: {urls[-1]}/v1 (chat): gpt"
+    first = f"Serving a, b, c, d, e and 3 more at {command.url}/v1"
+    details = ["  store: memory:", "  tools: none", "  API keys: none"]
+    assert command.lines[: len(listed) + 4] == [first, *listed, *details]
+    assert warnings(command.lines) == [
+        f"the upstream {urls[1]}/v1 lists no models",
+        f"the upstream {urls[2]}/v1 lists no models",
+        f"the upstream {urls[3]}/v1 does not list its models: no key",
+        f"the upstream {urls[4]}/v1 does not list its models: The upstream server did not answer with JSON.",
+        f"the upstream {urls[5]}/v1 does not list its models: The upstream server cannot be reached.",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1/v1", "/v1/chat/completions", "/api"])
+def test_a_wrong_path_of_an_upstream_is_found(path) -> None:
+    right = "/api/v1" if path == "/api" else "/v1"
+
+    class PickyUpstream(ScriptedUpstream):
+        async def __call__(self, scope, receive, send):
+            self.listing = None if scope["path"] == f"{right}/models" else failure(404, "no")
+            await super().__call__(scope, receive, send)
+
+    with serve_upstream(PickyUpstream([])) as url, serve_command("--upstream", url + path) as command:
+        pass
+    assert warnings(command.lines) == [
+        f"the upstream {url}{path} lists no models, but {url}{right} does: its URL must be {url}{right}"
+    ]
+
+
+def test_keys_that_the_upstream_checks_are_not_missing() -> None:
+    upstream = ScriptedUpstream([], listing=failure(401, {"error": {"message": "no key"}}))
+    with serve_upstream(upstream) as url, serve_command("--host", "0.0.0.0", "--upstream", url, "--pass-key") as command:  # noqa: S104
+        pass
+    assert command.lines[-1] == "  API keys: those of the upstreams"
+
+
+def test_an_address_that_others_reach_needs_a_key() -> None:
+    with serve_command("--host", "0.0.0.0") as command:  # noqa: S104 - the warning is about this address
+        pass
+    advice = "other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
+    assert warnings(command.lines) == [f"--host 0.0.0.0: {advice}"]
+
+
+def test_the_password_of_a_store_is_not_shown() -> None:
+    with serve_command("--store", "redis://user:secret@127.0.0.1:1/0?ttl=1d") as command:
+        pass
+    assert "  store: redis://…@127.0.0.1:1/0" in command.lines
+    assert not re.search("secret", "\n".join(command.lines))
+
+
+def test_the_urls_that_may_be_meant() -> None:
+    assert [*_other_urls("http://a/v1")] == ["http://a"]
+    assert [*_other_urls("http://a/x/v1/v1/responses")] == ["http://a/x/v1/v1", "http://a/x/v1", "http://a/x"]
