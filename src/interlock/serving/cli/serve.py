@@ -307,13 +307,13 @@ def _banner(
     settings: ServeSettings, engine: Engine | Gateway, tools: ToolRunner, reports: Sequence[UpstreamReport], url: str
 ) -> list[str]:
     """Return what the command says when the server is ready: a line, and further ones with the details."""
-    served = dict.fromkeys(name for report in reports for name in report.names) or getattr(engine, "models", ())
+    served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*getattr(engine, "models", ())]
     streams = f", its streams at {url}/interlock/" if settings.view else ""
     store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
     keys = len({*_api_keys(settings)})
     models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
     return [
-        f"Serving {_names([*served]) if served else 'upstream models'} at {url}/v1{streams}",
+        f"Serving {_names(served) if served else 'upstream models'} at {url}/v1{streams}",
         *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
         f"store: {store}",
         f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",

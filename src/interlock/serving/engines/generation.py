@@ -201,7 +201,7 @@ class PlainEngine(ResponseEngine):
         """Validate a request body; raise a 404 for an unknown model."""
         request = read_request(raw)
         if request.model not in self.engine.models:
-            raise no_such_model(request.model)
+            raise no_such_model(request.model, self.engine.models)
         return request
 
     def begin(

@@ -5,6 +5,7 @@ request_ids       the ids of requests, in the log and in answers
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
 obfuscation       pads the deltas of a stream, if a request asks for it
+unserved          the errors for routes that are not served
 stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions
 codex_models      the catalogue of models that Codex reads

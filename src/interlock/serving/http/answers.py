@@ -24,6 +24,7 @@ from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
 from interlock.fsm.transducers.messages import error_message
 from interlock.serving.http.request_body import JSON, codings
+from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.archive import Tail, store_error
@@ -85,9 +86,11 @@ def answer_error(request: Request, error: Exception) -> Response:
     match store_error(error):
         case ApiError() as api_error:
             return error_response(api_error, _headers_of(api_error), in_messages=speaks_messages(request))
+        case HTTPException(status_code=HTTPStatus.NOT_FOUND):
+            refusal = unserved(request.method, request.url.path, request.app.routes)
+            return error_response(refusal, in_messages=speaks_messages(request))
         case HTTPException(status_code=status, headers=headers):
-            target = f"{request.method} {request.url.path}"
-            message = f"Invalid URL ({target})" if status == HTTPStatus.NOT_FOUND else f"Not allowed to {target}"
+            message = f"Not allowed to {request.method} {request.url.path}"
             return error_response(ApiError(status, message), dict(headers or {}), in_messages=speaks_messages(request))
         case ClientDisconnect():
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it

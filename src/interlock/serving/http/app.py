@@ -47,6 +47,7 @@ from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.request_ids import RequestIds
 from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
+from interlock.serving.http.unserved import unserved
 from interlock.serving.http.websocket import Limits, SocketConnection
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
@@ -333,8 +334,8 @@ class Api:
             ApiError: 404 for an unknown model.
         """
         name = request.path_params["id"]
-        if name not in await self.service.engine.names():
-            raise no_such_model(name)
+        if name not in (names := await self.service.engine.names()):
+            raise no_such_model(name, names)
         return JsonResponse(messages_model(name, self.started_at) if speaks_messages(request) else self._model(name))
 
     async def health(self, _request: Request) -> Response:
@@ -370,7 +371,7 @@ def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
 
 async def _refuse_socket(socket: WebSocket) -> None:
     """Refuse a WebSocket at an unknown path."""
-    error = ApiError(404, f"Invalid URL (WEBSOCKET {socket.url.path})")
+    error = unserved("WEBSOCKET", socket.url.path, socket.app.routes)
     await socket.send_denial_response(error_response(error))
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
+
+LISTED: Final = 20
+"""The most models that an error names."""
 
 
 @frozen
@@ -36,10 +42,16 @@ def invalid(param: str | None, message: str, code: str | None = "invalid_value")
     return ApiError(400, message, param=param, code=code)
 
 
-def no_such_model(name: str) -> ApiError:
-    """Return the error for a model that the server does not have."""
-    message = f"The model '{name[:100]}' does not exist or you do not have access to it."
+def no_such_model(name: str, known: Sequence[str] = ()) -> ApiError:
+    """Return the error for a model that the server does not have; its message lists the known ones."""
+    message = f"The model '{name[:100]}' does not exist or you do not have access to it.{known_models(known)}"
     return ApiError(404, message, param="model", code="model_not_found")
+
+
+def known_models(names: Sequence[str]) -> str:
+    """Return a sentence with the first names, after a space; it is empty without any."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f" This server has: {', '.join(names[:LISTED])}{more}." if names else ""
 
 
 def missing(param: str) -> ApiError:

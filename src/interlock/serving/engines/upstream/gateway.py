@@ -17,7 +17,7 @@ from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
-from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, no_such_model
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
@@ -130,7 +130,7 @@ class Gateway(ResponseEngine):
         if faults := known or [listed for _, listed in places if listed.fault is not None and not listed.names]:
             fault = _faults(faults)
             raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
-        raise no_such_model(name)
+        raise no_such_model(name, await self.names())
 
     async def _wait_for_lists(self) -> None:
         """Wait for the first answer of all upstreams, and `PATIENCE` seconds longer for the first one of each other."""
@@ -227,8 +227,14 @@ class UpstreamGeneration(Generation):
             await self.close()
             self._stream = (turn, await (await self._prepare_translator()).stream(turn))
         stream = self._stream[1]
-        with stream.redact_keys():
-            await stream.open()
+        try:
+            with stream.redact_keys():
+                await stream.open()
+        except ApiError as error:
+            names = await self._gateway.names() if error.status == HTTPStatus.NOT_FOUND else ()
+            if not names or self._request.model in names:
+                raise
+            raise evolve(error, message=error.message + known_models(names)) from error
         return stream
 
 
