@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
 
-from interlock.serving.cli.clients import ServedModel, configure_claude, configure_codex
 from interlock.serving.cli.commands import app
+from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream

@@ -68,6 +68,11 @@ def _listed(begin: str, end: str) -> Template:
     return Template('{"name": "%(name)s", "arguments": %(arguments)s}', between=", ", section=(begin, end))
 
 
+def _invoked(begin: str, end: str) -> Template:
+    call, pair = '<invoke name="%(name)s">\n%(arguments)s</invoke>\n', '<parameter name="%(key)s">%(value)s</parameter>\n'
+    return Template(call, pair, section=(begin, end))
+
+
 _LLAMA: Final = Template('{"name": "%(name)s", "parameters": %(arguments)s}', between="; ")
 _COHERE: Final = Template(
     '{"tool_call_id": "%(index)d", "tool_name": "%(name)s", "parameters": %(arguments)s}',
@@ -110,11 +115,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_xml": _QWEN,
     "step3p5": _QWEN,
     "step5": _QWEN,
-    "seed_oss": Template(
-        call="<seed:tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</seed:tool_call>",
-        pair="<parameter=%(key)s>\n%(value)s\n</parameter>\n",
-        between="\n",
-    ),
+    "seed_oss": evolve(_QWEN, call="<seed:tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</seed:tool_call>"),
     "step3": Template(
         call="<｜tool_call_begin｜>function<｜tool_sep｜>"
         '<steptml:invoke name="%(name)s">%(arguments)s</steptml:invoke><｜tool_call_end｜>',
@@ -130,11 +131,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_json": _HERMES,
     "glm45": _GLM45,
     "glm47": _GLM47,
-    "minimax_m2": Template(
-        call='<invoke name="%(name)s">\n%(arguments)s</invoke>\n',
-        pair='<parameter name="%(key)s">%(value)s</parameter>\n',
-        section=("<minimax:tool_call>\n", "</minimax:tool_call>"),
-    ),
+    "minimax_m2": _invoked("<minimax:tool_call>\n", "</minimax:tool_call>"),
     "deepseek_v32": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls"),
     "deepseek_v41": _dsml("calls", "｜DSML｜ "),
@@ -192,11 +189,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "minicpm5": Template(
         '<function name="%(name)s">%(arguments)s</function>', '<param name="%(key)s">%(value)s</param>', between="\n"
     ),
-    "dots": Template(
-        call='<invoke name="%(name)s">\n%(arguments)s</invoke>\n',
-        pair='<parameter name="%(key)s">%(value)s</parameter>\n',
-        section=("<dots_function_call>\n", "</dots_function_call>"),
-    ),
+    "dots": _invoked("<dots_function_call>\n", "</dots_function_call>"),
     "plamo3": Template(
         "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>%(name)s<|plamo:end_tool_name:plamo|>"
         "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>%(arguments)s"

@@ -185,11 +185,11 @@ class InterlockPlugin:
 
 def _log_as_vllm() -> None:
     """Log the package's warnings as vLLM's own: dependencies of vLLM set the root logger to levels that hide them."""
-    ours, vllm = logging.getLogger("interlock"), logging.getLogger("vllm")
-    ours.setLevel(vllm.getEffectiveLevel())
-    ours.propagate = vllm.propagate
+    interlock, vllm = logging.getLogger("interlock"), logging.getLogger("vllm")
+    interlock.setLevel(vllm.getEffectiveLevel())
+    interlock.propagate = vllm.propagate
     for handler in vllm.handlers:
-        ours.addHandler(handler)
+        interlock.addHandler(handler)
 
 
 def _served_routes(api: Api) -> list[BaseRoute]:

@@ -9,8 +9,7 @@ survey              the models and faults of the upstreams when a gateway starts
 upstream_client     calls of an upstream: event streams, timeouts, retries, errors
 http_client         HTTP/1.1: connections, TLS, proxies, limits
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
-call_ids            the ids of calls, there and back
-function_names      the names of functions, there and back
+call_names          the ids of calls and the names of functions, there and back
 chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
 responses_upstream  Responses: requests and events

@@ -19,7 +19,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import REPLACEMENT, join_halves
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.upstream.function_names import FunctionNames
+from interlock.serving.engines.upstream.call_names import FunctionNames
 from interlock.serving.engines.upstream.translator import Translator
 from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer

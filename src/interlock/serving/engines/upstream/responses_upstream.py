@@ -14,7 +14,7 @@ from interlock.events.json import dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.upstream.call_ids import api_call_id, upstream_call_id
+from interlock.serving.engines.upstream.call_names import api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of, estimate
 from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError

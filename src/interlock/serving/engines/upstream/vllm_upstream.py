@@ -28,9 +28,9 @@ from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages, write_required_call
 from interlock.serving.engines.prompt import TOO_LONG
+from interlock.serving.engines.upstream.call_names import FunctionNames
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
-from interlock.serving.engines.upstream.function_names import FunctionNames
 from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt
 from interlock.serving.engines.upstream.translator import UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import upstream_error
