@@ -1,5 +1,6 @@
 """The servers that clients are run against: our own, vLLM with the plugin, gateways; their models write what a test says."""
 
+import asyncio
 import json
 import os
 import re
@@ -25,6 +26,9 @@ from interlock.serving.http.server import ServerThread
 ROOT = Path(__file__).parents[2]
 VLLM = ROOT / "tests" / "vllm"
 UNKNOWN = ModelFacts()
+KEEP_ALIVE = 0.2
+"""The longest silence of a stream, in seconds, in every host."""
+SETTINGS = AppSettings(keep_alive=KEEP_ALIVE)
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
 OURS = ("a server of our own", "a gateway over our chat")
@@ -66,7 +70,10 @@ def qwen3_coder(turn):
 
 @frozen
 class Listening:
-    """An engine that writes one turn after another, or what a function of the prompt says, and remembers the prompts."""
+    """An engine that writes one turn after another, or what a function of the prompt says, and remembers the prompts.
+
+    It is silent before each turn for so long that the server breaks the silence.
+    """
 
     turns: object
     facts: ModelFacts = UNKNOWN
@@ -82,6 +89,7 @@ class Listening:
         self.prompts.append(text)
         count = await self.count(turn)
         written = self.turns(text) if callable(self.turns) else self.turns[len(self.prompts) - 1]
+        await asyncio.sleep(KEEP_ALIVE * 2)
         for output in steps(harmony(written)):
             yield evolve(output, input_tokens=count)
 
@@ -90,7 +98,7 @@ class Listening:
 def standalone(turns, facts=UNKNOWN):
     """Serve a script with a server of our own."""
     engine = Listening(turns, facts)
-    with ServerThread(create_app(engine)) as url:
+    with ServerThread(create_app(engine, SETTINGS)) as url:
         yield ScriptedHost(url, engine.models[0], "all", lambda: engine.prompts)
 
 
@@ -99,7 +107,7 @@ def over_chat(turns, facts=UNKNOWN):
     """Serve a script with a gateway in front of the Chat Completions of a server of our own."""
     with (
         standalone(turns, facts) as behind,
-        ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]))) as url,
+        ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]), SETTINGS)) as url,
     ):
         yield evolve(behind, url=url)
 
@@ -153,7 +161,7 @@ class InVllm:
 
     def __enter__(self):
         command = [str(VLLM_PYTHON), str(VLLM / "serve.py"), self.setup, str(self.folder)]
-        environment = {**os.environ, "PYTHONPATH": str(VLLM)}
+        environment = {**os.environ, "PYTHONPATH": str(VLLM), "INTERLOCK_KEEP_ALIVE": str(KEEP_ALIVE)}
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -170,7 +178,7 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        front = nullcontext(self._url) if self.api is None else ServerThread(create_app(Gateway([self._upstream()])))
+        front = nullcontext(self._url) if self.api is None else ServerThread(create_app(Gateway([self._upstream()]), SETTINGS))
         with front as url:
             yield ScriptedHost(url, "tiny", self.recalls, partial(_lines, prompts))
 

@@ -177,7 +177,7 @@ def test_interlock_run_runs_claude_code(folder):
 
 
 def test_claude_code_calls_a_tool_without_a_model(folder):
-    with ServerThread(create_app(EmbeddedEngine())) as url:
+    with ServerThread(create_app(EmbeddedEngine(), hosts.SETTINGS)) as url:
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "none", "ANTHROPIC_MODEL": MODEL}
         events = claude(folder, "-p", "Run Bash: cat notes.txt", **variables)
     assert ("tool_result", "helo", False) in transcript(events)

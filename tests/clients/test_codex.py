@@ -204,7 +204,7 @@ def served():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     interlock = str(Path(sys.executable).with_name("interlock"))
-    with subprocess.Popen([interlock, *command.split(), "--port", str(port)]) as process:  # noqa: S603 - our own text
+    with subprocess.Popen([interlock, *command.split(), "--port", str(port), "--keep-alive", str(hosts.KEEP_ALIVE)]) as process:  # noqa: S603 - our own text
         url = f"http://127.0.0.1:{port}"
         try:
             _wait(process, url)
