@@ -79,8 +79,7 @@ markers*, calls and reasoning are text between markers. Each other group has the
 OTHERS: Final = """\
 ## Messages and Chat Completions
 
-{turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`,
-of the groups {groups}.
+The {turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`.
 vLLM refuses requests with hosted tools there, and Interlock runs them. A stream **says** what the model wrote if its text, its
 reasoning, and its calls with their arguments are those of the turn; [recovery.md](conformance/recovery.md) has the rules for
 malformed output.
@@ -221,8 +220,7 @@ def page(build: str, sides: Sides) -> Iterator[str]:
 def _others(sides: Sides) -> Iterator[str]:
     """Yield the lines on the other APIs."""
     columns = [sides[side][api] for api in OTHER_APIS for side in ("vllm", "interlock")]
-    groups = dict.fromkeys(turn.group for turn in columns[0].values())
-    yield OTHERS.format(turns=len(columns[0]), groups=", ".join(groups))
+    yield OTHERS.format(turns=len(columns[0]))
     yield "| turns | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
     yield "|---|---:|---:|---:|---:|"
     for label, count in (
