@@ -6,11 +6,12 @@ Chunk boundaries mean nothing: any partition of the same tokens gives the same i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from attrs import define
 
-from interlock.fsm.deltas import Delta, FinishReason, Usage
+from interlock.fsm.deltas import Delta, Usage
+from interlock.parsers.routing import EndReason
 
 
 @define
@@ -38,15 +39,6 @@ def unread(chunk: Chunk, reads: str) -> TypeError:
 
 ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 """Counts the reasoning tokens of a turn, as `count_reasoning_tokens` of vLLM's parsers does."""
-
-
-EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
-"""Why a turn ended, also by the names with which Chat Completions says that the model stopped after a call."""
-
-
-def finish_reason_of(reason: EndReason) -> FinishReason:
-    """Return the reason for `EndTurn`."""
-    return "stop" if reason == "tool_calls" or reason == "function_call" else reason  # noqa: PLR1714 - narrows the type
 
 
 class Parser(Protocol):

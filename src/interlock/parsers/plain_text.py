@@ -5,10 +5,10 @@ from __future__ import annotations
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
-from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
+from interlock.parsers.chunk import Chunk, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
-from interlock.parsers.routing import ANSWER
+from interlock.parsers.routing import ANSWER, EndReason, finish_reason_of
 
 
 @define(eq=False)

@@ -43,10 +43,10 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
+from interlock.parsers.chunk import Chunk, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
-from interlock.parsers.routing import PREAMBLE, Route, Routing, as_arguments, is_json
+from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
 Fields: TypeAlias = Mapping[str, object]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]

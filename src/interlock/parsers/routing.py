@@ -28,8 +28,12 @@ from attrs import evolve, field, frozen
 
 from interlock.events.items import ITEMS, ItemKind
 from interlock.events.json import as_text, dumps, elements, is_object, members
+from interlock.fsm.deltas import FinishReason
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
+
+EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
+"""Why a turn ended, also as Chat Completions says that it ended with calls."""
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "fields"]
 """The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or for fields."""
@@ -41,6 +45,11 @@ SEPARATOR = "__"
 def flat_name(space: object, name: object) -> str:
     """Return the flat name of a tool in a namespace or on a server, or the name of another tool."""
     return f"{space}{SEPARATOR}{name}" if space else str(name)
+
+
+def finish_reason_of(reason: EndReason) -> FinishReason:
+    """Return the reason for `EndTurn`."""
+    return "stop" if reason == "tool_calls" or reason == "function_call" else reason  # noqa: PLR1714 - narrows the type
 
 
 @frozen

@@ -18,7 +18,7 @@ from attrs import define, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, EndReason, finish_reason_of, unread
+from interlock.parsers.chunk import Chunk, unread
 from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
@@ -31,6 +31,7 @@ from interlock.parsers.families.patterns import SearchFunction
 from interlock.parsers.families.special_tokens import TokenCounter
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
 from interlock.parsers.families.triggers import Effect, Trigger
+from interlock.parsers.routing import EndReason, finish_reason_of
 
 _LONGEST_NAME: Final = 256
 # Python 3.11 looks up the members of an enum slowly.
