@@ -63,6 +63,7 @@ class ServeSettings(UpstreamOptions):
     api_key: tuple[str, ...]
     share_between_keys: bool
     cors_origin: tuple[str, ...]
+    allowed_host: tuple[str, ...]
     dialect: DialectName
     model: tuple[str, ...]
     rate: float
@@ -129,6 +130,13 @@ def _pause_collector() -> Generator[None]:
 )
 @click.option(
     "--cors-origin", multiple=True, metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."
+)
+@environment_option(
+    "--allowed-host",
+    multiple=True,
+    metavar="HOST",
+    help="Refuse requests for other hosts, except probes; can be repeated; *.example.com allows all names below. "
+    "Default: the names of this machine if --host is one, else all.",
 )
 @dialect_option("The dialect for clients that name none.")
 @click.option(
@@ -247,12 +255,11 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     listening = bind(server.listen if settings.workers == 1 else reserve, settings.host, settings.port)
     reports = _survey(running)
     banner = _banner(settings, running, tools, reports, server.url_of(listening))
-    is_local = ip_address(listening.getsockname()[0]).is_loopback
 
     def on_ready() -> None:
         gc.enable()
         announce(logger, banner, settings.log_format)
-        for warning in _warnings(settings, reports, is_local=is_local):
+        for warning in _warnings(settings, reports):
             logger.warning("%s", warning)
 
     if settings.workers == 1:
@@ -266,6 +273,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner, Callable[..., Starlette]]:
     """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
+    from interlock.serving.http.host_guard import LOOPBACK
     from interlock.serving.responses.sealing import SealingKeys
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
@@ -280,6 +288,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner,
         api_key=_api_keys(settings),
         share_between_keys=settings.share_between_keys,
         cors_origins=settings.cors_origin,
+        allowed_hosts=settings.allowed_host or ((*LOOPBACK, settings.host) if _is_local(settings.host) else ()),
         dialect=DIALECTS[settings.dialect],
         max_streams=settings.max_streams,
         keep_alive=settings.keep_alive,
@@ -330,14 +339,22 @@ def _passes_keys(reports: Iterable[UpstreamReport]) -> bool:
     return any(report.upstream.client.pass_key for report in reports)
 
 
-def _warnings(settings: ServeSettings, reports: Sequence[UpstreamReport], *, is_local: bool) -> Iterator[str]:
+def _is_local(host: str) -> bool:
+    """Return whether only this machine reaches an address to listen on."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _warnings(settings: ServeSettings, reports: Sequence[UpstreamReport]) -> Iterator[str]:
     """Yield what is probably wrong with the settings and the upstreams."""
     from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
 
     for report in reports:
         if report.fault is not None:
             yield f"the upstream {report.upstream.client.url} {report.fault}"
-    if not (is_local or _api_keys(settings) or _passes_keys(reports)):
+    if not (_is_local(settings.host) or _api_keys(settings) or _passes_keys(reports)):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if KEYS_VARIABLE not in os.environ and settings.store is not None and not settings.store.startswith("memory:"):
         yield RANDOM_KEY

@@ -42,6 +42,7 @@ from interlock.serving.http.answers import (
 )
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
+from interlock.serving.http.host_guard import OPEN_PATHS, SHOWN, HostGuard
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.request_ids import RequestIds
@@ -65,7 +66,6 @@ from interlock.serving.responses.slots import Slots
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
-OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
@@ -78,6 +78,7 @@ class AppSettings:
         api_key: The key or keys that clients may send as `Authorization: Bearer …`; without any, requests need no key.
         share_between_keys: Whether all keys share their stored data, including keys that the engine passes on to other servers.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
+        allowed_hosts: The hosts that requests may name in `Host`, such as `*.example.com`; without any, all.
         dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
         max_body_bytes: The most bytes of a request's body.
         max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
@@ -89,6 +90,7 @@ class AppSettings:
     api_key: str | Sequence[str] = ()
     share_between_keys: bool = False
     cors_origins: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
     dialect: Dialect = OPENAI
     max_body_bytes: int = MAX_BODY_BYTES
     max_streams: int | None = None
@@ -138,6 +140,7 @@ def create_app(
         exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
         lifespan=api.lifespan,
     )
+    app.allowed_hosts = settings.allowed_hosts
     app.router.redirect_slashes = False
     app.state.active_runs = service.active_runs
     app.state.open_sockets = api.open_sockets
@@ -146,11 +149,14 @@ def create_app(
 
 
 class Application(Starlette):
-    """A Starlette application, each of whose answers has the id of its request, including the answers of all middleware."""
+    """A Starlette application, whose requests have ids and allowed hosts before other middleware sees them."""
+
+    allowed_hosts: Sequence[str] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
-        return RequestIds(super().build_middleware_stack())
+        app = super().build_middleware_stack()
+        return RequestIds(HostGuard(app, self.allowed_hosts) if self.allowed_hosts else app)
 
 
 @frozen
@@ -302,7 +308,7 @@ class Api:
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode; close the socket if a page of a foreign origin opened it."""
         if _is_foreign_page(socket, self.settings.cors_origins):
-            await socket.close(POLICY_VIOLATION)
+            await _refuse_page(socket)
             return
         await socket.accept()
         settings = self.settings
@@ -367,6 +373,16 @@ def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
         return False
     _, _, host = origin.partition("://")
     return host != socket.headers.get("host")
+
+
+async def _refuse_page(socket: WebSocket) -> None:
+    """Refuse a WebSocket of a page of another origin."""
+    if "websocket.http.response" not in socket.scope.get("extensions", ()):  # a server of vLLM may lack it
+        await socket.close(POLICY_VIOLATION)
+        return
+    origin = socket.headers["origin"][:SHOWN]
+    message = f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
+    await socket.send_denial_response(error_response(ApiError(403, message, code="origin_not_allowed")))
 
 
 async def _refuse_socket(socket: WebSocket) -> None:
