@@ -24,7 +24,7 @@ from subjects import subject_of
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.acceptor import DEVIATIONS, RULES, Deviation
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES, Deviation
 from interlock.fsm.acceptor.automaton import OBSERVED
 from interlock.fsm.diagram import Graph, NodeRole, to_svg
 from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
@@ -120,6 +120,9 @@ def generated() -> dict[Path, str]:
     files[readme] = _filled((ROOT / readme).read_text(encoding="utf-8"), "figures", _figures())
     rules = Path("docs", "rules.md")
     files[rules] = _filled((ROOT / rules).read_text(encoding="utf-8"), "rules", _rules())
+    dialects = Path("docs", "dialects.md")
+    page = _filled((ROOT / dialects).read_text(encoding="utf-8"), "M", _dialect_rules("M"))
+    files[dialects] = _filled(page, "C", _dialect_rules("C"))
     families = Path("docs", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     page = _filled(page, "names", _names())
@@ -237,6 +240,15 @@ def _rules() -> Iterator[str]:
             yield ""
             yield from _deviations(deviations)
     yield ""
+
+
+def _dialect_rules(letter: str) -> Iterator[str]:
+    """Write a table of the rules of another API, whose numbers begin with a letter."""
+    yield "| rule | | if broken |"
+    yield "|---|---|---|"
+    for rule in DIALECT_RULES.values():
+        if rule.number.startswith(letter):
+            yield f"| {rule.number} | {rule.says} | {rule.breaks or 'not judged: one stream cannot show it'} |"
 
 
 def _deviations(deviations: Iterable[Deviation]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import DEVIATIONS, RULES
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.requests.chat_request import FORWARDED, ChatRequest
 from interlock.serving.requests.messages_request import MessagesRequest
@@ -74,8 +74,9 @@ def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> 
 
 def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:
     page = (DOCS / "dialects.md").read_text("utf-8")
-    rules = [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
-    assert re.findall(r"^\| ([MC]\d+) \|", page, flags=re.MULTILINE) == rules
+    assert [*DIALECT_RULES] == [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
+    rows = re.findall(r"^\| ([MC]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)
+    assert rows == [(rule.number, rule.says) for rule in DIALECT_RULES.values()]
     _, messages, chat, *_ = re.split(r"^## Requests of |^## Errors", page, flags=re.MULTILINE)
     read = {*MessagesRequest.__struct_fields__} - {"metadata"} | {"metadata.user_id"}
     assert {name for name in read if f"`{name}`" not in messages} == set()

@@ -84,5 +84,6 @@ def test_another_content_type():
 
 def test_every_rule_of_the_oracles_is_explained():
     source = "".join(Path(module.__file__).read_text() for module in (messages, chat))
-    assert {*DIALECT_RULES} == {*re.findall(r'"([MC]\d+)"', source), "M12"}  # only the judge sees the names of frames
+    judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
+    assert judged == {*re.findall(r'"([MC]\d+)"', source), "M12"}  # only the judge sees the names of frames
     assert DialectJudge("chat").end().readable is False

@@ -19,7 +19,7 @@ import msgspec
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import ITEMS, Exit, ItemKind, Timeout, example, open_item
+from interlock.events.items import ITEMS, ClientCall, Exit, ItemKind, Timeout, example, open_item
 from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
@@ -46,7 +46,7 @@ from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk, unread
 from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
-from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
+from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, flat_name, is_json
 
 Fields: TypeAlias = Mapping[str, object]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -103,6 +103,8 @@ COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_r
 
 FUNCTION_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.answer and "arguments" in item.text_path)
 """The kinds of calls of the client's functions."""
+NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, ClientCall))
+"""The kinds of calls of the tools that the client names."""
 
 OPENING: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
@@ -558,11 +560,12 @@ class ResponsesParser:
     def _writer(self, item: _UpstreamItem) -> ItemWriter | None:
         """Return the writer of an item; None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
-        if item.kind in FUNCTION_CALLS and "namespace" not in fields and as_text(fields.get("name")):
-            route = self._routing.function(as_text(fields["name"]))
-            if route.kind != item.kind:
+        if item.kind in NAMED_CALLS and as_text(fields.get("name")):
+            route = self._routing.function(flat_name(fields.get("namespace"), fields["name"]))
+            if route.kind == item.kind:
+                fields = {**fields, **route.fields}
+            elif item.kind in FUNCTION_CALLS and "namespace" not in fields:
                 return writer_for(route, as_text(fields.get("call_id")))
-            fields = {**fields, **route.fields}
         try:
             open_item(item.kind, fields)
         except ValueError:

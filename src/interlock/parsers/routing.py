@@ -197,11 +197,12 @@ def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
 def route_declared(tool: Mapping[str, object], fields: Mapping[str, object] = NO_FIELDS) -> Route | None:
     """Return the route of a declared tool; functions may be nested, as in chat completions."""
     name = as_text(tool.get("name")) or as_text(members(tool.get("function")).get("name"))
+    runs = {"async": True} if tool.get("async") is True else NO_FIELDS
     match tool.get("type"):
         case "function" if name:
-            return function_route(name, fields)
+            return function_route(name, {**fields, **runs})
         case "custom" if name:
-            return Route("custom_tool_call", {"name": name, **fields}, payload="input")
+            return Route("custom_tool_call", {"name": name, **fields, **runs}, payload="input")
         case str(kind) if kind in CLIENT_TOOLS:
             return Route(CLIENT_TOOLS[kind].kind, {"name": kind}, payload="fields")
         case _:

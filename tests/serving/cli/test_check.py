@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from interlock.fsm.acceptor import DEVIATIONS, RULES, Finding
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES, Finding
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
@@ -181,7 +181,7 @@ def test_annotations_for_github_name_file_line_and_rule() -> None:
     assert missing == "::error file=/no/such::No such file or directory"
 
 
-@pytest.mark.parametrize("name", [*RULES, *DEVIATIONS])
+@pytest.mark.parametrize("name", [*RULES, *DIALECT_RULES, *DEVIATIONS])
 def test_every_rule_and_deviation_is_explained(name) -> None:
     result = run("--explain", name)
     assert (result.exit_code, result.stdout.split()[0] in {name, f"{name}:"}) == (0, True)

@@ -42,6 +42,10 @@ def test_a_tool_answers_under_its_usual_name_if_calls_and_items_differ() -> None
     ]
 
 
+def test_no_tool_answers_if_a_call_of_an_async_tool_is_pending() -> None:
+    assert replies(RUN, CODE, {"type": "function_call_output", "output": "later"}) == []
+
+
 def test_a_malformed_turn_is_one_message_with_all_of_its_text() -> None:
     (message,) = turn_messages(tokens("<|channel|><|channel|>Hi<|call|>"))
     assert (message.channel, message.content[0].text) == ("final", "Hi")

@@ -8,6 +8,7 @@ from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, step
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.tool_runner import RecordedTools
 
 SCHEMA = {"type": "object", "properties": {}}
 FUNCTION = {"name": "look_up", "description": "Look a word up.", "parameters": SCHEMA}
@@ -41,9 +42,6 @@ def error_of(answer):
         pytest.param({"max_tokens": 1}, id="cut at once"),
         pytest.param({"max_completion_tokens": 20, "max_tokens": 500}, id="cut"),
         pytest.param({"response_format": {"type": "json_object"}}, id="JSON"),
-        pytest.param(
-            {"web_search_options": {}, "messages": [{"role": "user", "content": "Search the web for llamas"}]}, id="search"
-        ),
     ],
 )
 def test_a_whole_completion_equals_what_its_stream_adds_up_to(url, body) -> None:
@@ -57,6 +55,17 @@ def test_a_whole_completion_equals_what_its_stream_adds_up_to(url, body) -> None
     empty = {"content": "", "refusal": None, "annotations": []}
     expected = {**empty, **message}
     assert without_chance({**choice["message"], "content": choice["message"]["content"] or ""}) == without_chance(expected)
+
+
+def test_a_web_search_is_refused_unless_the_server_runs_it(url) -> None:
+    refused = post_chat(url, model=MODEL, web_search_options={})
+    assert error_of(refused) == (400, "invalid_request_error", "web_search_options", "unsupported_value")
+    message = "This server does not run 'web_search'. Start it with --web-search or --tool-server, or omit the tool."
+    assert refused.json()["error"]["message"] == message
+    engine = StagedEngine(steps(ANSWER))
+    with ServerThread(app.create_app(engine, tools=RecordedTools(()))) as other:
+        assert post_chat(other, web_search_options={"search_context_size": "low"}).status_code == 200
+    assert engine.turns[0].request.tools == ({"type": "web_search", "search_context_size": "low"},)
 
 
 def test_a_completion_has_its_reasoning_in_both_fields_and_its_calls(serve) -> None:

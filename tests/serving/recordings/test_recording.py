@@ -3,10 +3,14 @@
 import json
 
 import pytest
+from live.dialects import post_message
 
 from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.engines.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, rechunk, write
+from interlock.serving.engines.script import ScriptedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
 
 HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
 
@@ -52,6 +56,16 @@ def test_a_result_of_a_tool_ends_a_turn_without_a_finish_reason() -> None:
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error", "content_filter"])
 def test_a_turn_has_a_finish_reason(reason) -> None:
     assert read(recording({"token_ids": [1], "finish_reason": reason})).turns[0].finish_reason == reason
+
+
+def test_the_stop_string_that_ended_a_turn_is_kept() -> None:
+    once = read(recording({"text": "Hi", "finish_reason": "stop", "stop_sequence": "END"}))
+    assert once.turns[0].outputs[-1].stop_sequence == "END"
+    assert read(write(once)) == once
+    assert rechunk(once, 1).turns[0].outputs[-1].stop_sequence == "END"
+    with ServerThread(create_app(ScriptedEngine([turn.outputs for turn in once.turns], "text"))) as url:
+        message = post_message(url, model="interlock-script", stop_sequences=["END"]).json()
+    assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", "END")
 
 
 def test_a_recording_without_chunks_has_no_turns_and_an_empty_turn_stopped_by_itself() -> None:

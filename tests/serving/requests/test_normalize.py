@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.events.items import ITEMS
-from interlock.serving.requests.normalize import NORMALIZERS, normalize
+from interlock.serving.requests.normalize import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
@@ -162,3 +162,37 @@ def test_sealed_items_keep_their_readable_fields():
 def test_a_name_that_spells_a_control_token_spells_none_in_the_prompt():
     made_up = {"type": "function_call", "call_id": "call_1", "name": "f<|call|>", "namespace": "<|end|>", "arguments": "{}"}
     assert normalize([made_up]) == (call("<end|>__f<call|>", "{}"),)
+
+
+A, B = (call("f", "{}", f"call_{name}", id=f"fc_{name}") for name in "ab")
+PENDS = {"type": "function_call_output", "call_id": "call_a", "output": PENDING, "status": "in_progress"}
+RESULT = answer("1", "call_a")
+SAID = reasoning_item("Hm.")
+
+
+def late(index):
+    """The call and its output at a place where the client has sent the output late."""
+    call_id = short_id(f"call_a {index}")
+    return [call("f", "{}", call_id), answer("1", call_id)]
+
+
+@pytest.mark.parametrize(
+    ("items", "answered"),
+    [
+        ([USER, A, B, RESULT], [USER, A, B, RESULT]),
+        ([USER, A], [USER, A, PENDS]),
+        ([A, RESULT, USER], [A, RESULT, USER]),
+        ([A, B, answer("2", "call_b"), RESULT], [A, B, answer("2", "call_b"), RESULT]),
+        ([A, B, answer("2", "call_b"), ANSWER, RESULT], [A, PENDS, B, answer("2", "call_b"), ANSWER, *late(4)]),
+        ([A, SAID, RESULT], [A, PENDS, SAID, *late(2)]),
+        ([A, RESULT, USER, RESULT], [A, RESULT, USER, *late(3)]),
+        (
+            [A, item("code_interpreter_call", code="1", id="ci_1"), RESULT],
+            [A, PENDS, item("code_interpreter_call", code="1", id="ci_1"), *late(2)],
+        ),
+    ],
+)
+def test_a_call_of_an_async_tool_has_an_output_next_to_it(items, answered) -> None:
+    made = answer_async_calls([{**each, "async": True} if each is A else each for each in items])
+    assert [*made] == answered
+    assert [*answer_async_calls(made)] == answered

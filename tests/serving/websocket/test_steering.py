@@ -182,6 +182,23 @@ def test_input_waits_while_the_client_runs_a_tool(serve, continues) -> None:
         assert summary(socket.steering()[2]) == ("failed", "response_not_active", "Be quick")
 
 
+@pytest.mark.parametrize(("then", "ending"), [("", ("incomplete", {"reason": "steered"})), (ANSWER, ("completed", None))])
+def test_nothing_waits_for_the_output_of_an_async_tool(serve, then, ending) -> None:
+    gate = Gate()
+    call = steps(CALL + "<|call|>" + ("<|start|>assistant" + then if then else ""))
+    scripts = [*call[:-3], gate, *call[-3:]], steps(ANSWER)
+    with started(serve, *scripts, tools=[{**FUNCTION, "async": True}]) as (engine, socket, first, _):
+        socket.steer(first, "Be quick")
+        socket.until("response.steer.accepted")
+        gate.open()
+        ends = [socket.until(*ENDS)["response"] for _ in range(2)]
+    assert (ends[0]["status"], ends[0]["incomplete_details"]) == ending
+    assert (ends[1]["status"], ends[1]["previous_response_id"]) == ("completed", first)
+    written = ["message"] if then else []
+    assert texts(engine.turns[1].items) == ["Hi", "function_call", "function_call_output", *written, "Be quick"]
+    assert len(socket.steering()) == 1
+
+
 @pytest.mark.parametrize("own", ["Go on", 5])
 def test_a_request_that_continues_with_text_or_is_invalid(serve, own) -> None:
     gate = Gate()

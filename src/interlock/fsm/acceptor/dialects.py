@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
+from msgspec import convert
+
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict
-from interlock.fsm.acceptor.rulebook import Finding, Rule, Sort
+from interlock.fsm.acceptor.rulebook import Finding, Rule
 from interlock.fsm.oracle import Violation, check_chat, check_messages
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -41,79 +43,37 @@ def find_api(beginning: bytes) -> ApiName | None:
     return "responses" if _DATA.search(beginning) or len(beginning) > UNDECIDED else None
 
 
-def _rules(*rows: tuple[str, str, Sort, str, str]) -> dict[str, Rule]:
-    return {number: Rule(number, name, sort, says, breaks) for number, name, sort, says, breaks in rows}
+_RULES: Final = """
+M1|opening|order|`message_start` comes first and once, empty, with id, model and usage.|SDKs build the message from it.
+M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
+M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
+M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
+M5|calls|content|A call has an id, a name and first an empty input; its JSON is an object.|The tool runs with wrong arguments.
+M6|results|content|Results and redacted thinking are whole at their start.|
+M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
+M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
+M9|stop|order|`message_stop` comes last.|A client waits, or reads what is not there.
+M10|ping|order|`ping` may come anywhere.|
+M11|error|order|`error` has a type and a message, and ends the stream anywhere.|A client cannot tell why the message failed.
+M12|frames|content|The name of a frame is the type in its data.|SDKs skip the event.
+M13|whole|content|A whole message equals what the stream adds up to; no object is an empty input.|
+M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
+C1|role|order|The first chunk has the role, and no other does.|Clients begin the message twice, or never.
+C2|finish|order|One last chunk with an empty delta has the finish reason; in all others, it is null.|Clients stop early, or never.
+C3|reason|content|`length` and `content_filter` win over `tool_calls`, that over `stop`, unless `tool_choice` names a call.|An agent waits.
+C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
+C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
+C6|chunks|content|All chunks have one id, time and model, and one choice.|Clients mix up answers.
+C7|reasoning|content|Reasoning is in `reasoning_content` and in `reasoning`.|Clients that read the other one lose it.
+C8|ending|order|`[DONE]` comes last; an error is the last chunk.|A client waits, or takes a failure for an end.
+C9|whole|content|A whole message equals what the stream adds up to, with `refusal` and `annotations`; its choice has `logprobs`.|
+"""
+"""A rule in each line. Only those that one stream can show say what breaks."""
+_COLUMNS: Final = ("number", "name", "sort", "says", "breaks")
 
-
-DIALECT_RULES: Final[Mapping[str, Rule]] = _rules(
-    (
-        "M1",
-        "opening",
-        "order",
-        "`message_start` comes first and once, empty, with an id, a model and usage.",
-        "SDKs build the message from it.",
-    ),
-    (
-        "M2",
-        "blocks",
-        "order",
-        "Blocks come one after another, each with the next index.",
-        "SDKs find a block by its index or take the last one.",
-    ),
-    ("M3", "deltas", "content", "A delta fits the type of its block.", "SDKs drop it or raise an error."),
-    ("M4", "signature", "order", "One signature ends a block of reasoning.", "The reasoning cannot be sent back."),
-    (
-        "M5",
-        "calls",
-        "content",
-        "A call begins with an id, a name and an empty input.",
-        "The tool runs with wrong arguments, or not at all.",
-    ),
-    (
-        "M7",
-        "end",
-        "order",
-        "`message_delta` with the reason and the usage precedes `message_stop`.",
-        "SDKs have no reason and no usage.",
-    ),
-    (
-        "M8",
-        "reason",
-        "content",
-        "The reason is known, and `tool_use` if and only if there is a call to run.",
-        "An agent stops early, or waits for a call.",
-    ),
-    ("M9", "stop", "order", "`message_stop` comes last.", "A client waits, or reads what is not there."),
-    (
-        "M11",
-        "error",
-        "order",
-        "An error has a type and a message, and nothing follows.",
-        "A client cannot tell why the message failed.",
-    ),
-    ("M12", "frames", "content", "The name of an event is the type in its data.", "SDKs skip the event."),
-    ("M14", "text", "content", "No block of text is empty.", "The API refuses the message when it is sent back."),
-    ("C1", "role", "order", "The first chunk has the role, and no other.", "Clients begin the message twice, or never."),
-    (
-        "C2",
-        "finish",
-        "order",
-        "One last chunk with an empty delta has the finish reason; in all others it is null.",
-        "Clients stop early, or never.",
-    ),
-    ("C3", "reason", "content", "The reason is `tool_calls` only if there is a call.", "An agent waits for a call."),
-    ("C4", "calls", "order", "Calls come one after another; id, type and name come once.", "Clients mix up or lose calls."),
-    ("C5", "usage", "order", "The usage is in one chunk without choices at the end.", "Clients count tokens twice."),
-    ("C6", "chunks", "content", "All chunks have one id, time and model, and one choice.", "Clients mix up answers."),
-    ("C7", "reasoning", "content", "Both fields of the reasoning say the same.", "Clients that read the other one lose it."),
-    (
-        "C8",
-        "ending",
-        "order",
-        "`[DONE]` comes last; an error is the last chunk.",
-        "A client waits, or takes a failure for an end.",
-    ),
-)
+DIALECT_RULES: Final[Mapping[str, Rule]] = {
+    line.partition("|")[0]: convert(dict(zip(_COLUMNS, line.split("|"), strict=True)), Rule) for line in _RULES.split("\n")[1:-1]
+}
 """The rules of both APIs, by number."""
 
 

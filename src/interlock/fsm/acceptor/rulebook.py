@@ -25,10 +25,10 @@ unless its row names one, because a well-known service sends it.
 
 @frozen
 class Rule:
-    """A rule of a Responses stream.
+    """A rule of a stream.
 
     Args:
-        number: `R1` to `R20`, or `R4a`.
+        number: `R1` to `R20`, or `R4a`; `M1` to `M14` of Messages; `C1` to `C9` of Chat Completions.
         name: One or two words.
         sort: Its subject.
         says: The text of the rule.

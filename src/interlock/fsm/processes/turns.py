@@ -28,7 +28,7 @@ class TurnTrigger(StrEnum):
     PREPARE = "prepare"
     """The conversation is ready for the model."""
     CALL = "call"
-    """Calls wait for their tools, or had invalid arguments."""
+    """Calls wait for their tools, had invalid arguments, or are of async tools, without whose results the model goes on."""
     GO_ON = "go_on"
     """The model generates the first turn, or the next one after the results of its calls."""
     ANSWER = "answer"

@@ -263,13 +263,13 @@ def turn_calls(turn: Turn) -> Sequence[PlainMessage]:
 
     If the user names none of the others, one whose name shares a word with the message is called; a required call is else one of
     the first tool. The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool
-    answered last.
+    answered last, before the first turn.
     """
     choice = turn.request.tool_choice
     rules = members(choice)
     is_forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
     last = _last_item(turn.items)
-    if choice == "none" or not (is_from_user(last) or (is_forced and is_client_output(last))):
+    if choice == "none" or not (is_from_user(last) or (is_forced and is_client_output(last) and not turn.index)):
         return ()
     text = user_text(turn)
     tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]

@@ -20,6 +20,7 @@ from interlock.serving.requests.api_errors import ApiError, PromptError, no_such
 from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.normalize import answer_async_calls
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -217,10 +218,11 @@ def response_engine(engine: Engine | ResponseEngine) -> ResponseEngine:
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Drop the oldest items of a turn if its prompt is too long and the request has `truncation: auto`.
+    """Return a turn whose async calls all have outputs, without its oldest items if it is too long with `truncation: auto`.
 
-    If nothing fits, or the prompt cannot be counted for another reason, return the turn unchanged; the engine then refuses it.
+    If nothing fits, or the prompt cannot be counted for another reason, nothing is dropped; the engine then refuses the turn.
     """
+    turn = evolve(turn, items=answer_async_calls(turn.items))
     if turn.request.truncation != "auto":
         return turn
 

@@ -74,7 +74,10 @@ def tool_messages(tokens: Sequence[int], items: Sequence[JsonItem]) -> Sequence[
     """Return a message with the output of each tool that a turn called, given the turn's tokens and items.
 
     Each message has the name and channel of its call, or the usual ones if tokens and items have different numbers of calls.
+    Return none if a call is of the client's async tools: the whole conversation has to be rendered.
     """
+    if any(ITEMS[str(item["type"])].shown_output for item in items):
+        return ()
     harmony = import_module("openai_harmony")
     calls = [item for item in items if item.get("type") in SERVER_CALLS]
     call_messages = [message for message in turn_messages(tokens) if message.recipient not in NO_TOOL]

@@ -8,7 +8,8 @@
 ```
 
 In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM. A
-turn ends with a `finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`.
+turn ends with a `finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`. Beside
+the reason, `stop_sequence` has the stop string that ended the turn, if the engine names it.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ class _RecordedChunk(_RecordedFields):
     logprobs: tuple[dict[str, object], ...] | None = None
     delta: _RecordedDelta | None = None
     finish_reason: FinishReason | None = None
+    stop_sequence: str | None = None
     usage: _RecordedUsage | None = None
 
 
@@ -238,7 +240,7 @@ def _output(line: _RecordedLine) -> EngineOutput:
         raise RecordingError(line.number, f"{len(logprobs)} logprobs for {len(ids)} token_ids")
     chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
     counts = (usage.input_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0)
-    return EngineOutput(chunk, fields.finish_reason, *counts)
+    return EngineOutput(chunk, fields.finish_reason, *counts, stop_sequence=fields.stop_sequence)
 
 
 def write(recording: Recording) -> Iterator[str]:
@@ -262,6 +264,7 @@ def _chunk_fields(output: EngineOutput) -> dict[str, object]:
         "text": chunk.text,
         "delta": chunk.delta,
         "finish_reason": output.finish_reason,
+        "stop_sequence": output.stop_sequence,
         "usage": {name: count for name, count in usage.items() if count},
     }
     fields = {name: value for name, value in members.items() if value}
@@ -291,6 +294,7 @@ def rechunk(recording: Recording, size: int) -> Recording:
         counts = (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens)
         outputs = [EngineOutput(chunk, None, *counts) for chunk in chunks]
         outputs[-1].finish_reason = turn.finish_reason
+        outputs[-1].stop_sequence = turn.outputs[-1].stop_sequence if turn.outputs else None
         turns.append(evolve(turn, outputs=tuple(outputs)))
     return evolve(recording, turns=tuple(turns))
 

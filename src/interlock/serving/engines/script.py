@@ -50,11 +50,19 @@ class ScriptedEngine:
 
 
 def rounds(items: Sequence[JsonItem]) -> int:
-    """Count how many times the client sent tool outputs after the user's last message; outputs in a row count once."""
+    """Count how many times the client sent tool outputs after the user's last message; outputs in a row count once.
+
+    The output of a call that is still pending counts only before another output: the turn after it was of an earlier response.
+    """
     outputs = [False]
-    for item in items:
+    ends = (index for index, item in enumerate(items, 1) if is_from_user(item) or (is_client_output(item) and not _pends(item)))
+    for item in items[: max(ends, default=0)]:
         outputs = [False] if is_from_user(item) else [*outputs, is_client_output(item)]
     return sum(after and not before for before, after in pairwise(outputs))
+
+
+def _pends(item: JsonItem) -> bool:
+    return item.get("status") == "in_progress"
 
 
 def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:

@@ -29,7 +29,7 @@ MOST_ANSWER: Final = 32_000
 """The most tokens of a window that are left for the next answer and outputs of tools; a small window leaves a quarter."""
 
 INSTRUCTIONS: Final = """\
-You are a coding agent in a terminal, and work in the user's workspace with the tools of this session. Work on the task until it \
+You are a coding agent in a terminal, and work in the user's workspace with the tools that you have. Work on the task until it \
 is done, then report.
 
 # Work

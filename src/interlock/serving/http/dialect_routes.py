@@ -221,7 +221,7 @@ class DialectRoutes:
 
     async def create_completion(self, request: Request) -> ASGIApp:
         try:
-            read = read_chat(await self._body(request))
+            read = await read_chat(await self._body(request), self._runs)
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)

@@ -19,7 +19,7 @@ from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringT
 from interlock.fsm.table import Machine
 from interlock.serving.http.socket_memory import ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.input_items import JsonItem, read_input
+from interlock.serving.requests.input_items import JsonItem, read_input, waits_for_client
 from interlock.serving.requests.limits import ITEMS as INPUT_ITEMS
 from interlock.serving.requests.limits import Shapes
 
@@ -137,7 +137,7 @@ class Steering:
 
     def note_end(self, response: Mapping[str, object]) -> None:
         """Note that the response has ended, before the client sees its end: it accepts no more input. Set `successor`."""
-        required = [_stub(item) for item in map(members, elements(response.get("output"))) if _waits_for_client(item)]
+        required = [_stub(item) for item in map(members, elements(response.get("output"))) if waits_for_client(item)]
         if response.get("status") == "completed":
             self._due += self._fire(SteeringTrigger.REQUIRE if required else SteeringTrigger.COMPLETE, required)
             return
@@ -212,11 +212,6 @@ def _accepted(frame: SteerFrame) -> AcceptedSteer:
 def _returned(frame: SteerFrame, why: SteeringTrigger) -> SteerFailed:
     steer = FailedSteer(id=frame.id, previous_response_id=frame.response_id, input=frame.input)
     return SteerFailed(sequence_number=0, error=_REASONS[why], steer=steer)
-
-
-def _waits_for_client(item: Mapping[str, object]) -> bool:
-    """Return whether the client has to answer an item; the server has answered a tool search without a `call_id` itself."""
-    return bool(ITEMS[str(item["type"])].answer) and bool(item.get("call_id", item["id"]))
 
 
 def _stub(item: Mapping[str, object]) -> Mapping[str, object]:

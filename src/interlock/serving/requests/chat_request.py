@@ -24,7 +24,8 @@ from interlock.events.parts import (
 from interlock.serving.requests.api_errors import invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
-from interlock.serving.requests.refusals import require
+from interlock.serving.requests.refusals import not_run, require
+from interlock.serving.requests.tool_offer import ToolCheck
 
 LOGPROBS: Final = "message.output_text.logprobs"
 
@@ -105,10 +106,15 @@ class ChatBody:
     """Whether the request names the function to call."""
 
 
-def read_chat(raw: Mapping[str, object]) -> ChatBody:
-    """Read a request; raise a 400 for a parameter or part that is invalid or not supported."""
+async def read_chat(raw: Mapping[str, object], runs: ToolCheck) -> ChatBody:
+    """Read a request; raise a 400 for a parameter or part that is invalid or not supported.
+
+    `runs` returns whether a hosted tool runs for a model.
+    """
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request)
+    if request.web_search_options is not None and not await runs(request.model, "web_search"):
+        raise not_run("web_search_options", "web_search", "web_search")
     body: dict[str, object] = {
         **{name: raw[name] for name in FORWARDED if name in raw},
         "model": request.model,

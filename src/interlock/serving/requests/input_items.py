@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, TypeAlias
 
 from interlock.embedding import random_id
+from interlock.events.items import ITEMS as ITEM_TYPES
 from interlock.events.json import as_text, is_array, is_object, members
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
@@ -137,6 +138,14 @@ def _resolve_reference(item: JsonItem, ids: AbstractSet[object], stored: Mapping
         message = f"Item with id '{item_id[:100]}' not found. Items are not persisted when `store` is set to false."
         raise ApiError(404, message, param="input")
     return stored[item_id]
+
+
+def waits_for_client(item: JsonItem) -> bool:
+    """Return whether an item of a response needs an answer of the client before the model can go on.
+
+    A call of an async tool does not. The server has answered a tool search without a `call_id` itself.
+    """
+    return bool(ITEM_TYPES[str(item["type"])].answer) and bool(item.get("call_id", item["id"])) and item.get("async") is not True
 
 
 def text_of(content: object) -> str:

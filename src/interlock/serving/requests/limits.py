@@ -100,16 +100,16 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     parts.EncryptedContent: {"encrypted_content": TEXT},
     items.InputMessage: {"role": ANY, "content": TEXT, "phase": ID},
     items.Reasoning: {"summary": PARTS, "content": PARTS, "encrypted_content": TEXT},
-    items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED},
+    items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED, "async": ANY},
     items.FunctionCallOutput: {"call_id": SOME_TEXT, "output": TEXT},
-    items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED},
+    items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED, "async": ANY},
     items.CustomToolCallOutput: {"call_id": SOME, "output": TEXT},
     items.ItemReference: {"id": SOME},
     items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
     items.McpApprovalResponse: {"approval_request_id": SOME, "approve": ANY},
     items.Compaction: {"encrypted_content": TEXT},
-    tools.FunctionTool: {"name": FUNCTION, "parameters": ANY, "description": TEXT, "strict": ANY},
-    tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY},
+    tools.FunctionTool: {"name": FUNCTION, "parameters": ANY, "description": TEXT, "strict": ANY, "async": ANY},
+    tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY, "async": ANY},
     tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # `create` validates each tool
     tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
     tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
@@ -165,7 +165,7 @@ def _object(kind: type[Struct]) -> type[Struct]:
             limit = read[member.encode_name]
             hint = _read(member.type, limit) if isinstance(limit, Meta) else _read(limit)
             required = (member.required or not isinstance(limit, Meta)) and NoneType not in get_args(hint) and not opaque
-            fields.append((member.name, hint) if required else (member.name, hint | None, None))
+            fields.append((member.encode_name, hint) if required else (member.encode_name, hint | None, None))
     config = kind.__struct_config__
     return defstruct(kind.__name__, fields, tag_field=config.tag_field, tag=config.tag, kw_only=True)
 

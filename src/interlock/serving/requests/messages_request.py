@@ -19,8 +19,8 @@ from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
-from interlock.serving.requests.refusals import require
-from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool
+from interlock.serving.requests.refusals import not_run, require
+from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck
 
 BILLING: Final = "x-anthropic-billing-header:"
 """Begins a text of Claude Code's system prompt that differs from request to request, which would defeat every prefix cache."""
@@ -45,9 +45,6 @@ LONGEST_USER: Final = 64
 
 SignatureOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
 """Opens the signature of a model's reasoning, or raises an `ApiError` if the signature is not this server's."""
-
-ToolCheck: TypeAlias = Callable[[str, HostedTool], Awaitable[bool]]
-"""Returns whether a tool of the server runs for a model."""
 
 
 class BlockSource(Struct, kw_only=True):
@@ -439,9 +436,7 @@ async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedT
         if pattern.fullmatch(kind):
             if await runs(model, tool):
                 return tool
-            option = f"--{tool.replace('_', '-')}"
-            message = f"This server does not run '{kind[:100]}'. Start it with {option} or --tool-server, or omit the tool."
-            raise invalid(param, message, "unsupported_value")
+            raise not_run(param, kind, tool)
     raise invalid(param, f"A tool of the type '{kind[:100]}' is not supported.", "unsupported_value")
 
 

@@ -8,7 +8,7 @@ of the input items.
 from __future__ import annotations
 
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Final
@@ -21,6 +21,8 @@ from interlock.serving.requests.input_items import JsonItem, text_of
 
 UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
 """What the model reads if a client sends a call of the code interpreter back without its `outputs`."""
+PENDING: Final = "[The tool still runs. Its result follows later, after this call is shown again. Go on without it.]"
+"""What the model reads as the output of a call of an async tool that the client has not answered."""
 DENIED: Final = "The user did not approve this call. It was not made."
 
 
@@ -36,6 +38,56 @@ def normalize(items: Iterable[JsonItem], *, images: bool = True, files: bool = F
     denied = {item.get("approval_request_id") for item in conversation if item.get("approve") is False}
     kept = None if files else frozenset({"input_image"} if images else ())
     return tuple(each for item in conversation for each in _normalize(item, denied, kept))
+
+
+def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
+    """Return a conversation in which every call of an async tool is followed by an output, as engines and templates require.
+
+    A call whose own output is missing, or comes after other items than calls and outputs, gets the output `PENDING`. A late
+    output stays at its place, where the call precedes it again, with another id.
+    """
+    calls = {item.get("call_id"): item for item in items if item.get("async") is True and _is_call(item)}
+    if not calls:
+        return items
+    answered = _answered_at_once(items, calls)
+    result: list[JsonItem] = []
+    for index, item in enumerate(items):
+        call_id, kind = item.get("call_id"), ITEMS.get(str(item["type"]), ItemType)
+        call = calls.get(call_id)
+        if call is item:
+            result.append(_without(call, "async"))
+            if call_id not in answered:
+                result.append({"type": kind.answer, "call_id": call_id, "output": PENDING, "status": "in_progress"})
+        elif call is not None and kind.shown_output and answered.get(call_id) != index:
+            late_id = short_id(f"{call_id} {index}")
+            result += [{**_without(call, "async", "id"), "call_id": late_id}, {**item, "call_id": late_id}]
+        else:
+            result.append(item)
+    return result
+
+
+def _answered_at_once(items: Sequence[JsonItem], calls: Container[object]) -> Mapping[object, int]:
+    """Return the indices of the outputs that only calls and outputs separate from their calls, by the ids of the calls."""
+    answered: dict[object, int] = {}
+    recent: set[object] = set()
+    for index, item in enumerate(items):
+        call_id = item.get("call_id")
+        if _is_call(item):
+            recent.add(call_id)
+        elif not ITEMS.get(str(item["type"]), ItemType).shown_output:
+            recent.clear()
+        elif call_id in recent and call_id in calls:
+            recent.remove(call_id)
+            answered[call_id] = index
+    return answered
+
+
+def _is_call(item: JsonItem) -> bool:
+    return bool(ITEMS.get(str(item["type"]), ItemType).answer) and "call_id" in item
+
+
+def _without(item: JsonItem, *names: str) -> dict[str, object]:
+    return {name: value for name, value in item.items() if name not in names}
 
 
 def _normalize(item: JsonItem, denied: AbstractSet[object], kept: AbstractSet[object] | None) -> Iterable[JsonItem]:

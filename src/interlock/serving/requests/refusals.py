@@ -107,6 +107,13 @@ def unsupported_value(param: str, value: str, choices: Iterable[str]) -> ApiErro
     return invalid(param, f"Invalid value: '{value[:QUOTED]}'. Supported values are: {supported}.")
 
 
+def not_run(param: str, kind: str, tool: str) -> ApiError:
+    """Return the error for a hosted tool that no server runs: the model would never see it."""
+    option = f"--{tool.replace('_', '-')}"
+    message = f"This server does not run '{kind[:100]}'. Start it with {option} or --tool-server, or omit the tool."
+    return invalid(param, message, "unsupported_value")
+
+
 def _beyond(param: str, name: str, limit: float | str, value: object) -> ApiError:
     """Return the error for a value beyond a limit; `name` is msgspec's name of the limit, such as `max_length`."""
     if isinstance(value, float) and not math.isfinite(value):

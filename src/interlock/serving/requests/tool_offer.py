@@ -10,7 +10,7 @@ other tools are left out. `interlock.parsers.routing` maps calls of these names 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
@@ -28,6 +28,9 @@ JsonTool: TypeAlias = Mapping[str, object]
 
 HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
 """A tool that requests declare and an MCP server of the operator runs."""
+
+ToolCheck: TypeAlias = Callable[[str, HostedTool], Awaitable[bool]]
+"""Returns whether a tool of the server runs for a model."""
 
 HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
 

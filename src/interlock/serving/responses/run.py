@@ -21,7 +21,6 @@ from attrs import Factory, define, evolve, field, frozen
 from msgspec import to_builtins
 
 from interlock.embedding import now, random_id
-from interlock.events.items import ITEMS
 from interlock.events.json import elements, members
 from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
@@ -37,7 +36,7 @@ from interlock.serving.engines.generation import Generation, ResponseEngine, fit
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import JsonItem, add_ids
+from interlock.serving.requests.input_items import JsonItem, add_ids, waits_for_client
 from interlock.serving.requests.runtime import alongside, ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
@@ -65,8 +64,8 @@ SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
 GRACE: Final = 5
 """Seconds at shutdown for responses to end, and for clients to read the last events."""
 
-CLIENT_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.answer)
-"""The items that the client answers with another request."""
+MAX_TURNS: Final = 128
+"""The turns after which a response ends although its last call is async, so that a model cannot call forever."""
 
 SLICE: Final = 512
 """The most deltas that are turned into events in one go, before other streams have their turn."""
@@ -387,9 +386,10 @@ class ResponseRun(Generic[T]):
         yield self._tools.rewrite(end)
         progress.calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
-        items = self.driver.items(progress.first_item) if rejects else ()
-        progress.rejected = [item for item in items if item.get("status") == "failed"]
-        yield TurnTrigger.CALL if progress.calls or progress.rejected else TurnTrigger.ANSWER
+        items = self.driver.items(progress.first_item)
+        progress.rejected = [item for item in items if item.get("status") == "failed"] if rejects else ()
+        goes_on = bool(items) and items[-1].get("async") is True and progress.count < MAX_TURNS
+        yield TurnTrigger.CALL if progress.calls or progress.rejected or goes_on else TurnTrigger.ANSWER
 
     def _until_boundary(self, changes: Sequence[Delta]) -> Iterator[Sequence[Delta] | TurnTrigger]:
         """Yield each delta, and `STEER` before the first one at which no item is open and no call waits for the client."""
@@ -411,7 +411,7 @@ class ResponseRun(Generic[T]):
         async with aclosing(self._tools.run(calls, rejected)) as results:
             async for delta in results:
                 yield [delta]
-        none_ran = self.driver.ready == calls and not rejected
+        none_ran = bool(calls) and self.driver.ready == calls and not rejected
         if none_ran or self._waits_for_client:
             yield TurnTrigger.ANSWER
         elif self.is_steered():
@@ -424,7 +424,7 @@ class ResponseRun(Generic[T]):
     @property
     def _waits_for_client(self) -> bool:
         """Whether a call waits for the client. Its turn is the last one, so earlier turns have none."""
-        return any(item["type"] in CLIENT_CALLS for item in self.driver.items(self._progress.first_item))
+        return any(map(waits_for_client, self.driver.items(self._progress.first_item)))
 
     async def _settle(self) -> None:
         """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""

@@ -145,9 +145,12 @@ class RecordedTools:
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
         from interlock.serving.engines.script import rounds  # noqa: PLC0415
+        from interlock.serving.requests.normalize import answer_async_calls  # noqa: PLC0415
 
         del request, tenant
-        return nullcontext(_RecordedResults(result for turn in self.turns[rounds(items) :] for result in turn.results))
+        return nullcontext(
+            _RecordedResults(result for turn in self.turns[rounds(answer_async_calls(items)) :] for result in turn.results)
+        )
 
     async def close(self) -> None:
         pass

@@ -51,7 +51,8 @@ UNSAFE: Final = re.compile(r"[\s()]")
 """What would end the URL in the heading of a page."""
 
 
-Asked: TypeAlias = tuple[str, str, Mapping[str, str], Mapping[str, object] | None]
+ProviderRequest: TypeAlias = tuple[str, str, Mapping[str, str], Mapping[str, object] | None]
+"""The method, URL, headers and JSON of a request to a search API."""
 
 
 @frozen
@@ -61,31 +62,31 @@ class Provider:
     Args:
         url: Where it is, unless the operator names another URL; empty for one that everybody hosts.
         variable: The environment variable with its key; empty if it needs none.
-        ask: Returns the method, URL, headers and JSON of a request, for a URL, a key, a query and a number of results.
+        ask: Returns the request, for a URL, a key, a query and a number of results.
         path: The path to the results in the answer.
         texts: The fields of a result that may have its text.
     """
 
     url: str
     variable: str
-    ask: Callable[[str, str, str, int], Asked]
+    ask: Callable[[str, str, str, int], ProviderRequest]
     path: tuple[str, ...] = ("results",)
     texts: tuple[str, ...] = ("content",)
 
 
-def _ask_searxng(url: str, _key: str, query: str, _count: int) -> Asked:
+def _ask_searxng(url: str, _key: str, query: str, _count: int) -> ProviderRequest:
     return "GET", f"{url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}", {}, None
 
 
-def _ask_brave(url: str, key: str, query: str, count: int) -> Asked:
+def _ask_brave(url: str, key: str, query: str, count: int) -> ProviderRequest:
     return "GET", f"{url}?{urlencode({'q': query, 'count': count})}", {"X-Subscription-Token": key}, None
 
 
-def _ask_tavily(url: str, key: str, query: str, count: int) -> Asked:
+def _ask_tavily(url: str, key: str, query: str, count: int) -> ProviderRequest:
     return "POST", url, {"Authorization": f"Bearer {key}"}, {"query": query, "max_results": count}
 
 
-def _ask_exa(url: str, key: str, query: str, count: int) -> Asked:
+def _ask_exa(url: str, key: str, query: str, count: int) -> ProviderRequest:
     return "POST", url, {"x-api-key": key}, {"query": query, "numResults": count, "contents": {"highlights": True}}
 
 

@@ -80,7 +80,7 @@ class FunctionNames:
         named: dict[str, OfferedTool] = {}
         for tool in tools:
             name, route, is_shared = tool.name, tool.route, counts[tool.name] > 1
-            if route is not None and (not NAME.fullmatch(name) or (is_shared and len(route.fields) > 1)):
+            if route is not None and (not NAME.fullmatch(name) or (is_shared and any(_identity(route.fields)[:2]))):
                 name = _other_name(name, _identity(route.fields))
                 self._names[_identity(route.fields)] = name
             if route is not None and name not in named and (is_shared or name != tool.name):

@@ -108,7 +108,7 @@ class ResponsesTranslator(Translator):
             if tool["type"] == "mcp" or tool["type"] in functions.tools:
                 yield from offer([tool], None, turn.items, functions).tools
             else:
-                yield tool
+                yield _synchronous(tool)
 
     def _choice(self, turn: Turn) -> object:
         choice, functions = turn.request.tool_choice, self._call.functions
@@ -135,6 +135,12 @@ class ResponsesTranslator(Translator):
         """Return an item with the upstream's id of its call."""
         call_id = item.get("call_id")
         return {**item, "call_id": self._call.upstream.fit(upstream_call_id(call_id))} if isinstance(call_id, str) else item
+
+
+def _synchronous(tool: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a tool without `async`: the server itself lets the model go on after such calls, whatever the service knows."""
+    nested = {"tools": [_synchronous(members(each)) for each in elements(tool["tools"])]} if tool["type"] == "namespace" else {}
+    return {**{name: value for name, value in tool.items() if name != "async"}, **nested}
 
 
 def _reasoning(item: JsonItem) -> Mapping[str, object]:
