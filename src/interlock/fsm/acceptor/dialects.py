@@ -60,7 +60,7 @@ M13|whole|content|A whole message equals what the stream adds up to; no object i
 M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
 C1|role|order|The first chunk has the role, and no other does.|Clients begin the message twice, or never.
 C2|finish|order|One last chunk with an empty delta has the finish reason; in all others, it is null.|Clients stop early, or never.
-C3|reason|content|`length` and `content_filter` win over `tool_calls`, that over `stop`, unless `tool_choice` names a call.|An agent waits.
+C3|reason|content|`length`, `content_filter` before `tool_calls`, that before `stop`; a named `tool_choice`: `stop`.|Agents wait.
 C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
 C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
 C6|chunks|content|All chunks have one id, time and model, and one choice.|Clients mix up answers.

@@ -54,7 +54,7 @@ def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
     for index, item in enumerate(items):
         call_id, kind = item.get("call_id"), ITEMS.get(str(item["type"]), ItemType)
         call = calls.get(call_id)
-        if call is item:
+        if call is not None and call is item:
             result.append(_without(call, "async"))
             if call_id not in answered:
                 result.append({"type": kind.answer, "call_id": call_id, "output": PENDING, "status": "in_progress"})
