@@ -9,7 +9,8 @@ A real `interlock serve` replays an answer of 200 tokens at a rate, to clients e
 that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, in turns with a forwarder that
 reads none of the bytes of the same upstream (`benchmarks/alone/relay.py`), and with agentic-api (Rust) if it is on PATH. Figures
 go to `benchmarks/out/alone.json`, those of the gateway alone to `benchmarks/out/gateway.json`. How many tokens one process and
-several send is measured without a rate; the clients need a core of their own.
+several send is measured without a rate; the clients need a core of their own. A run takes at most twelve minutes, of which the
+gateway takes eight.
 """
 
 from __future__ import annotations
@@ -52,10 +53,12 @@ SETTLE: Final = 1.0
 GATEWAY_RATES: Final = {1: 100, 50: 40, 500: 20}
 CROWD: Final = 50
 """Streams without a rate, for which the workers share the work."""
-SHAPES: Final = [*product(("responses", "chat"), ("text", "calls"))]
-"""The APIs of the upstream, and what its deltas are of."""
 ROUNDS: Final = 3
+SHAPES: Final = {("responses", "text"): ROUNDS, ("responses", "calls"): 1, ("chat", "text"): 1, ("chat", "calls"): 1}
+"""Rounds in front of a gateway's upstream, by its API and what its deltas are of; the targets are those of the first."""
 PROBES: Final = 150
+GATEWAY_PROBES: Final = 40
+GATEWAY_WINDOWS: Final = 3
 PAUSE: Final = 0.05
 """Seconds between two probes."""
 
@@ -73,7 +76,7 @@ class Loaded:
     Args:
         costs: Microseconds of CPU time for each token, by window.
         waits: Milliseconds from a request to its first event.
-        before: MB of memory at the start, during, and after.
+        memory: MB of memory at the start, before the load, and during it.
     """
 
     costs: list[float]
@@ -102,12 +105,14 @@ def main() -> None:
         for streams, rate in RATES.items():
             with started(*_interlock(script, rate)) as server:
                 ours = asyncio.run(_loaded(server, streams, probes=PROBES))
+                time.sleep(2 * SETTLE)
+                after = server.megabytes
             with started("-m", "alone.floor", str(script), str(rate)) as server:
                 floor = asyncio.run(_loaded(server, streams, probes=0))
             name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} tokens a second"
             row = Row("alone", name, "µs per token", {}, WINDOWS, streams)
             costs.append(Result.of(row, {INTERLOCK: ours.costs, FLOOR: floor.costs}))
-            rows += _waits(name, streams, ours), _memory(name, streams, ours)
+            rows += _waits(name, streams, ours), _memory(name, streams, {**ours.memory, "after": after})
             console.print(f"{name}: {_told(rows[-2])}; {_told(rows[-1])}")
         with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
             rows.append(_unread(server))
@@ -126,15 +131,16 @@ def _write(path: Path, rows: list[dict[str, Any]], console: Console) -> None:
 
 def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
     """Measure a gateway, the raw forwarder and, where it is installed, agentic-api, in turns in front of the same upstream."""
-    for (api, kind), (streams, rate) in product(SHAPES, GATEWAY_RATES.items()):
+    for ((api, kind), repeats), (streams, rate) in product(SHAPES.items(), GATEWAY_RATES.items()):
         measured: dict[str, list[Loaded]] = {}
         with started("-m", "alone.relay", "upstream", api, kind, str(rate)) as upstream, TemporaryDirectory() as folder:
-            for _ in range(ROUNDS):
+            for _ in range(repeats):
                 for side, (program, command) in _sides(api, upstream.url, folder).items():
                     with started(*command, program=program, address=LISTENING if side == PEER else ADDRESS) as server:
-                        measured.setdefault(side, []).append(asyncio.run(_loaded(server, streams, probes=PROBES)))
+                        load = _loaded(server, streams, probes=GATEWAY_PROBES, windows=GATEWAY_WINDOWS)
+                        measured.setdefault(side, []).append(asyncio.run(load))
         name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} {kind} deltas a second, {api} upstream"
-        row = Row("gateway", name, "µs per delta", {}, ROUNDS, streams)
+        row = Row("gateway", name, "µs per delta", {}, repeats, streams)
         yield Result.of(row, {side: [median(each.costs) for each in rounds] for side, rounds in measured.items()})
         waits = {side: median(wait for each in rounds for wait in each.waits) for side, rounds in measured.items()}
         yield _row("gateway: first event", name, "ms", streams, waits)
@@ -190,7 +196,7 @@ def _interlock(script: Path, rate: int) -> list[str]:
     return ["-m", "interlock", "serve", "--port", "0", "--script", str(script), "--rate", str(rate), "--model", MODEL]
 
 
-async def _loaded(server: Process, streams: int, *, probes: int) -> Loaded:
+async def _loaded(server: Process, streams: int, *, probes: int, windows: int = WINDOWS) -> Loaded:
     memory = {"start": server.megabytes}
     await first_event(server.url)
     memory["before"] = server.megabytes
@@ -198,15 +204,13 @@ async def _loaded(server: Process, streams: int, *, probes: int) -> Loaded:
     await crowd.open()
     await asyncio.sleep(SETTLE)
     costs: list[float] = []
-    for _ in range(WINDOWS):
+    for _ in range(windows):
         taken, tokens = server.microseconds, crowd.tally.tokens
         await asyncio.sleep(WINDOW)
         costs.append((server.microseconds - taken) / (crowd.tally.tokens - tokens))
     memory["during"] = server.megabytes
     waits = await _probed(server.url, probes)
     await crowd.leave()
-    await asyncio.sleep(2 * SETTLE)
-    memory["after"] = server.megabytes
     return Loaded(costs, waits, memory)
 
 
@@ -242,8 +246,7 @@ def _waits(name: str, streams: int, measured: Loaded) -> dict[str, Any]:
     return _row("alone: first event", name, "ms", streams, {"p50": hundredths[49], "p99": hundredths[98]})
 
 
-def _memory(name: str, streams: int, measured: Loaded) -> dict[str, Any]:
-    memory = measured.memory
+def _memory(name: str, streams: int, memory: Mapping[str, float]) -> dict[str, Any]:
     each = (memory["during"] - memory["before"]) * 1000 / streams
     return _row("alone: memory", name, "MB", streams, {**memory, "each": each})
 

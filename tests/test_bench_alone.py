@@ -6,7 +6,8 @@ import bench_alone
 
 
 def test_a_short_run_measures_a_gateway_beside_the_forwarder(monkeypatch, tmp_path):
-    short = {"ROUNDS": 1, "WINDOWS": 1, "PROBES": 2, "PAUSE": 0, "WINDOW": 0.2, "SETTLE": 0.1, "GATEWAY_RATES": {2: 50}}
+    short = {"GATEWAY_WINDOWS": 1, "GATEWAY_PROBES": 2, "PAUSE": 0, "WINDOW": 0.2, "SETTLE": 0.1, "GATEWAY_RATES": {2: 50}}
+    short |= {"SHAPES": dict.fromkeys(bench_alone.SHAPES, 1)}
     for name, value in short.items():
         monkeypatch.setattr(bench_alone, name, value)
     monkeypatch.setattr(bench_alone, "OUT", tmp_path / "alone.json")

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from attrs import define, field
 
 from interlock.events.json import elements, is_array
-from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.chunk import Entry
 
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
 """A text and the log probabilities of all its tokens, or none if they are unknown."""

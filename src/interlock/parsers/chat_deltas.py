@@ -23,8 +23,7 @@ from attrs import define, evolve, field
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
-from interlock.parsers.chunk import Chunk, ReasoningCounter, unread
-from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, unread
 from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Routing, as_arguments, finish_reason_of, is_json
 

@@ -13,6 +13,9 @@ from attrs import define
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers.routing import EndReason
 
+Entry: TypeAlias = Mapping[str, object]
+"""The log probability of one token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`."""
+
 
 @define
 class Chunk:
@@ -21,14 +24,14 @@ class Chunk:
     Args:
         token_ids: The new token ids, in order.
         text: The new text, for formats that are parsed as text; harmony ignores it.
-        logprobs: One object for each new token, in the API's shape (`token`, `bytes`, `logprob`, `top_logprobs`), or None.
+        logprobs: One entry for each new token, or None.
         delta: For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning`
             or `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None.
     """
 
     token_ids: Sequence[int] = ()
     text: str = ""
-    logprobs: Sequence[Mapping[str, object]] | None = None
+    logprobs: Sequence[Entry] | None = None
     delta: object | None = None
 
 

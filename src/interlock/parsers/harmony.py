@@ -19,10 +19,10 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, unread
+from interlock.parsers.chunk import Chunk, Entry, unread
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 from interlock.parsers.harmony_header import Header
-from interlock.parsers.harmony_vocabulary import Characters, Entry, TokenText, Vocabulary, vocabulary
+from interlock.parsers.harmony_vocabulary import Characters, TokenText, Vocabulary, vocabulary
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Route, Routing, finish_reason_of
 

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
+from interlock.parsers.chunk import Entry
 from interlock.parsers.harmony_framing import HarmonyTrigger
-
-Entry: TypeAlias = Mapping[str, object]
-"""The log probability of one token, in the API's shape."""
 
 _CONTROLS = {
     "<|start|>": HarmonyTrigger.START,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.parsers.browser import read_action
+from interlock.parsers.chunk import Entry
 from interlock.parsers.client_tools import read_call
-from interlock.parsers.harmony_vocabulary import Entry
-from interlock.parsers.input_decoder import InputDecoder
 from interlock.parsers.routing import Payload, Route, function_route
+
+if TYPE_CHECKING:
+    from interlock.parsers.input_decoder import InputDecoder
 
 
 @define(eq=False)
@@ -70,6 +72,8 @@ class InputWriter(ItemWriter):
 
     def __attrs_post_init__(self) -> None:
         """Create the decoder for the key of this payload."""
+        from interlock.parsers.input_decoder import InputDecoder  # noqa: PLC0415 - few models write such calls
+
         self._decoder = InputDecoder(self.route.payload)
 
     def write(self, text: str) -> list[Delta]:
@@ -107,6 +111,8 @@ class BrowserCallWriter(BufferedWriter):
 
     def close(self) -> list[Delta]:
         """Open the item with its action, and close it, or reject it if the arguments are invalid."""
+        from interlock.parsers.browser import read_action  # noqa: PLC0415 - only harmony has such calls
+
         arguments = "".join(self._arguments)
         action = read_action(self.route.function, arguments)
         end = Close() if action.fault is None else Reject(action.fault)

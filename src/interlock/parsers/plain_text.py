@@ -5,8 +5,7 @@ from __future__ import annotations
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
-from interlock.parsers.chunk import Chunk, unread
-from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.chunk import Chunk, Entry, unread
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, EndReason, finish_reason_of
 

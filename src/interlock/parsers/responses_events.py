@@ -43,8 +43,7 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.chunk import Chunk, unread
-from interlock.parsers.harmony_vocabulary import Entry
+from interlock.parsers.chunk import Chunk, Entry, unread
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, flat_name, is_json
 

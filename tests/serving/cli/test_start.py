@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,32 @@ print(*sorted({"mcp", "openai"} & sys.modules.keys()))
 def test_a_server_imports_only_what_its_requests_need() -> None:
     done = subprocess.run([sys.executable, "-c", SERVER], capture_output=True, check=True, text=True)  # noqa: S603 - our own
     assert done.stdout.splitlines() == ["", "mcp"]
+
+
+GATEWAY = [sys.executable, "-X", "importtime", "-m", "interlock", "serve", "--port", "0", "--upstream", "http://127.0.0.1:1"]
+UNUSED = {
+    *("cryptography", "httpx2", "mcp", "openai", "openai_harmony", "pydantic", "rich", "websockets"),
+    "interlock.parsers.browser",
+    "interlock.parsers.families",
+    "interlock.parsers.harmony_vocabulary",
+    "interlock.parsers.input_decoder",
+    "interlock.serving.engines.upstream.vllm_upstream",
+    "interlock.serving.engines.vllm",
+    "interlock.serving.http.bounded_protocol",
+    "interlock.serving.http.steering",
+    "interlock.serving.http.websocket",
+    "interlock.serving.http.workers",
+    "interlock.serving.tools.code_interpreter",
+    "interlock.serving.tools.mcp_session",
+}
+"""What a gateway without options does not need before a request uses it: each takes time and memory at every start."""
+
+
+def test_a_gateway_imports_only_what_it_needs_at_its_start() -> None:
+    with subprocess.Popen(GATEWAY, stderr=subprocess.PIPE, text=True) as gateway:  # noqa: S603 - our own command
+        assert gateway.stderr is not None
+        lines = takewhile(lambda line: not line.startswith("Serving"), gateway.stderr)
+        imported = {line.rpartition("|")[2].strip() for line in lines}
+        gateway.kill()
+    assert "interlock.serving.engines.upstream.gateway" in imported
+    assert imported & UNUSED == set()

@@ -17,8 +17,7 @@ import pytest
 from attrs import define, field
 from live.wire import bodies
 
-from interlock.serving.http.server import listen
-from interlock.serving.http.workers import reserve
+from interlock.serving.http.server import listen, reserve
 
 ASK = {"model": "interlock-embedded", "input": "Say something long about the rivers of Europe", "stream": True}
 SECONDS = 60
@@ -289,7 +288,8 @@ from pathlib import Path
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http import workers
 from interlock.serving.http.app import create_app
-from interlock.serving.http.workers import Supervisor, reserve
+from interlock.serving.http.server import reserve
+from interlock.serving.http.workers import Supervisor
 from interlock.serving.requests.logs import log_to_stderr
 from interlock.serving.responses.slots import Slots
 

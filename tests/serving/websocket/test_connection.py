@@ -26,8 +26,8 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.socket_memory import SocketMemory
-from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, Limits, SocketConnection
+from interlock.serving.http.socket_memory import Limits, SocketMemory
+from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
 from interlock.serving.responses.run import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 

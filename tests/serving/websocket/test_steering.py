@@ -11,8 +11,8 @@ from websockets.sync.client import connect
 
 from interlock.fsm.deltas import Run, Succeed
 from interlock.fsm.oracle import check
+from interlock.serving.http.socket_memory import Limits
 from interlock.serving.http.steering import MOST
-from interlock.serving.http.websocket import Limits
 from interlock.serving.requests.api_errors import EngineError
 
 PATIENCE = 60

@@ -242,8 +242,6 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     if settings.engine == "vllm":
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     from interlock.serving.http import server
-    from interlock.serving.http.workers import Supervisor, reserve
-    from interlock.serving.responses.slots import Slots
 
     running, tools, create = _application(settings)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
@@ -252,7 +250,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
-    listening = bind(server.listen if settings.workers == 1 else reserve, settings.host, settings.port)
+    listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
     reports = _survey(running)
     banner = _banner(settings, running, tools, reports, server.url_of(listening))
 
@@ -265,6 +263,9 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
     else:
+        from interlock.serving.http.workers import Supervisor
+        from interlock.serving.responses.slots import Slots
+
         slots = Slots.shared(settings.max_streams, settings.workers)
         supervisor = Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.log_level, settings.drain)
         supervisor.run()
@@ -406,14 +407,14 @@ def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine,
 
 def _hosted_tools(settings: ServeSettings) -> dict[HostedTool, str | LocalTool]:
     """Return the MCP servers of the hosted tools, and the tools that this server runs itself."""
-    from interlock.serving.tools.code_interpreter import CodeInterpreter
-
     tools: dict[HostedTool, str | LocalTool] = {**_tool_servers(settings.tool_server)}
     if settings.code_interpreter and "code_interpreter" in tools:
         fail("--code-interpreter: --tool-server code_interpreter=URL names another interpreter; leave out one of them")
     if settings.web_search and "web_search" in tools:
         fail("--web-search: --tool-server web_search=URL names another search; leave out one of them")
     if settings.code_interpreter:
+        from interlock.serving.tools.code_interpreter import CodeInterpreter
+
         with option_errors("--code-interpreter"):
             tools["code_interpreter"] = CodeInterpreter()
     if settings.web_search:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import http.client
 import json
 import os
 import socket
@@ -22,6 +21,8 @@ from attrs import frozen
 from interlock.events.json import clean, is_object, loads
 
 if TYPE_CHECKING:
+    import http.client
+
     from interlock.serving.engines.recordings import Recording
 
 UNUSABLE: Final = 2
@@ -178,6 +179,8 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[OpenS
 
 @contextmanager
 def _fetch(url: str, request: UrlRequest) -> Generator[OpenStream]:
+    import http.client
+
     body = request.content()
     try:
         parts = urlsplit(url)
@@ -225,6 +228,8 @@ def _fetch(url: str, request: UrlRequest) -> Generator[OpenStream]:
 
 def _chunks(response: http.client.HTTPResponse, timed_out: threading.Event) -> Iterator[bytes]:
     """Yield the chunks until the stream ends or breaks; the checker reports an incomplete stream."""
+    import http.client
+
     try:
         while chunk := response.read1(_CHUNK_BYTES):
             yield chunk

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from interlock.events.items import ITEMS
 from interlock.events.json import clean, members
-from interlock.parsers.harmony_vocabulary import Entry, vocabulary
+from interlock.parsers.chunk import Entry
+from interlock.parsers.harmony_vocabulary import vocabulary
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder

@@ -46,10 +46,9 @@ from interlock.serving.http.host_guard import OPEN_PATHS, SHOWN, HostGuard
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
 from interlock.serving.http.request_ids import RequestIds
-from interlock.serving.http.socket_memory import SocketMemory
+from interlock.serving.http.socket_memory import Limits, SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.unserved import unserved
-from interlock.serving.http.websocket import Limits, SocketConnection
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
 from interlock.serving.requests.body import read_object
@@ -310,6 +309,8 @@ class Api:
         if _is_foreign_page(socket, self.settings.cors_origins):
             await _refuse_page(socket)
             return
+        from interlock.serving.http.websocket import SocketConnection  # noqa: PLC0415 - few clients use WebSockets
+
         await socket.accept()
         settings = self.settings
         memory = self.socket_memory.for_connection(tenant_of(socket), settings.socket_limits.memory_bytes)

@@ -7,6 +7,7 @@ listening, waits a few seconds for clients to read the events, and closes all co
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import signal
 import socket
@@ -23,7 +24,6 @@ from starlette.applications import Starlette
 
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.responses.run import GRACE, ActiveRuns
 
@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=KEEP_ALIVE,
-            ws=BoundedProtocol,
+            ws=_open_socket,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - uvicorn only calls it
             ws_max_size=MAX_BODY_BYTES,
         )
         super().__init__(config)
@@ -125,6 +125,13 @@ class Server(uvicorn.Server):
         self._fire(ServerTrigger.CLOSE)
 
 
+def _open_socket(**options: object) -> asyncio.Protocol:
+    """Return the protocol of a new WebSocket."""
+    from interlock.serving.http.bounded_protocol import BoundedProtocol  # noqa: PLC0415 - few clients use WebSockets
+
+    return BoundedProtocol(**options)
+
+
 def die_of(number: int) -> None:
     """End the process as a signal does by default."""
     signal.signal(number, signal.SIG_DFL)
@@ -146,6 +153,23 @@ def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     with suppress(AttributeError):  # not every system has this option
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
     return listener
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Bind a port for workers, or any free one for port 0, without listening on it.
+
+    Raises:
+        OSError: The port is taken, or the host is not an address of this machine.
+    """
+    with listen(host, port) as exclusive:  # workers of another server would share the port
+        family, address = exclusive.family, exclusive.getsockname()
+    reserved = socket.socket(family)
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        reserved.setsockopt(socket.SOL_SOCKET, option, 1)
+    if family == socket.AF_INET6:
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    reserved.bind(address)
+    return reserved
 
 
 def url_of(listener: socket.socket) -> str:

@@ -21,12 +21,12 @@ from interlock.serving.http.socket_memory import ConnectionMemory
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem, read_input, waits_for_client
 from interlock.serving.requests.limits import ITEMS as INPUT_ITEMS
-from interlock.serving.requests.limits import Shapes
+from interlock.serving.requests.limits import Kinds
 
 MOST: Final = 16
 """The most inputs that wait for the successor of one response."""
 
-_MESSAGE: Final[Shapes] = {"message": INPUT_ITEMS["message"]}
+_MESSAGE: Final[Kinds] = {"message": INPUT_ITEMS["message"]}
 _FIELDS: Final = frozenset({"type", "role", "content"})
 
 _ENDED: Final = "The response has ended; send the input with the next request."

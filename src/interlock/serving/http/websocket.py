@@ -32,7 +32,7 @@ from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE
 from interlock.serving.http.obfuscation import stream_writer
-from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
+from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory, Limits
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer, refused
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
@@ -58,16 +58,6 @@ EVICTED: Final = "The server evicted it to limit the memory of WebSockets. Send 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 SLICE: Final = 2**17  # characters of a frame that are encoded at once
 PER_VALUE: Final = 100  # bytes of memory that a JSON value takes in addition to its text
-
-
-@frozen
-class Limits:
-    """The limits of one connection."""
-
-    lifetime: float = 3600  # seconds, after which it accepts no more requests
-    in_flight: int = 16  # running and waiting requests in all lanes
-    lanes: int = 32  # with a name; the lane without a name is not counted
-    memory_bytes: int = 128 * 2**20  # for its requests, and the responses that its lanes may continue from
 
 
 @frozen
@@ -173,7 +163,7 @@ class SocketConnection:
     _service: ResponseService
     _dialect: Dialect
     _memory: ConnectionMemory
-    _limits: Limits = Limits()
+    _limits: Limits = field(factory=Limits)
     _keep_alive: float = KEEP_ALIVE  # seconds of silence after which a lane receives an event, or 0
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _steer_numbers: Iterator[int] = field(factory=count, init=False)

@@ -51,23 +51,6 @@ SHUTDOWN_SECONDS: Final = 4 * GRACE
 """The most that a process needs after its drain; the supervisor then kills it."""
 
 
-def reserve(host: str, port: int) -> socket.socket:
-    """Bind a port for workers, or any free one for port 0, without listening on it.
-
-    Raises:
-        OSError: The port is taken, or the host is not an address of this machine.
-    """
-    with listen(host, port) as exclusive:  # workers of another server would share the port
-        family, address = exclusive.family, exclusive.getsockname()
-    reserved = socket.socket(family)
-    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-        reserved.setsockopt(socket.SOL_SOCKET, option, 1)
-    if family == socket.AF_INET6:
-        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    reserved.bind(address)
-    return reserved
-
-
 class WorkerServer(Server):
     """The server of a worker's process, which the supervisor stops; it ignores signals, which a terminal sends to it too."""
 

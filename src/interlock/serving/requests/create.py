@@ -16,6 +16,7 @@ from interlock.events import response_object as wire
 from interlock.events.json import elements, is_object, members
 from interlock.events.resource import drop_secrets, response_settings
 from interlock.events.response_object import ContextManagements, Conversation, Metadata, Parameters
+from interlock.events.tools import JsonSchemaFormat
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
 from interlock.serving.requests.context_window import summary_request
@@ -26,11 +27,11 @@ from interlock.serving.requests.limits import (
     HOSTED_ITEMS,
     HOSTED_TOOLS,
     MAX_TOOLS,
-    SCHEMA_FORMAT,
     SOME_TEXT,
     TOOLS,
+    Kinds,
     Named,
-    Shapes,
+    shape_of,
 )
 from interlock.serving.requests.refusals import (
     require,
@@ -48,7 +49,7 @@ PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
 
-CALLED: Final[Shapes] = {kind: TOOLS[kind] for kind in ("function", "custom")}
+CALLED: Final[Kinds] = {kind: TOOLS[kind] for kind in ("function", "custom")}
 """The tools that the model calls by name and the client runs; in a namespace, only these are checked."""
 
 MODES: Final = ("none", "auto", "required")
@@ -188,7 +189,7 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     require(raw.get("conversation"), CONVERSATION, "conversation")
     text_format = members(members(body.get("text")).get("format"))
     if text_format.get("type") == "json_schema":
-        require(text_format, SCHEMA_FORMAT, "text", "format")
+        require(text_format, shape_of(JsonSchemaFormat), "text", "format")
     request = ResponseRequest(
         raw=raw,
         input=read_input(body.get("input")),
@@ -236,24 +237,24 @@ def _require_last_trigger(items: Sequence[JsonItem]) -> None:
             raise invalid(f"input[{index}]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
-def _tools(value: object, shapes: Shapes) -> tuple[Mapping[str, object], ...]:
+def _tools(value: object, kinds: Kinds) -> tuple[Mapping[str, object], ...]:
     """Return valid tools without their secrets; a tool of an unknown type is not checked."""
     tools = require_list(value, MAX_TOOLS, "tools")
     count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
     if count > MAX_TOOLS:
         raise too_long("tools", MAX_TOOLS, count)
     for index, tool in enumerate(tools):
-        _require_tool(tool, f"tools[{index}]", shapes)
+        _require_tool(tool, f"tools[{index}]", kinds)
     return tuple(drop_secrets(members(tool)) for tool in tools)
 
 
-def _require_tool(tool: object, param: str, shapes: Shapes) -> None:
+def _require_tool(tool: object, param: str, kinds: Kinds) -> None:
     if not is_object(tool):
         raise wrong_type(param, "an object", tool)
     kind = require_type(tool.get("type"), f"{param}.type")
-    if kind in shapes:
-        require(tool, shapes[kind], param)
-    if kind == "namespace" and kind in shapes:
+    if kind in kinds:
+        require(tool, shape_of(kinds[kind]), param)
+    if kind == "namespace" and kind in kinds:
         for index, inner in enumerate(elements(tool.get("tools"))):
             _require_tool(inner, f"{param}.tools[{index}]", CALLED)
 
@@ -265,7 +266,8 @@ def _choice(value: object) -> str | Mapping[str, object]:
         return value
     if not is_object(value):
         raise wrong_type("tool_choice", "an object", value)
-    require(value, CHOICES.get(require_type(value.get("type"), "tool_choice.type"), Named), "tool_choice")
+    kind = CHOICES.get(require_type(value.get("type"), "tool_choice.type"))
+    require(value, Named if kind is None else shape_of(kind), "tool_choice")
     return value
 
 

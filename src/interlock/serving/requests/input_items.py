@@ -10,7 +10,7 @@ from interlock.embedding import random_id
 from interlock.events.items import ITEMS as ITEM_TYPES
 from interlock.events.json import as_text, is_array, is_object, members
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Shapes
+from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Kinds, shape_of
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported_value, wrong_type
 
 JsonItem: TypeAlias = Mapping[str, object]
@@ -30,7 +30,7 @@ ID_PREFIXES: Final[Mapping[str, str]] = {"message": "msg", "reasoning": "rs"}
 """The prefixes of new item ids, by the type of the item; all other types have `fc`."""
 
 
-def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
+def read_input(value: object, kinds: Kinds = ITEMS) -> tuple[JsonItem, ...]:
     """Validate an `input` and return its items, each with its type; a string is a user's message, and null is empty.
 
     Raises:
@@ -38,29 +38,29 @@ def read_input(value: object, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
     """
     if isinstance(value, str):
         return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
-    return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", shapes)
+    return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", kinds)
 
 
-def read_items(value: object, most: int, param: str, shapes: Shapes = ITEMS) -> tuple[JsonItem, ...]:
+def read_items(value: object, most: int, param: str, kinds: Kinds = ITEMS) -> tuple[JsonItem, ...]:
     """Validate an array of at most `most` items and return them, each with its type.
 
     Raises:
         ApiError: 400 for an invalid item, or too many of them.
     """
-    return tuple(_item(item, f"{param}[{index}]", shapes) for index, item in enumerate(require_list(value, most, param)))
+    return tuple(_item(item, f"{param}[{index}]", kinds) for index, item in enumerate(require_list(value, most, param)))
 
 
-def _item(item: object, param: str, shapes: Shapes) -> JsonItem:
+def _item(item: object, param: str, kinds: Kinds) -> JsonItem:
     if not is_object(item):
         raise wrong_type(param, "an object", item)
     kind = item.get("type")
     if kind is None:  # an item with a role is a message; any other item with an id is a reference
         kind = "message" if "role" in item else "item_reference" if "id" in item else None
-    shape = shapes.get(require_type(kind, f"{param}.type"))
-    if shape is None:
-        raise unsupported_value(f"{param}.type", str(kind), shapes)
+    struct = kinds.get(require_type(kind, f"{param}.type"))
+    if struct is None:
+        raise unsupported_value(f"{param}.type", str(kind), kinds)
     typed = {**item, "type": kind}
-    require(typed, shape, param)
+    require(typed, shape_of(struct), param)
     for name in LINKS:
         if not isinstance(item.get(name) or "", str):
             raise wrong_type(f"{param}.{name}", "a string", item[name])

@@ -74,14 +74,14 @@ class Allowed(Names, kw_only=True):
 class HostItem(Struct, kw_only=True):
     """An item or tool that a host engine validates. Only names are checked here, for control tokens."""
 
-    name: Annotated[str, CALLED] | None = None
-    namespace: Annotated[str, CALLED] | None = None
+    name: str | None = None
+    namespace: str | None = None
 
 
 class HostReasoning(Struct, kw_only=True):
     """A reasoning item that a host engine validates. Only the encrypted content is checked here."""
 
-    encrypted_content: Annotated[str, TEXT] | None = None
+    encrypted_content: str | None = None
 
 
 READ: Final[Mapping[type[Struct], FieldLimits]] = {
@@ -120,6 +120,8 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MAX_TOOLS)]},
     tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
     Conversation: {"id": SOME},
+    HostItem: {"name": CALLED, "namespace": CALLED},
+    HostReasoning: {"encrypted_content": TEXT},
 }
 """The fields that the server reads in each type. An item without an entry has `OPAQUE_FIELDS`."""
 
@@ -150,13 +152,13 @@ def _read_arm(arm: Arm, limit: Meta) -> Hint:
     if arm.kind is str:
         return Annotated[(str, *metas)]
     if arm.kind in READ:
-        return _object(arm.kind)
+        return shape_of(arm.kind)
     return dict[str, Any] if arm.kind is dict or (issubclass(arm.kind, Struct) and not issubclass(arm.kind, Names)) else arm.kind
 
 
 @cache
-def _object(kind: type[Struct]) -> type[Struct]:
-    """Return a type with only the fields that the server reads."""
+def shape_of(kind: type[Struct]) -> type[Struct]:
+    """Return a type with only the fields that the server reads, which validates the objects of a type."""
     opaque = kind not in READ
     read = OPAQUE_FIELDS if opaque else {"id": ID, "status": ID, **READ[kind]}
     fields: list[tuple[str, Hint] | tuple[str, Hint, None]] = []
@@ -172,29 +174,28 @@ def _object(kind: type[Struct]) -> type[Struct]:
 
 def _map_types(union: object, is_included: Callable[[type[Struct]], bool] = READ.__contains__) -> dict[str, type[Struct]]:
     kinds = cast("tuple[type[Struct], ...]", get_args(union))
-    return {str(kind.__struct_config__.tag): _object(kind) for kind in kinds if is_included(kind)}
+    return {str(kind.__struct_config__.tag): kind for kind in kinds if is_included(kind)}
 
 
-Shapes: TypeAlias = Mapping[str, type[Struct]]
-"""The type that validates an object, by the object's `type`."""
+Kinds: TypeAlias = Mapping[str, type[Struct]]
+"""The type of an object, by the object's `type`; `shape_of` returns the one that validates it."""
 
-ITEMS: Final[Shapes] = _map_types(items.InputItem, lambda _kind: True)
-TOOLS: Final[Shapes] = _map_types(tools.AnyTool)
+ITEMS: Final[Kinds] = _map_types(items.InputItem, lambda _kind: True)
+TOOLS: Final[Kinds] = _map_types(tools.AnyTool)
 """The tools that are validated; other tools pass unchecked."""
-CHOICES: Final[Shapes] = _map_types(tools.AnyChoice)
+CHOICES: Final[Kinds] = _map_types(tools.AnyChoice)
 """The objects that `tool_choice` may be; any other is validated as `Named`."""
 
-HOSTED_ITEMS: Final[Shapes] = {
+HOSTED_ITEMS: Final[Kinds] = {
     **ITEMS,
     **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem),
     "reasoning": HostReasoning,
 }
 """`ITEMS` for a host engine, which validates messages, reasoning and function calls itself."""
-HOSTED_TOOLS: Final[Shapes] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
+HOSTED_TOOLS: Final[Kinds] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
 """`TOOLS` for a host engine, which validates these tools itself."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
-SCHEMA_FORMAT: Final = _object(tools.JsonSchemaFormat)
 
 SchemaType: TypeAlias = Literal["null", "boolean", "object", "array", "number", "integer", "string"]
 OptionalText: TypeAlias = str | UnsetType

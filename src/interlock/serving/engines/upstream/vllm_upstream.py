@@ -20,10 +20,10 @@ from msgspec.json import Decoder
 from interlock.events import response_object as wire
 from interlock.events.json import elements, members
 from interlock.parsers import Chunk, Tagged
+from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
-from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages, write_required_call

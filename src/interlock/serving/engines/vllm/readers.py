@@ -18,12 +18,11 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.chunk import Chunk
+from interlock.parsers.chunk import Chunk, Entry
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.response_template import compile_template
-from interlock.parsers.harmony_vocabulary import Entry
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import EndReason, Routing
 from interlock.serving.engines.vllm import compat

@@ -25,8 +25,8 @@ from interlock.embedding import random_id
 from interlock.events.json import dumps, elements, members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family
-from interlock.parsers.harmony_vocabulary import Entry
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.harmony_tokens import (
