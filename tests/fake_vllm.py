@@ -19,6 +19,10 @@ TOKENIZER = SimpleNamespace(all_special_ids=[0])
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 
+PARSER_INVOCATIONS = []
+"""The arguments of each call of vLLM's `record_tool_parser_invocation`."""
+
+
 @define
 class Completion:
     text: str = ""
@@ -134,6 +138,9 @@ class ModelList(BaseModel):
 
 class Models:
     """`OpenAIServingModels`."""
+
+    base_model_paths = (SimpleNamespace(name="m"),)
+    lora_requests = ()
 
     async def show_available_models(self):
         return ModelList()
@@ -341,6 +348,7 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints.openai.responses.serving": SimpleNamespace(
             OpenAIServingResponses=Serving, get_max_tokens=get_max_tokens, build_per_request_timing_metrics=timings
         ),
+        "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=lambda **labels: PARSER_INVOCATIONS.append(labels)),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
         "vllm.v1.engine.detokenizer": SimpleNamespace(
             IncrementalDetokenizer=IncrementalDetokenizer, BaseIncrementalDetokenizer=IncrementalDetokenizer

@@ -13,6 +13,7 @@ number, and `mark_unstored` rewrites the terminal event. `docs/rules.md` has the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, Never, TypeVar, assert_never
 
@@ -26,7 +27,7 @@ from interlock.events.json import as_json, clean, members
 from interlock.events.parts import set_position
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
-from interlock.events.stream import ResponseEvent, StreamEvent
+from interlock.events.stream import ResponseEvent, StreamEvent, wire_name
 from interlock.fsm import deltas
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
@@ -80,8 +81,8 @@ class ResponseDriver(Generic[T]):
     """
 
     __slots__ = (
-        *("_active", "_write_delta", "_events", "_final", "_ids", "_late", "_lifecycles", "_number", "_open"),
-        *("_response", "_terminal", "_usage", "_used_ids", "_writer"),
+        *("_active", "_counts", "_events", "_final", "_ids", "_late", "_lifecycles", "_number", "_open", "_repeated"),
+        *("_response", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer"),
     )
 
     def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
@@ -104,6 +105,9 @@ class ResponseDriver(Generic[T]):
         self._write_delta: Callable[[str, int], T] | None = None
         self._used_ids: dict[str, tuple[set[object], int]] = {}
         """Writes the next delta of the active item without firing an edge; None if an edge has to fire."""
+        self._repeated: tuple[type[StreamEvent], int] = (StreamEvent, 0)
+        """The type of the deltas that `_write_delta` writes, and the number of the first of them."""
+        self._counts: Counter[type[StreamEvent]] = Counter()
         self._lifecycles = lifecycles
         self._ids = ids
         self._late = late
@@ -160,6 +164,12 @@ class ResponseDriver(Generic[T]):
             return members(as_json(snapshot))
         self._final = {**members(as_json(replace(snapshot, output=[]))), "output": self.items()}
         return self._final
+
+    @property
+    def event_counts(self) -> Mapping[str, int]:
+        """The number of events of each type that this driver has written."""
+        self._count_repeated()
+        return {wire_name(kind): count for kind, count in self._counts.items()}
 
     @property
     def item_count(self) -> int:
@@ -346,6 +356,7 @@ class ResponseDriver(Generic[T]):
         text = clean(text)
         item.hold(text, logprobs)
         if not text:
+            self._count_repeated()
             self._write_delta = None  # so that the next text fires an edge, which sends these log probabilities
             return
         rows = item.state.rows
@@ -356,7 +367,7 @@ class ResponseDriver(Generic[T]):
         source = item.state
         event = self._fire_item(item, trigger)
         if event is not None and item.state is source and trigger == "append" and not logprobs and stream_of(source) is not None:
-            self._write_delta = self._writer.repeat(event)
+            self._write_delta, self._repeated = self._writer.repeat(event), (event.__class__, self._number)
 
     def _close_active(self, fields: Fields = NO_FIELDS) -> None:
         item = self._active
@@ -480,26 +491,36 @@ class ResponseDriver(Generic[T]):
         Raises:
             IllegalTransition: The state has no edge for the trigger.
         """
+        self._count_repeated()
         self._write_delta = event = None
         dest, emissions = subject.state.row(trigger)
         if not emissions:
             subject.state = dest
             return None
         events, number, writer = self._events, self._number, self._writer
-        count, backup = len(events), subject.save()
+        count, backup, kinds = len(events), subject.save(), list[type[StreamEvent]]()
         try:
             subject.state, subject.args = dest, args
             for emission in emissions:
                 event = emission.make(subject)
                 event.sequence_number = number
                 events.append(writer.write(event))
+                kinds.append(event.__class__)
                 number += 1
         except BaseException:
             subject.restore(backup)
             del events[count:]
             raise
         subject.args, self._number = NO_FIELDS, number
+        self._counts.update(kinds)
         return event
+
+    def _count_repeated(self) -> None:
+        """Count the deltas that `_write_delta` has written since the last call."""
+        if self._write_delta is not None:
+            kind, first = self._repeated
+            self._counts[kind] += self._number - first
+            self._repeated = kind, self._number
 
 
 def _refuse(delta: Never) -> Never:

@@ -23,7 +23,7 @@ from attrs import define, evolve, field
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
-from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, unread
+from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, unread
 from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Routing, as_arguments, finish_reason_of, is_json
 
@@ -129,6 +129,7 @@ class ChatParser:
     _token_ids: list[int] = field(factory=list[int])
     _tokens: int = 0
     _reasoning: float = 0
+    recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of a chunk's `delta`, which is None while vLLM's parser holds text back.
@@ -182,6 +183,7 @@ class ChatParser:
             writer = self._finish(item)
             if reason == "stop" and item.is_truncated:
                 reason = "cut"
+                self.recoveries["chat", "cut_call"] += 1
             elif reason == "cut" and item.is_complete:
                 reason = "stop"
             self._out += writer.close() if reason == "stop" else writer.leave()
@@ -284,6 +286,8 @@ class ChatParser:
     def _start(self, item: _QueuedItem) -> ItemWriter:
         """Start the head of the queue, if it has not started; a call without a name becomes a message."""
         self._set_writer(item)
+        if item.writer is None:
+            self.recoveries["chat", "nameless_call"] += 1
         writer = item.writer = item.writer or writer_for(PREAMBLE)
         if item is not self._current:
             self._current = item

@@ -5,6 +5,7 @@ Chunk boundaries mean nothing: any partition of the same tokens gives the same i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -42,6 +43,14 @@ def unread(chunk: Chunk, reads: str) -> TypeError:
 
 ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 """Counts the reasoning tokens of a turn, as `count_reasoning_tokens` of vLLM's parsers does."""
+
+
+Recoveries: TypeAlias = Counter[tuple[str, str]]
+"""How often a parser has read malformed output anyway, by its format or family and the kind of fault.
+
+The parsers of the package have one, their attribute `recoveries`. For the format `responses`, the kind is the rule that the
+service broke, such as `R9`.
+"""
 
 
 class Parser(Protocol):

@@ -19,7 +19,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, Entry, unread
+from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 from interlock.parsers.harmony_header import Header
 from interlock.parsers.harmony_vocabulary import Characters, TokenText, Vocabulary, vocabulary
@@ -27,6 +27,8 @@ from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, 
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Route, Routing, finish_reason_of
 
 _CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
+_OPENING = frozenset({HarmonyTrigger.START, HarmonyTrigger.CHANNEL, HarmonyTrigger.CONSTRAIN, HarmonyTrigger.MESSAGE})
+"""The control tokens that no content should have."""
 _NO_TOKENS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -48,6 +50,7 @@ class HarmonyParser:
     _tokens: int = 0
     _content_start: int = 0
     _reasoning_tokens: int = 0
+    recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     @property
     def framing(self) -> str:
@@ -92,6 +95,7 @@ class HarmonyParser:
         effects = self._fire(HarmonyTrigger.FINISH if is_stop and not in_call else HarmonyTrigger.CUT, TokenText(tokens=0))
         if is_stop and HarmonyEffect.LEAVE in effects and self._writer.route.is_call:
             reason = "cut"
+            self.recoveries["harmony", "cut_call"] += 1
         total = evolve(usage, output_tokens=usage.output_tokens or self._tokens, reasoning_tokens=self._reasoning_tokens)
         self._plain = _NO_TOKENS
         self._tokens = self._reasoning_tokens = 0
@@ -101,6 +105,8 @@ class HarmonyParser:
         """Parse a token off the hot path; a token of text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
         if isinstance(meaning, HarmonyTrigger):
+            if meaning is HarmonyTrigger.STRAY or (HarmonyTrigger.TEXT in self._state.rows and meaning in _OPENING):
+                self.recoveries["harmony", "misplaced_token"] += 1
             self._flush(meaning)
             self._fire(meaning, TokenText(tokens=0))
             self._tokens += 1
@@ -148,6 +154,7 @@ class HarmonyParser:
             case HarmonyEffect.SEAL:
                 self._header.seal()
             case HarmonyEffect.BREAK:
+                self.recoveries["harmony", "broken_header"] += 1
                 self._header.break_off()
             case HarmonyEffect.OPEN:
                 self._open()

@@ -43,7 +43,7 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.chunk import Chunk, Entry, unread
+from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, flat_name, is_json
 
@@ -311,12 +311,17 @@ class ResponsesParser:
     _stream: _RepeatedText | None = field(default=None, init=False)
     """The text that the last event was about, if the fast path can handle more of it."""
     _out: list[Delta] = field(factory=list[Delta], init=False)
+    recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     @classmethod
     def from_request(cls, body: Fields) -> ResponsesParser:
         """Return a parser for one response to a request."""
         include = frozenset(value for value in elements(body.get("include")) if isinstance(value, str))
         return cls(Routing.from_request(body), include)
+
+    def count_repair(self, rule: str) -> None:
+        """Count a breach of a rule of streams (docs/rules.md)."""
+        self.recoveries["responses", rule] += 1
 
     @property
     def all_done(self) -> bool:
@@ -427,6 +432,7 @@ class ResponsesParser:
             elif _is_repeated(body, streamed):
                 continue
             else:
+                self.count_repair("R13")
                 item = self._begin(str(body["type"]), body.get("id"), index)
             self._end_item(item, body)
             if reason != "stop" and body.get("status") in UNENDED:
@@ -470,10 +476,12 @@ class ResponsesParser:
         received = item.received(place)
         if text.startswith(received):
             if text != received:
+                self.count_repair("R9")
                 self._add(item, place, text[len(received) :], () if received else entries)
         elif _has_all(received, text) or _is_same_json(received, text):
             return
         elif item.kind in PARTED:
+            self.count_repair("R9")
             item.end_part()
             self._add(item, place, text)
         elif item.is_for_client and item in self._queue:
@@ -526,6 +534,8 @@ class ResponsesParser:
             unended = [item for item in alike if item.status == "in_progress" and not (begins and item.raw)]
             anywhere = not item_id and index is None
             item = next((item for item in unended if anywhere or item.index == index), None)
+        if item is None and not begins:
+            self.count_repair("R7")
         return item or self._begin(kind, item_id, index)
 
     def _begin(self, kind: ItemKind, item_id: object, index: object) -> _UpstreamItem:
@@ -544,6 +554,8 @@ class ResponsesParser:
             is_final = is_followed or not item.is_for_client  # else the last event may still say that the item is cut
             if not (is_final if item.status in ENDED else is_followed and item.seems_complete):
                 return
+            if item.status not in ENDED:
+                self.count_repair("R10")
             self._close(item)
 
     def _next(self) -> _UpstreamItem | None:
@@ -594,9 +606,11 @@ class ResponsesParser:
         """Write all items up to a truncated one, which stays open, and return why the turn ends."""
         if reason == "stop":
             for unended in [item for item in self._queue if item.status == "in_progress"]:
+                self.count_repair("R7")
                 self._read_whole(unended)
                 unended.status = "failed" if unended.kind in COMPLETED else "completed"
         elif self._queue and self._queue[-1].kind in FUNCTION_CALLS and not self._queue[-1].seems_complete:
+            self.count_repair("R12")
             self._queue[-1].status = "incomplete"  # some services call a truncated call `completed`
         while (item := self._active or self._next()) is not None:
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)

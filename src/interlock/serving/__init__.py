@@ -10,4 +10,6 @@ A folder imports only from folders below it in this list:
     engines/    the sources of model output: embedded engines, scripts and recordings, vLLM
     store/      responses that have ended
     requests/   what the body of a request may say, and the errors that answer it
+    metrics     the metrics for Prometheus
+    traces      the spans for OpenTelemetry
 """

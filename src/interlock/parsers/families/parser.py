@@ -18,7 +18,7 @@ from attrs import define, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, unread
+from interlock.parsers.chunk import Chunk, Recoveries, unread
 from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.effects import Effects
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
@@ -39,6 +39,9 @@ _AGAIN, _ADD = Effect.AGAIN, Effect.ADD
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
 _BLANK_RUN, _TEXT_RUN = Trigger.BLANK, Trigger.TEXT
 _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
+_RECOVERIES: Final = {"astray": "stray_text", "loose": "broken_arguments", "torn": "torn_string"}
+"""The kinds of recovery by the states that they enter."""
+_CHANNELS: Final = ("content", "reasoning", "aside")
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
@@ -77,6 +80,7 @@ class FamilyParser:
     _at: int = 0
     _partial: str = ""
     """The incomplete marker at the end of the text."""
+    recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Start the first turn."""
@@ -138,7 +142,10 @@ class FamilyParser:
         while self._fire(trigger, ""):
             self._scan(self._text[self._at :], final=True)
             row = self._state.rows[trigger]
-        ended = "cut" if reason == "stop" and Effect.LEAVE in row[1] else reason
+        ended = reason
+        if reason == "stop" and Effect.LEAVE in row[1]:
+            ended = "cut"
+            self._count_recovery("cut_call")
         deltas = [*effects.item.take(), EndTurn(ended, self._counter.usage(usage))]
         self.begin(self._starts)
         return deltas
@@ -187,6 +194,9 @@ class FamilyParser:
             self._enter(self._state.rows[Trigger.QUOTE][0])
             self._stops = self._markers.stops
         return True
+
+    def _count_recovery(self, kind: str) -> None:
+        self.recoveries[self._family.name, kind] += 1
 
     def _enter(self, state: State[Trigger, Effect]) -> None:
         self._state, self._markers = state, self._by_state[state.name]
@@ -350,6 +360,8 @@ class FamilyParser:
     def _fire(self, trigger: Trigger, text: str) -> bool:
         """Fire an edge, and return whether the new state reads the input again."""
         state, steps = self._state.rows[trigger]
+        if state is not self._state and state.name in _RECOVERIES:
+            self._count_recovery(_RECOVERIES[state.name])
         self._enter(state)
         effects = self._effects
         self._counter.place = self._at, len(self._text)
@@ -361,6 +373,8 @@ class FamilyParser:
             return False
         if effects.released:
             marker, effects.released = effects.released, ""
+            if state.name in _CHANNELS:
+                self._count_recovery("refuted_call")
             self._fire(_TEXT_RUN, marker)
             if effects.replay:
                 self._text, self._at, effects.replay = effects.replay + self._text[self._at :], 0, ""

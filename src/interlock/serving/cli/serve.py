@@ -75,6 +75,7 @@ class ServeSettings(UpstreamOptions):
     max_streams: int | None
     workers: int
     drain: float
+    metrics_key: str | None
     keep_alive: float
     log_level: str
     log_format: LogFormat
@@ -124,6 +125,9 @@ def _pause_collector() -> Generator[None]:
     multiple=True,
     metavar="KEY",
     help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
+)
+@environment_option(
+    "--metrics-key", metavar="KEY", help="The only key that reads /metrics, for Prometheus. Default: any key of --api-key."
 )
 @environment_option(
     "--share-between-keys", is_flag=True, help="Let all API keys see the same stored responses, instead of each its own."
@@ -241,8 +245,11 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     log_to_stderr(settings.log_level, settings.log_format)
     if settings.engine == "vllm":
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
+    from interlock.serving import metrics
     from interlock.serving.http import server
 
+    if settings.workers > 1:
+        metrics.share()
     running, tools, create = _application(settings)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
         application = create()
@@ -293,6 +300,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner,
         dialect=DIALECTS[settings.dialect],
         max_streams=settings.max_streams,
         keep_alive=settings.keep_alive,
+        metrics_key=settings.metrics_key,
         sealing_keys=sealing_keys or SealingKeys.random(),
     )
     return running, tools, partial(create_app, running, app_settings, store=_open_store(settings), tools=tools)

@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
+from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
 from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.create import ResponseRequest, read_request
@@ -112,6 +113,11 @@ class ResponseEngine(ABC):
     async def names(self) -> Sequence[str]:
         """Return the model names that requests may use, with an empty one if the model is optional."""
 
+    def model_label(self, name: str) -> str:
+        """Return a model's name as a label of metrics: `other` unless the configuration or an upstream lists it."""
+        del name
+        return OTHER
+
     def facts(self, name: str) -> ModelFacts:
         """Return what the engine knows of a model."""
         del name
@@ -192,6 +198,9 @@ class PlainEngine(ResponseEngine):
 
     async def names(self) -> Sequence[str]:
         return self.engine.models
+
+    def model_label(self, name: str) -> str:
+        return name if name in self.engine.models else OTHER
 
     def facts(self, name: str) -> ModelFacts:
         del name

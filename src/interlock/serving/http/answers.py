@@ -23,6 +23,7 @@ from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
 from interlock.fsm.transducers.messages import error_message
+from interlock.serving import metrics
 from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError
@@ -68,11 +69,17 @@ class JsonResponse(Response):
 
 
 def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in_messages: bool = False) -> Response:
-    """Return the HTTP response for an API error, for a client of Messages `in_messages`."""
+    """Return the HTTP response for an API error, for a client of Messages `in_messages`, and count it."""
+    count_refusal(error)
     if not in_messages:
         return JsonResponse(error.body(), error.status, headers)
     place = f"{error.param}: " if error.param and f"'{error.param}'" not in error.message else ""
     return JsonResponse(error_message(error.status, place + error.message), error.status, headers)
+
+
+def count_refusal(error: ApiError) -> None:
+    """Count an error that a client receives in place of a response."""
+    metrics.count("interlock_refused_requests_total", metrics.known_code(error.code, f"http_{error.status}"))
 
 
 def speaks_messages(connection: HTTPConnection) -> bool:
@@ -152,6 +159,7 @@ class AnswerLine:
                 await asyncio.sleep(min(remaining, seconds))
             else:
                 await self.write(data)
+                metrics.count("interlock_keep_alives_total")
 
 
 @frozen

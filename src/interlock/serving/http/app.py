@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import Final
 
@@ -26,6 +27,7 @@ from interlock.events.response_object import InputTokens
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
+from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.http.answers import (
@@ -65,6 +67,7 @@ from interlock.serving.responses.slots import Slots
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 
+METRICS_PATH: Final = "/metrics"
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
@@ -83,6 +86,7 @@ class AppSettings:
         max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
         socket_limits: The limits of one WebSocket connection.
         keep_alive: The seconds of silence after which an event or a comment shows that a stream lives (R4a); 0 for never.
+        metrics_key: The only key that reads `/metrics`; by default any of `api_key` does, but no key that the engine passes on.
         sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
     """
 
@@ -96,6 +100,7 @@ class AppSettings:
     socket_limits: Limits = field(factory=Limits)
     keep_alive: float = KEEP_ALIVE
     sealing_keys: SealingKeys = field(factory=SealingKeys.random)
+    metrics_key: str | None = None
 
 
 def create_app(
@@ -126,13 +131,15 @@ def create_app(
         response_engine(engine), Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs
     )
     api = Api(service, settings)
-    middleware = [Middleware(FaultBarrier)]
+    middleware = [Middleware(FaultBarrier), Middleware(TraceContext)]
     if origins := settings.cors_origins:
         middleware.append(Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"]))
     api_keys = [settings.api_key] if isinstance(settings.api_key, str) else settings.api_key
     keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
-    if keys.tenants or keys.passed:
-        middleware.append(Middleware(KeyGate, keys=keys))
+    metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
+    if keys.tenants or keys.passed or metrics_keys.tenants:
+        middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))
+    metrics.register()
     app = Application(
         routes=api.routes(),
         middleware=middleware,
@@ -170,18 +177,30 @@ class FaultBarrier:
 
 
 @frozen
+class TraceContext:
+    """ASGI middleware that continues the trace of a request."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with traces.continued(Headers(scope=scope)) if scope["type"] in {"http", "websocket"} else nullcontext():
+            await self.app(scope, receive, send)
+
+
+@frozen
 class KeyGate:
     """ASGI middleware that requires a valid key, if there are any, and adds its tenant to the scope; `OPEN_PATHS` need no key."""
 
     app: ASGIApp
     keys: Keys
+    metrics_keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.app
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             headers = Headers(scope=scope)
             authorization = authorization_of(headers)
-            tenant = self.keys.tenant(authorization)
+            tenant = self._metrics_tenant(authorization) if scope["path"] == METRICS_PATH else self.keys.tenant(authorization)
             if tenant is None:
                 message = "You didn't provide an API key (Authorization: Bearer KEY)."
                 if authorization:
@@ -192,6 +211,10 @@ class KeyGate:
             else:
                 scope[TENANT] = tenant
         await app(scope, receive, send)
+
+    def _metrics_tenant(self, authorization: str) -> str | None:
+        """Return as `Keys.tenant` does for the page of metrics, which no key opens that only another server checks."""
+        return None if self.metrics_keys.passed else self.metrics_keys.tenant(authorization)
 
 
 @frozen(eq=False)
@@ -218,6 +241,7 @@ class Api:
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route(METRICS_PATH, self.metrics, methods=["GET"]),
             Route("/ready", self.ready, methods=["GET"]),
         ]
 
@@ -347,6 +371,18 @@ class Api:
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Return the metrics of all processes of the server for Prometheus.
+
+        Raises:
+            ApiError: 404 if `prometheus_client` is not installed.
+        """
+        page = await asyncio.to_thread(metrics.page, request.headers.get("accept", ""))
+        if page is None:
+            raise ApiError(404, "This server has no metrics: install interlock[metrics].")
+        text, media_type = page
+        return Response(text, headers={"content-type": media_type})
 
     async def ready(self, _request: Request) -> Response:
         """Return 200 if the engine is ready.

@@ -33,11 +33,12 @@ from interlock.events.dialects import DIALECTS, OPENAI
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
+from interlock.serving import metrics, traces
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
-from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error
+from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error, count_refusal
 from interlock.serving.http.app import Api, AppSettings
 from interlock.serving.http.request_body import JSON
 from interlock.serving.http.request_ids import add_header, name_request
@@ -140,6 +141,7 @@ class InterlockPlugin:
             has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
             salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
             compat.accept_function_tools(getattr(args, "tool_call_parser", None))
+            metrics.register()
             engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
             settings = AppSettings(
                 cors_origins=getattr(args, "allowed_origins", None) or (),
@@ -230,7 +232,8 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 
         async def connecting(socket: WebSocket) -> None:
             identify(socket)
-            await connect(socket)
+            with traces.continued(socket.headers):
+                await connect(socket)
 
         return WebSocketRoute(route.path, connecting)
     assert isinstance(route, Route)  # noqa: S101 - the service has no other kind of route
@@ -304,6 +307,7 @@ async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
 
 def _refusal(error: VllmRefusedError) -> Response:
     """Return vLLM's own answer to a request that it refuses, or raise an exception for vLLM's handlers."""
+    count_refusal(error)
     if error.answer is None or isinstance(error.answer, Exception):
         raise error.answer or error
     return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)

@@ -30,7 +30,8 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
-from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE
+from interlock.serving import metrics
+from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE, count_refusal
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory, Limits
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer, refused
@@ -175,6 +176,7 @@ class SocketConnection:
         """Serve the connection until it is closed and all of its requests have ended."""
         timer = asyncio.get_running_loop().call_later(self._limits.lifetime, self._expire)
         yielder = Yielder()
+        metrics.count("interlock_websocket_connections")
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 await self._handle(message, yielder)
@@ -185,6 +187,8 @@ class SocketConnection:
             if self._tasks:
                 await asyncio.wait(self._tasks)
             self._memory.close()
+            metrics.count("interlock_websocket_connections", amount=-1)
+            metrics.count("interlock_websocket_lanes", amount=-len(self._lanes))
 
     def interrupt(self, ending: Fault | Cancel) -> None:
         """Close the connection once all requests have ended; `ActiveRuns` ends their runs."""
@@ -263,7 +267,10 @@ class SocketConnection:
             self._memory.reserve(request.size)
         except ApiError as error:
             raise FrameError(_error_frame(error, request.stream_id)) from None
-        return self._lanes.setdefault(request.stream_id, lane or Lane(request.stream_id))
+        if lane is None:
+            lane = self._lanes[request.stream_id] = Lane(request.stream_id)
+            metrics.count("interlock_websocket_lanes")
+        return lane
 
     async def _steer(self, frame: SteerFrame) -> None:
         """Queue input for the successor of a response; raise a `SteerRefusedError` if that is not possible."""
@@ -491,5 +498,6 @@ def _event_frame(event: bytes, stream_id: str | None) -> str:
 
 
 def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
+    count_refusal(error)
     lane = {} if stream_id is None else {"stream_id": stream_id}
     return dumps({"type": "error", "status": error.status, **error.body(), **lane}).decode()

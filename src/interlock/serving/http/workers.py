@@ -31,6 +31,7 @@ from starlette.applications import Starlette
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.table import Machine
+from interlock.serving import metrics
 from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
 from interlock.serving.responses.run import GRACE
 from interlock.serving.responses.slots import Slots
@@ -135,6 +136,7 @@ class Supervisor:
                 key.data()
             if ServerTrigger.IDLE in self._machine.state.rows:
                 self._end_if_drained()
+        metrics.unshare()
         if self._signal != signal.SIGINT:
             die_of(self._signal)
 
@@ -183,6 +185,7 @@ class Supervisor:
                     assert_never(effect)
 
     def _kill(self) -> None:
+        metrics.unshare()
         for worker in self._workers:
             if worker.channel is not None:  # the process was not waited for, so the number is still its own
                 os.kill(worker.pid, signal.SIGKILL)
@@ -248,6 +251,7 @@ class Supervisor:
         self._selector.unregister(channel)
         channel.close()
         worker.channel = None
+        metrics.forget(worker.pid)
         code = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
         how = f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"has exited with status {code}"
         self._end_process(worker, f"process {worker.pid} {how}")

@@ -2,6 +2,7 @@
 
 service              begins the response to a request
 run                  executes the turn loop of a response, and tracks the runs of a server
+observation          what a run adds to the metrics and the traces
 response_log         logs each response at its end
 slots                limits the responses in progress in all processes of a server
 background_response  writes the events of a background response to a store

@@ -22,6 +22,7 @@ from interlock.events.json import dumps
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.driver import ResponseDriver
+from interlock.serving import metrics
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import alongside, is_fault
@@ -121,6 +122,7 @@ class Archive:
             if self._outage is None:
                 logger.warning("the store cannot be used: %s", error)
             self._outage = error
+            metrics.count("interlock_store_errors_total", type(error).__name__)
             raise
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
@@ -301,6 +303,7 @@ async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str)
     if lease is None or not await end_from_log(store, lease, LOST):
         return False
     logger.warning("%s: ended, because the server that made it was lost", response_id)
+    metrics.count("interlock_adoptions_total")
     return True
 
 

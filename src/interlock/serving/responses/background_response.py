@@ -18,6 +18,7 @@ from attrs import define, field
 from interlock.fsm.deltas import Cancel, Fault
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
+from interlock.serving import metrics
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_log
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
@@ -209,6 +210,7 @@ class BackgroundResponse:
 
     async def _after_failure(self, effect: BackgroundEffect, lease: Lease, error: BaseException) -> BackgroundTrigger:
         """Log a failed write and wait; return `RETRY`, or `LOSE` if the lease is over."""
+        metrics.count("interlock_store_errors_total", type(error).__name__)
         if str(error) != self._last_failure:
             traceback = None if isinstance(error, StoreDown) else error
             logger.warning("%s: its events could not be stored: %s", lease.response_id, error, exc_info=traceback)

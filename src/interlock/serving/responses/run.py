@@ -31,6 +31,7 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
+from interlock.serving import metrics
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
@@ -40,6 +41,7 @@ from interlock.serving.requests.input_items import JsonItem, add_ids, waits_for_
 from interlock.serving.requests.runtime import alongside, ends_process, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
+from interlock.serving.responses.observation import observed, observed_turn, report_turn
 from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.slots import Slots
 from interlock.serving.store import SHARED, StoredResponse, StoreError
@@ -169,6 +171,10 @@ class ResponseRun(Generic[T]):
     """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
     stop_sequence: str | None = field(default=None, init=False)
     """The stop string that ended the last turn, if the engine names it. Only Messages shows it."""
+    is_part: bool = field(default=False, kw_only=True)
+    """Whether it makes a part of another response, such as its compaction."""
+    first_output_at: float | None = field(default=None, init=False)
+    """When the model wrote its first output, by the monotonic clock."""
     resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """What the run closes at its end before the tools: the engine's generation and the conversation lease."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
@@ -224,7 +230,7 @@ class ResponseRun(Generic[T]):
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
         self._task = asyncio.current_task()
         self.started_at = monotonic()
-        with self._active_runs.track(self.interrupt):  # the effects `TAKE` and `FREE`
+        with self._active_runs.track(self.interrupt), observed(self):  # the effects `TAKE` and `FREE`
             try:
                 while True:
                     if trigger is not None:
@@ -269,6 +275,7 @@ class ResponseRun(Generic[T]):
                 continue
             async with self._writing:
                 await write()
+            metrics.count("interlock_keep_alives_total")
             self._taken_at = monotonic()
 
     def break_silence(self) -> list[T]:
@@ -351,13 +358,14 @@ class ResponseRun(Generic[T]):
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""
-        progress, rejects, finish_reason = self._progress, False, None
+        progress, rejects, finish_reason, first_output_at = self._progress, False, None, None
         progress.first_item = self.driver.item_count
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
-        async with aclosing(self.generation.generate(turn)) as outputs:
+        async with observed_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
                 changes = parser.feed(output.chunk)
+                first_output_at = first_output_at or monotonic()
                 for chunk in output.more:
                     changes += parser.feed(chunk)
                 rejects = rejects or Reject in map(type, changes)
@@ -376,7 +384,9 @@ class ResponseRun(Generic[T]):
                     progress.usage = _update_usage(progress.usage, output)
         if finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
+        self.first_output_at = self.first_output_at or first_output_at
         end = self._end_turn(finish_reason)
+        report_turn(self, monotonic() - (first_output_at or inf), end)
         progress.count += 1
         if progress.remaining_tokens is not None:
             progress.remaining_tokens -= sum(
@@ -656,7 +666,7 @@ def begin_summary(
         run.use(summarized, generation, new_driver(summarized, generation, settings, NullWriter()))
 
     if active_runs is None:
-        return ResponseRun(summary, engine, resolve, ActiveRuns(), NullTools(), None, False)  # noqa: FBT003 - it does not wait
+        return ResponseRun(summary, engine, resolve, ActiveRuns(), NullTools(), None, False, is_part=True)  # noqa: FBT003 - it does not wait
     return ResponseRun(summary, engine, resolve, active_runs)
 
 

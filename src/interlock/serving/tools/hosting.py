@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, res
 from interlock.events.json import dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
+from interlock.serving import metrics, traces
+from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
@@ -441,7 +443,8 @@ class ResponseTools:
 
     async def _call(self, call: ReadyCall, session: ToolSession, name: str, arguments: Mapping[str, object]) -> Delta:
         try:
-            text = await session.call(name, arguments)
+            with observed_tool(call, name):
+                text = await session.call(name, arguments)
         except ToolFailedError as error:
             return self._failed(call, str(error))
         except ToolError as error:
@@ -486,6 +489,16 @@ class ResponseTools:
     def _failed(self, call: ReadyCall, message: str) -> Fail:
         self._results[call.id] = f"Error: {message}"
         return Fail(call.id, message)
+
+
+@contextmanager
+def observed_tool(call: ReadyCall, name: str) -> Generator[None]:
+    """Record the duration and the span of a call; the names of tools on servers of the client are no labels."""
+    hosted = HOSTED_CALLS.get(call.kind)
+    attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call.id}
+    duration = metrics.timed("gen_ai_execute_tool_duration_seconds", "execute_tool", OTHER if hosted is None else hosted.tool)
+    with traces.recorded(f"execute_tool {name}", "INTERNAL", attributes), duration:
+        yield
 
 
 def mcp_tool(kind: ItemKind, fields: Mapping[str, object]) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ import logging
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import cache, partial
 from typing import Any, Final, TypeVar, cast
@@ -27,6 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 from pydantic import ValidationError
 
+from interlock.serving.metrics import timed
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.limits import MAX_TOOLS
@@ -36,6 +37,8 @@ from interlock.serving.tools.address import AddressPolicy, Endpoint
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+DURATION: Final = "mcp_client_operation_duration_seconds"
 
 CONNECT_SECONDS: Final = 10.0
 OPENING_SECONDS: Final = 10.0
@@ -92,7 +95,8 @@ class Session:
         tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(PAGES):
-            page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
+            with timed(DURATION, "tools/list"):
+                page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
             tools += page.tools
             if len(tools) > MAX_TOOLS:
                 raise ToolError(f"The server lists more than {MAX_TOOLS} tools.")
@@ -114,7 +118,8 @@ class Session:
         if not self._is_listed:
             await self.list_tools()
         client = await self._client()
-        result = await self._within(self.seconds, client.call_tool(name, dict(arguments)))
+        with timed(DURATION, "tools/call"):
+            result = await self._within(self.seconds, client.call_tool(name, dict(arguments)))
         text = result_text(result)
         if result.is_error:
             raise ToolFailedError(text or "The tool failed and did not say why.")
@@ -134,11 +139,13 @@ class Session:
                 await asyncio.wait([self._task], timeout=CLOSING_SECONDS)
 
     async def _client(self) -> Client:
-        if self._task is None:
+        begins = self._task is None
+        if begins:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
             self._task = asyncio.create_task(self._run(), name=name, context=_session_context())
-        return await self._within(OPENING_SECONDS, _result(self._opened))
+        with timed(DURATION, "initialize") if begins else nullcontext():
+            return await self._within(OPENING_SECONDS, _result(self._opened))
 
     async def _run(self) -> None:
         try:

@@ -15,8 +15,10 @@ from interlock.parsers import Chunk, Format, Parser
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
+from interlock.serving.engines.upstream.observed_call import ObservedCall
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
+from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
@@ -64,6 +66,10 @@ class Gateway(ResponseEngine):
         await self._wait_for_lists()
         places = reversed([*zip(self.upstreams, self._lists, strict=True)])
         return [*dict.fromkeys(name for one, listed in places for name in (*(one.models or listed.names), *one.aliases))]
+
+    def model_label(self, name: str) -> str:
+        places = zip(self.upstreams, self._lists, strict=True)
+        return name if any(name in one.aliases or name in (one.models or listed.names) for one, listed in places) else OTHER
 
     def facts(self, name: str) -> ModelFacts:
         """Return what the configuration says of a model, and else the first upstream that lists it."""
@@ -160,6 +166,7 @@ class UpstreamGeneration(Generation):
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
     _translator: Translator | None = field(default=None, init=False)
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
+    _observed: ObservedCall | None = field(default=None, init=False)
 
     @property
     def parser(self) -> Parser:
@@ -202,16 +209,25 @@ class UpstreamGeneration(Generation):
                 except ApiError as error:
                     if error.code not in LOST or not translator.is_finished:
                         raise
-                yield translator.end()
+                output = translator.end()
+                self._end_observed(output)
+                yield output
         except ApiError as error:
+            self._end_observed(error)
             raise _engine_error(error) from error
         finally:
             await self.close()
 
     async def close(self) -> None:
+        self._end_observed()
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream[1].close()
+
+    def _end_observed(self, outcome: EngineOutput | ApiError | None = None) -> None:
+        observed, self._observed = self._observed, None
+        if observed is not None:
+            observed.end(outcome)
 
     async def _prepare_translator(self) -> Translator:
         if self._translator is None:
@@ -225,12 +241,17 @@ class UpstreamGeneration(Generation):
         """Begin the call for a turn, unless it is in progress, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
-            self._stream = (turn, await (await self._prepare_translator()).stream(turn))
+            translator = await self._prepare_translator()
+            self._observed = observed = ObservedCall(translator.upstream, self._gateway.model_label(self._request.model))
+            stream = await translator.stream(turn)
+            observed.span.inject(stream.headers)
+            self._stream = turn, stream
         stream = self._stream[1]
         try:
             with stream.redact_keys():
                 await stream.open()
         except ApiError as error:
+            self._end_observed(error)
             names = await self._gateway.names() if error.status == HTTPStatus.NOT_FOUND else ()
             if not names or self._request.model in names:
                 raise

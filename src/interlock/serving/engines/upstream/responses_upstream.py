@@ -77,6 +77,7 @@ class ResponsesTranslator(Translator):
     def end(self) -> EngineOutput:
         if not self.is_finished and self._events.all_done:  # some services end their streams without a terminal event
             self._finish_reason = "stop"
+            self._events.count_repair("R3")
         return super().end()
 
     async def count(self, turn: Turn) -> int:

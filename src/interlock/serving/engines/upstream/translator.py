@@ -117,6 +117,11 @@ class Translator(ABC):
     _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
     """The upstream's counts of tokens."""
 
+    @property
+    def upstream(self) -> Upstream:
+        """The upstream that it speaks to."""
+        return self._call.upstream
+
     async def stream(self, turn: Turn) -> EventStream:
         """Return the call of the upstream for a turn, which is not sent yet, and prepare to read its answer.
 

@@ -201,7 +201,7 @@ class EventStream:
     _client: UpstreamClient
     _path: str
     _body: bytes | None = field(repr=False)
-    _headers: Mapping[str, str] = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
     _is_probe: bool = False
     _attempts: int = field(default=0, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
@@ -221,7 +221,7 @@ class EventStream:
         try:
             yield
         except ApiError as error:
-            keys = keys_of(self._headers.get("authorization"))
+            keys = keys_of(self.headers.get("authorization"))
             kind, code = redact(error.type, keys), error.code and redact(error.code, keys)
             raise evolve(error, message=redact(error.message, keys)[:MAX_MESSAGE], type=kind, code=code) from None
 
@@ -298,7 +298,7 @@ class EventStream:
         self._size, self._limit = 0, timeouts.first
         try:
             async with asyncio.timeout(timeouts.first):
-                response = await self._client.http.request(method, self._path, self._headers, self._body)
+                response = await self._client.http.request(method, self._path, self.headers, self._body)
         except TimeoutError:
             raise _stall_error(timeouts.first) from None
         except (HttpError, ValueError) as error:

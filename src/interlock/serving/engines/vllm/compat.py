@@ -382,6 +382,12 @@ def timings(metrics: object, tokens: int) -> dict[str, object] | None:
     return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
+def count_tool_parser(request: Request, *, has_call: bool, streamed: bool) -> None:
+    """Count a response in `vllm:tool_call_parser_invocations_total`, as vLLM's own parsers do."""
+    metrics = import_module("vllm.parser.metrics")
+    metrics.record_tool_parser_invocation(is_tool_called=has_call, is_streaming=streamed, request=request)
+
+
 def decoder(call: VllmCall, prompt: Sequence[int]) -> Callable[[int], str]:
     """Return a function that decodes the tokens of a turn one by one, in order: it returns the text that each token adds."""
     sampling = SimpleNamespace(

@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.chunk import Chunk, Entry
+from interlock.parsers.chunk import Chunk, Entry, Recoveries
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
@@ -112,6 +112,10 @@ class FamilyReader:
     _pairing: Pairing | None = field(default=None, init=False)
     """Pairs tokens with their text, which lags behind if a stop sequence may truncate it; None if it does not lag."""
 
+    @property
+    def recoveries(self) -> Recoveries:
+        return self._parser.recoveries
+
     def begin(self, call: VllmCall) -> None:
         self._call, self._tokens, self._prompt_length = call, [*call.prompt], len(call.prompt)
         self._controls = _controls(call)
@@ -160,6 +164,10 @@ class DeltaReader:
     _parse: Callable[..., object] | None = field(default=None, init=False)
     _call: VllmCall = field(init=False)
     _pairing: Pairing = field(init=False)
+
+    @property
+    def recoveries(self) -> Recoveries:
+        return self._parser.recoveries
 
     def begin(self, call: VllmCall) -> None:
         self._call, self._pairing = call, _pairing(call, call.prompt)

@@ -39,7 +39,8 @@ from interlock.serving.engines.harmony_tokens import (
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, OneTurn, Output, Serving, VllmCall, VllmSteps
 from interlock.serving.engines.vllm.long_texts import LongTexts
-from interlock.serving.engines.vllm.readers import Reader, reader
+from interlock.serving.engines.vllm.readers import FamilyReader, Reader, reader
+from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest, read_hosted
 from interlock.serving.requests.input_items import JsonItem, require_input
@@ -209,6 +210,11 @@ class VllmEngine(ResponseEngine):
 
     async def names(self) -> Sequence[str]:
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
+
+    def model_label(self, name: str) -> str:
+        models = self.serving.models
+        known = [path.name for path in models.base_model_paths]
+        return (name or known[0]) if name in ("", *known, *models.lora_requests) else OTHER
 
     def facts(self, name: str) -> ModelFacts:
         del name
@@ -456,6 +462,9 @@ class VllmGeneration(Generation):
             return {}
 
     def log(self, response: Mapping[str, object]) -> None:
+        if isinstance(self._reader, FamilyReader) and self._rendered is not None and self._request.tools:
+            has_call = any(str(members(item).get("type")).endswith("_call") for item in elements(response["output"]))
+            compat.count_tool_parser(self._rendered[1].request, has_call=has_call, streamed=self._request.stream)
         log = self._serving.request_logger
         if log is not None and self._serving.enable_log_outputs:
             items, streamed = dumps(response["output"]).decode(), self._request.stream

@@ -1,0 +1,102 @@
+"""What a run adds to the metrics and the traces: once at its end, and once for each turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from interlock.events.json import members
+from interlock.fsm.deltas import Delta, EndTurn
+from interlock.serving import metrics, traces
+from interlock.serving.metrics import known_code
+
+if TYPE_CHECKING:
+    from interlock.parsers.chunk import Recoveries
+    from interlock.serving.responses.run import ResponseRun
+
+T = TypeVar("T")
+
+OPERATION: Final = "chat"
+"""The operation of every response, by the conventions for generative AI."""
+PROVIDER: Final = "interlock"
+
+
+@contextmanager
+def observed(run: ResponseRun[T]) -> Generator[None]:
+    """Observe a run within the context; a part of another response is observed with that."""
+    if run.is_part:
+        yield
+        return
+    started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": run.request.model}
+    metrics.count("interlock_open_streams")
+    try:
+        with traces.recorded(f"{OPERATION} {run.engine.model_label(run.request.model)}", "SERVER", attributes) as span:
+            try:
+                yield
+            finally:
+                if hasattr(run, "driver") and run.driver.ended:
+                    _report(run, monotonic() - started_at, span)
+                    _report_first_output(run, started_at)
+    finally:
+        metrics.count("interlock_open_streams", amount=-1)
+
+
+def _report(run: ResponseRun[T], seconds: float, span: traces.Span) -> None:
+    """Report a response that has ended."""
+    driver, model = run.driver, run.engine.model_label(run.request.model)
+    response, status, usage = driver.response, driver.status, driver.usage
+    reason = ""
+    if status == "incomplete":
+        reason = str(members(response["incomplete_details"]).get("reason") or "cut_call")
+    elif status == "failed":
+        reason = known_code(str(members(response["error"]).get("code")))
+    error_type = "" if status in {"completed", "incomplete"} else reason or status
+    labels = (OPERATION, PROVIDER, model)
+    metrics.observe("gen_ai_server_request_duration_seconds", seconds, *labels, error_type)
+    metrics.count("interlock_responses_total", status, reason, model)
+    for kind, amount in driver.event_counts.items():
+        metrics.count("interlock_events_total", kind, amount=amount)
+    for item in driver.items():
+        metrics.count("interlock_items_total", str(item["type"]), str(item.get("status") or "completed"))
+    if usage is not None:
+        metrics.count("interlock_tokens_total", "input", model, amount=usage.input_tokens)
+        metrics.count("interlock_tokens_total", "output", model, amount=usage.output_tokens)
+        span.set({"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens})
+    recoveries: Recoveries | None = getattr(run.generation.parser, "recoveries", None)
+    for (family, kind), amount in (recoveries or {}).items():
+        if family == "responses":
+            metrics.count("interlock_upstream_repairs_total", kind, amount=amount)
+        else:
+            metrics.count("interlock_parser_recoveries_total", family, kind, amount=amount)
+    span.set(
+        {
+            "gen_ai.response.id": driver.id,
+            "gen_ai.response.model": str(response["model"]),
+            "gen_ai.response.finish_reasons": [reason or status],
+        }
+    )
+    if error_type:
+        span.fail(error_type)
+
+
+def _report_first_output(run: ResponseRun[T], started_at: float) -> None:
+    if run.first_output_at is not None:
+        labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
+        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.first_output_at - started_at, *labels)
+
+
+@asynccontextmanager
+async def observed_turn(index: int) -> AsyncGenerator[None]:
+    """Record the span of a turn."""
+    with traces.recorded("turn", "INTERNAL", {"interlock.turn.index": index}):
+        yield
+
+
+def report_turn(run: ResponseRun[T], seconds: float, end: Sequence[Delta]) -> None:
+    """Report a turn that has ended, `seconds` after its first output."""
+    tokens = sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage)
+    if tokens > 1 and not run.is_part:
+        labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
+        metrics.observe("gen_ai_server_time_per_output_token_seconds", seconds / (tokens - 1), *labels)
