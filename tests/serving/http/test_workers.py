@@ -363,3 +363,12 @@ def test_a_worker_that_exits_soon_after_its_start_starts_again_after_a_growing_d
         ("has exited with status 7", "1.0"),
         ("no process could start: Resource temporarily unavailable", "2.0"),
     ]
+
+
+def test_one_page_has_the_metrics_of_all_workers() -> None:
+    with serving() as command:
+        for _ in range(4):
+            assert command.ask("POST", "/v1/responses", json={**ASK, "input": "Hello", "stream": False}).status_code == 200
+        line = 'interlock_responses_total{model="interlock-embedded",reason="",status="completed"} 4.0'
+        for _ in range(4):
+            wait_for(lambda: line in command.ask("GET", "/metrics").text.splitlines())
