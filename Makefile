@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_QUIET := 2
 
-# pip compiles every module that it installs; Python compiles the third that is imported, at its first import.
+# Python compiles a module at its first import; pip would compile all that it installs.
 export PIP_COMPILE := 0
 
 # A name on PATH may be a shim that does not run, so each candidate has to prove itself. PYTHON=/path/to/python overrides.

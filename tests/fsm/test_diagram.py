@@ -51,7 +51,7 @@ DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, "text": picture_of_text
 
 GRAPHS = {**DRAWN, "framing": FRAMING, **HOSTS}
 
-LARGE = {"reasoning", "background", "default background", "default stored", "text", *STYLES, "literals"}
+LARGE = {"reasoning", "turns", "default turns", "background", "default background", "default stored", "text", *STYLES, "literals"}
 """The machines whose layout takes a second or more."""
 
 every_graph = pytest.mark.parametrize(

@@ -61,7 +61,13 @@ def test_every_stream_is_legal_and_every_edge_fires(monkeypatch):
     assert f"{proof.streams:,} different streams with {proof.events:,} events, judged in " in page
 
 
-@pytest.mark.parametrize("kind", ["reasoning", "mcp_list_tools", "mcp_approval_request", "image_generation_call"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "image_generation_call",
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("reasoning", "mcp_list_tools", "mcp_approval_request")),
+    ],
+)
 def test_one_kind_by_itself_is_proved(kind):
     assert prove(kinds=(kind,), open_items=1).holds
 
@@ -86,6 +92,7 @@ def test_a_kind_that_comes_whole_belongs_to_the_whole_ones(monkeypatch):
         prove(kinds=("program_output",))
 
 
+@pytest.mark.long
 def test_the_oracle_judges_a_hosted_kind_with_one_event(monkeypatch):
     monkeypatch.setitem(RUNNING, "web_search_call", RUNNING["web_search_call"][:1])
     assert prove(kinds=("web_search_call",), open_items=1).holds

@@ -15,7 +15,7 @@ def test_there_are_at_least_as_many_shapes_as_others_found_faults_in():
     assert len({shape.text for shape in SHAPES}) >= 455
 
 
-@pytest.mark.parametrize("size", [1 << 20, 5])
+@pytest.mark.parametrize("size", [1 << 20, pytest.param(5, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("tools", "reasoning"), [("deepseek_v4", "deepseek_v4"), ("deepseek_v32", "deepseek_r1")])
 def test_every_shape_is_read_as_it_is_meant(tools, reasoning, size):
     for shape in SHAPES:

@@ -1,6 +1,7 @@
 """An event is made where an edge fires, and nowhere else."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ CLASSES = {event.__name__ for event in EVENTS.values()}
 MAKERS = {"fsm/emissions.py", "fsm/lifecycles/response.py"}
 
 
+@cache
 def calls(path):
     """Give the function of each call in a file, as it is written."""
     return [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
