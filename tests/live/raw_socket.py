@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from websockets.frames import Frame, Opcode
 
 HEAD: Final = (
-    "GET {path} HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+    "GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
     "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{more}\r\n"
 )
 DEFLATE: Final = "sec-websocket-extensions: permessage-deflate\r\n"

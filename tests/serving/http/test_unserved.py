@@ -11,7 +11,7 @@ from interlock.serving.http.unserved import ADVICE, UnservedLog, unserved
 
 SERVED = (
     "This server serves /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, /v1/conversations, /v1/messages, "
-    "/v1/messages/count_tokens, /v1/chat/completions, /v1/models, /health, /ready."
+    "/v1/messages/count_tokens, /v1/chat/completions, /v1/models, /health, /metrics, /ready."
 )
 KNOWN = "The model 'x' does not exist or you do not have access to it. This server has: interlock-embedded."
 CHAT = {"model": "x", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}

@@ -103,4 +103,4 @@ def announce(logger: logging.Logger, lines: Sequence[str], log_format: LogFormat
     if log_format == "json":
         logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", ("; ".join(lines),), None))
     else:
-        print("\n  ".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - a command prints
+        print("\n  ".join(lines) + "\n", end="", file=sys.stderr, flush=True)  # noqa: T201 - a command prints, in one write
