@@ -102,8 +102,8 @@ class ResponseDriver(Generic[T]):
         self._events: list[T] = []
         self._number = 0
         """The sequence number of the next event."""
-        self._write_delta: Callable[[str, int], T] | None = None
         self._used_ids: dict[str, tuple[set[object], int]] = {}
+        self._write_delta: Callable[[str, int], T] | None = None
         """Writes the next delta of the active item without firing an edge; None if an edge has to fire."""
         self._repeated: tuple[type[StreamEvent], int] = (StreamEvent, 0)
         """The type of the deltas that `_write_delta` writes, and the number of the first of them."""

@@ -1,4 +1,4 @@
-"""What a run adds to the metrics and the traces: once at its end, and once for each turn."""
+"""What a run adds to the metrics, the traces and the log: once at its end, and once for each turn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from interlock.events.json import members
 from interlock.fsm.deltas import Delta, EndTurn
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import known_code
+from interlock.serving.responses.response_log import log_end
 
 if TYPE_CHECKING:
     from interlock.parsers.chunk import Recoveries
@@ -39,6 +40,7 @@ def observed(run: ResponseRun[T]) -> Generator[None]:
                 if hasattr(run, "driver") and run.driver.ended:
                     _report(run, monotonic() - started_at, span)
                     _report_first_output(run, started_at)
+                    log_end(run, started_at)
     finally:
         metrics.count("interlock_open_streams", amount=-1)
 

@@ -20,15 +20,16 @@ DIGITS: Final = 3
 """The digits after the point of seconds."""
 
 
-def log_end(run: ResponseRun[T], tenant: str) -> None:
-    """Log how a response has ended, with its counts and times. The name of a tenant is a digest of its key."""
+def log_end(run: ResponseRun[T], started_at: float) -> None:
+    """Log how a response that began at `started_at` has ended. The name of a tenant is a digest of its key."""
     if not logger.isEnabledFor(logging.INFO):
         return
+    tenant = run.context.tenant
     response, usage, now = run.driver.response, run.driver.usage, monotonic()
     status, count = run.driver.status, run.driver.item_count
     details, error = members(response.get("incomplete_details")), members(response.get("error"))
     reason = as_text(details.get("reason")) or as_text(error.get("code"))
-    first = None if run.first_at is None else round(run.first_at - run.started_at, DIGITS)
+    first = None if run.first_at is None else round(run.first_at - started_at, DIGITS)
     fields: dict[str, object] = {
         "status": status,
         "reason": reason or None,
@@ -36,7 +37,7 @@ def log_end(run: ResponseRun[T], tenant: str) -> None:
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
         "first_event_seconds": first,
-        "seconds": round(now - run.started_at, DIGITS),
+        "seconds": round(now - started_at, DIGITS),
         "tenant": tenant or None,
     }
     parts = [

@@ -186,12 +186,8 @@ class ResponseRun(Generic[T]):
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that iterates the events."""
     _waits_for_step: bool = field(default=False, init=False)
-    on_end: Callable[[ResponseRun[T]], None] | None = field(default=None, init=False)
-    """Is called when the run ends, if it has made a response."""
-    started_at: float = field(default=inf, init=False)
-    """When the run began, by the monotonic clock."""
     first_at: float | None = field(default=None, init=False)
-    """When the first events were taken, by the same clock."""
+    """When the first events were taken, by the monotonic clock."""
     _events: list[T] = field(factory=list[T], init=False)
     _taken_at: float = field(default=inf, init=False)
     """When the last events were taken, by the monotonic clock."""
@@ -229,7 +225,6 @@ class ResponseRun(Generic[T]):
         """
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
         self._task = asyncio.current_task()
-        self.started_at = monotonic()
         with self._active_runs.track(self.interrupt), observed(self):  # the effects `TAKE` and `FREE`
             try:
                 while True:
@@ -251,7 +246,6 @@ class ResponseRun(Generic[T]):
                     await self._close()
                 finally:
                     self._leave()
-                    self._report_end()
                 if self._error is not None:
                     raise self._take_error(self._error)
 
@@ -580,12 +574,6 @@ class ResponseRun(Generic[T]):
         driver: ResponseDriver[T] | None = getattr(self, "driver", None)
         name = "a request without a response" if driver is None else driver.id
         logger.error("%s: %s", name, consequence, exc_info=error)
-
-    def _report_end(self) -> None:
-        driver: ResponseDriver[T] | None = getattr(self, "driver", None)
-        on_end, self.on_end = self.on_end, None
-        if on_end is not None and driver is not None and driver.ended:
-            on_end(self)
 
     def _take_error(self, error: BaseException) -> BaseException:
         """Return the error to raise, and drop it, because its traceback refers to the run."""

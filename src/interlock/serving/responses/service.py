@@ -24,7 +24,6 @@ from interlock.serving.requests.logs import log_with
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.response_log import log_end
 from interlock.serving.responses.run import ActiveRuns, NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
@@ -87,9 +86,7 @@ class ResponseService:
                 log_with(response_id=run.driver.id, model=run.request.model)
 
         tools, archive = self.tools if generates else None, self.archive if request.store else None
-        run = ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
-        run.on_end = partial(log_end, tenant=tenant)
-        return run
+        return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
 
     def _silent(self, generation: Generation, *, warms: bool) -> Generation:
         """Return a generation without output."""
