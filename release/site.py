@@ -57,6 +57,7 @@ NAV: Nav = [
             {"The gateway": "gateway.md"},
             {"In vLLM": "vllm.md"},
             {"Stores": "stores.md"},
+            {"Metrics and traces": "metrics.md"},
             {"Security": "security.md"},
             {"Performance": "performance.md"},
         ]
