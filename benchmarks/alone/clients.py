@@ -90,7 +90,9 @@ class Reader(asyncio.Protocol):
 def request(budget: int | None) -> bytes:
     """Return a request for a stream, of at most so many tokens."""
     body = json.dumps({"model": MODEL, "input": "Hi.", "stream": True, "store": False, "max_output_tokens": budget}).encode()
-    head = f"POST /v1/responses HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 

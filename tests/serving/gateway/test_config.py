@@ -169,7 +169,9 @@ def test_a_wrong_option_is_named(command, arguments, message):
 
 def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
     path = written(tmp_path, "[serve]\nprot = 1\n")
-    assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, api_key," in command("--config", path)
+    assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, allowed_host," in command(
+        "--config", path
+    )
 
 
 @pytest.mark.parametrize(

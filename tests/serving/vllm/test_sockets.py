@@ -7,7 +7,7 @@ import fake_vllm as fake
 import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER
-from starlette.testclient import TestClient
+from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import WS_PROTOCOLS, Config
 
@@ -207,10 +207,10 @@ def test_a_page_of_an_origin_that_vllm_does_not_allow_is_refused():
         try:
             with Connected(Serving(fake.HarmonyContext, outputs(ANSWER)), args=Args, origin=origin) as connected:
                 return connected.ask()[-1]["type"]
-        except WebSocketDisconnect as closed:
-            return closed.code
+        except WebSocketDenialResponse as refused:
+            return refused.json()["error"]["code"]
 
-    assert [try_origin("http://foe"), try_origin("http://friend")] == [1008, "response.completed"]
+    assert [try_origin("http://foe"), try_origin("http://friend")] == ["origin_not_allowed", "response.completed"]
 
 
 def test_a_server_whose_model_makes_no_responses_takes_no_connection():
