@@ -46,10 +46,17 @@ def tool_deltas(call):
     yield Succeed(call.id, {"output": "42"})
 
 
+def started_app(engine, tool_deltas):
+    """Return an application that has built its middleware, as it does when a server starts."""
+    app = create_app(engine, tools=ScriptedTools(tool_deltas))
+    app.middleware_stack = app.build_middleware_stack()
+    return app
+
+
 async def streamed(injector):
     """Ask for a stream."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(tool_deltas))
+    app = started_app(engine, tool_deltas)
     with injector.active():
         answered = await ask(app, "POST", PATH, request(stream=True))
     return answered, app, engine
@@ -58,7 +65,7 @@ async def streamed(injector):
 async def whole(injector):
     """Ask for the response in one piece."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(tool_deltas))
+    app = started_app(engine, tool_deltas)
     with injector.active():
         answered = await ask(app, "POST", PATH, request())
     return answered, app, engine
@@ -67,7 +74,7 @@ async def whole(injector):
 async def background(injector):
     """Begin a response in the background, and read its stream; no item may stay in progress."""
     engine = StagedEngine(*TURNS)
-    app = create_app(engine, tools=ScriptedTools(tool_deltas))
+    app = started_app(engine, tool_deltas)
     with injector.active():
         created = await ask(app, "POST", PATH, request(background=True))
         for _ in range(1000):

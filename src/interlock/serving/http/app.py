@@ -131,7 +131,7 @@ def create_app(
         response_engine(engine), Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs
     )
     api = Api(service, settings)
-    middleware = [Middleware(FaultBarrier), Middleware(TraceContext)]
+    middleware = [Middleware(TraceContext)]
     if origins := settings.cors_origins:
         middleware.append(Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"]))
     api_keys = [settings.api_key] if isinstance(settings.api_key, str) else settings.api_key
@@ -155,14 +155,15 @@ def create_app(
 
 
 class Application(Starlette):
-    """A Starlette application, whose requests have ids and allowed hosts before other middleware sees them."""
+    """A Starlette application, whose requests have ids and allowed hosts before all other middleware but `FaultBarrier`."""
 
     allowed_hosts: Sequence[str] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
-        app = super().build_middleware_stack()
-        return RequestIds(HostGuard(app, self.allowed_hosts) if self.allowed_hosts else app)
+        hosts = [Middleware(HostGuard, self.allowed_hosts)] if self.allowed_hosts else []
+        self.user_middleware = [Middleware(FaultBarrier), Middleware(RequestIds), *hosts, *self.user_middleware]
+        return super().build_middleware_stack()
 
 
 @frozen
