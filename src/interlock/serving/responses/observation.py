@@ -96,9 +96,10 @@ async def observed_turn(index: int) -> AsyncGenerator[None]:
         yield
 
 
-def report_turn(run: ResponseRun[T], seconds: float, end: Sequence[Delta]) -> None:
-    """Report a turn that has ended, `seconds` after its first output."""
+def report_turn(run: ResponseRun[T], first_output_at: float | None, end: Sequence[Delta]) -> None:
+    """Report a turn that ends now; `first_output_at` is by the monotonic clock."""
     tokens = sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage)
-    if tokens > 1 and not run.is_part:
+    if tokens > 1 and first_output_at is not None and not run.is_part:
+        seconds = monotonic() - first_output_at
         labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
         metrics.observe("gen_ai_server_time_per_output_token_seconds", seconds / (tokens - 1), *labels)

@@ -380,7 +380,7 @@ class ResponseRun(Generic[T]):
             raise EngineError("The engine stopped without a finish reason.")
         self.first_output_at = self.first_output_at or first_output_at
         end = self._end_turn(finish_reason)
-        report_turn(self, monotonic() - (first_output_at or inf), end)
+        report_turn(self, first_output_at, end)
         progress.count += 1
         if progress.remaining_tokens is not None:
             progress.remaining_tokens -= sum(

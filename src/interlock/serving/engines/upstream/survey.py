@@ -53,12 +53,11 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
         if client.pass_key and error.status in UNAUTHORIZED:
             return UpstreamReport(upstream)
     if (error is None or error.status in MISPLACED) and (error is None or error.code != "upstream_unreachable"):
-        for url in _other_urls(client.url):
-            try:
-                if await _list(client, url):
-                    return UpstreamReport(upstream, fault=f"lists no models, but {url} does: its URL must be {url}")
-            except ApiError:
-                pass
+        urls = [*_other_urls(client.url)]
+        lists = await asyncio.gather(*(_list(client, url) for url in urls), return_exceptions=True)
+        for url, found in zip(urls, lists, strict=True):
+            if found and not isinstance(found, BaseException):
+                return UpstreamReport(upstream, fault=f"lists no models, but {url} does: its URL must be {url}")
     if error is None or error.status in UNLISTED:
         return UpstreamReport(upstream, fault=None if upstream.models else "lists no models")
     return UpstreamReport(upstream, fault=f"does not list its models: {error}")
