@@ -91,12 +91,12 @@ def test_a_trace_goes_through_a_gateway_to_the_server_behind_it(serve, spans) ->
     )
     behind_id = behind[2]["gen_ai.response.id"]
     assert behind[1:] == (call[0], attributes(MODEL, {**answer, "id": behind_id, "model": MODEL}))
-    assert [key[:2] for key in finished] == [
+    assert {key[:2] for key in finished} == {  # the two servers end theirs in any order
         ("turn", "INTERNAL"),
         (f"chat {MODEL}", "SERVER"),
         ("chat fast", "CLIENT"),
         ("chat fast", "SERVER"),
-    ]
+    }
 
 
 def test_tools_are_children_of_the_response(spans, exporter) -> None:
