@@ -57,8 +57,8 @@ def test_a_model_goes_on_after_the_call_of_an_async_tool(serve) -> None:
     with serve(engine) as url:
         response = OpenAI(base_url=f"{url}/v1", api_key="-").responses.create(model="staged", input="Hi", tools=[LOOK_UP])
     first, message = response.output
-    assert (response.status, first.type, first.async_, message.type) == ("completed", "function_call", True, "message")
-    assert response.tools[0].async_ is True
+    assert (response.status, first.type, message.type) == ("completed", "function_call", "message")
+    assert [each.to_dict()["async"] for each in (first, response.tools[0])] == [True, True]  # older releases have no `async_`
     assert [read(turn.items) for turn in engine.turns] == [["u"], FIRST]
 
 
