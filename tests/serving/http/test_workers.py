@@ -259,11 +259,21 @@ def test_a_second_signal_ends_a_server_at_once_even_if_a_worker_hangs(workers) -
         assert {wait_for(lambda pid=pid: status_of(pid) is None) for pid in pids} <= {True}
 
 
+def stop(pid):
+    """Stop a process where it locks no file; return whether it did, for the others would wait for the lock."""
+    os.kill(pid, signal.SIGSTOP)
+    if any(f" WRITE {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
+        os.kill(pid, signal.SIGCONT)
+        return False
+    return True
+
+
 def test_a_worker_that_hangs_keeps_no_other_from_its_work() -> None:
     limit = 4
     with serving("--max-streams", limit, "--rate", 1) as command:
-        assert command.url
-        os.kill(min(command.workers), signal.SIGSTOP)
+        wait_for(lambda: len(command.workers) == 2 and command.ask("GET", "/ready") is not None)
+        worker = min(command.workers)
+        wait_for(lambda: stop(worker))
         answers, deadline = [], time.monotonic() + SECONDS
         while len(answers) < limit and time.monotonic() < deadline:
             client = command.streams.enter_context(httpx.Client(timeout=httpx.Timeout(SECONDS, read=1)))
