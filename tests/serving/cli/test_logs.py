@@ -26,7 +26,7 @@ def objects(lines):
 
 def responses(lines):
     """What the lines of responses say, without ids and times."""
-    ends = [line for line in lines if line["logger"].endswith(".response_log")]
+    ends = [line for line in lines if line["logger"].endswith(".observation")]
     assert [line for line in ends if not line.keys() >= FIGURES or not re.fullmatch(TIME, line["time"])] == []
     return [{name: value for name, value in line.items() if name not in FIGURES | {"message"}} for line in ends]
 
@@ -36,10 +36,10 @@ def test_a_response_has_one_line_of_text() -> None:
         answer = httpx.post(f"{command.url}/v1/responses", json=QUESTION, headers={"x-request-id": "mine-1"})
     response = answer.json()
     assert answer.headers.get_list("x-request-id") == ["mine-1"]
-    (line,) = [line for line in command.lines if ".response_log " in line]
+    (line,) = [line for line in command.lines if ".observation " in line]
     usage = response["usage"]
     pattern = (
-        rf"{TIME} INFO interlock\.serving\.responses\.response_log request_id=mine-1 response_id={response['id']} "
+        rf"{TIME} INFO interlock\.serving\.responses\.observation request_id=mine-1 response_id={response['id']} "
         rf"model=interlock-embedded: {response['id']}: completed, 2 items, {usage['input_tokens']} tokens in, "
         rf"{usage['output_tokens']} out, first event after \d+\.\d{{3}} s, \d+\.\d{{3}} s"
     )
@@ -90,7 +90,7 @@ def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() ->
                     pass
     common = {
         "level": "info",
-        "logger": "interlock.serving.responses.response_log",
+        "logger": "interlock.serving.responses.observation",
         "request_id": "mine",
         "model": "interlock-embedded",
         "upstream": f"{upstream.url}/v1",

@@ -2,8 +2,7 @@
 
 service              begins the response to a request
 run                  executes the turn loop of a response, and tracks the runs of a server
-observation          what a run adds to the metrics and the traces
-response_log         logs each response at its end
+observation          what a run adds to the metrics, the traces and the log
 slots                limits the responses in progress in all processes of a server
 background_response  writes the events of a background response to a store
 archive              the stored responses, and the events of background responses

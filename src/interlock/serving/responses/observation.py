@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from interlock.events.json import members
+from interlock.events.json import as_text, members
 from interlock.fsm.deltas import Delta, EndTurn
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import known_code
-from interlock.serving.responses.response_log import log_end
+from interlock.serving.requests.logs import FIELDS
 
 if TYPE_CHECKING:
     from interlock.parsers.chunk import Recoveries
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 OPERATION: Final = "chat"
 """The operation of every response, by the conventions for generative AI."""
 PROVIDER: Final = "interlock"
+DIGITS: Final = 3
+"""The digits after the point of seconds, in the log."""
 
 
 @contextmanager
@@ -40,7 +45,7 @@ def observed(run: ResponseRun[T]) -> Generator[None]:
                 if hasattr(run, "driver") and run.driver.ended:
                     _report(run, monotonic() - started_at, span)
                     _report_first_output(run, started_at)
-                    log_end(run, started_at)
+                    _log_end(run, started_at)
     finally:
         metrics.count("interlock_open_streams", amount=-1)
 
@@ -103,3 +108,35 @@ def report_turn(run: ResponseRun[T], first_output_at: float | None, end: Sequenc
         seconds = monotonic() - first_output_at
         labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
         metrics.observe("gen_ai_server_time_per_output_token_seconds", seconds / (tokens - 1), *labels)
+
+
+def _log_end(run: ResponseRun[T], started_at: float) -> None:
+    """Log how a response that began at `started_at` has ended. The name of a tenant is a digest of its key."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    tenant = run.context.tenant
+    response, usage, now = run.driver.response, run.driver.usage, monotonic()
+    status, count = run.driver.status, run.driver.item_count
+    details, error = members(response.get("incomplete_details")), members(response.get("error"))
+    reason = as_text(details.get("reason")) or as_text(error.get("code"))
+    first = None if run.first_at is None else round(run.first_at - started_at, DIGITS)
+    fields: dict[str, object] = {
+        "status": status,
+        "reason": reason or None,
+        "items": count,
+        "input_tokens": usage and usage.input_tokens,
+        "output_tokens": usage and usage.output_tokens,
+        "first_event_seconds": first,
+        "seconds": round(now - started_at, DIGITS),
+        "tenant": tenant or None,
+    }
+    parts = [
+        f"{status} ({reason})" if reason else status,
+        f"{count} {'item' if count == 1 else 'items'}",
+        *([] if usage is None else [f"{usage.input_tokens} tokens in, {usage.output_tokens} out"]),
+        *([] if first is None else [f"first event after {first:.3f} s"]),
+        f"{fields['seconds']:.3f} s",
+        *([f"tenant {tenant}"] if tenant else []),
+    ]
+    known = {name: value for name, value in fields.items() if value is not None}
+    logger.info("%s: %s", run.driver.id, ", ".join(parts), extra={FIELDS: known})
