@@ -22,9 +22,9 @@ from speed.outputs import REQUEST, Stream
 from interlock.fsm.deltas import Open, Usage
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import DEFAULT_REASONING, ParserSettings, family
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
-from interlock.parsers.families.triggers import Trigger
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -14,10 +14,9 @@ from attrs import evolve
 from interlock.fsm.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.family import Family, Style
-from interlock.parsers.families.framing import FRAMING
+from interlock.parsers.families.framing import FRAMING, Effect, Trigger
 from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep
 from interlock.parsers.families.state_markers import LITERAL
-from interlock.parsers.families.triggers import Effect, Trigger
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})

@@ -14,9 +14,9 @@ from recovery.notation import Item, answer, call, reasoning
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
-from interlock.parsers.families.triggers import Trigger
 
 _ARGUMENTS: Final = '{"s":"a"}'
 _CALL: Final = ("function_call", _ARGUMENTS, "f")

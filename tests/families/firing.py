@@ -8,8 +8,7 @@ from recovery.notation import run
 
 from interlock.parsers import Chunk
 from interlock.parsers.families import FamilyParser, family
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.triggers import Trigger
+from interlock.parsers.families.framing import FRAMING, Trigger
 
 
 class Firing(FamilyParser):

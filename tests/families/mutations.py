@@ -35,10 +35,8 @@ from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.state_markers import markers_by_state
-from interlock.parsers.families.triggers import Effect, Trigger
 
 Fate: TypeAlias = Literal["refused", "idle", "caught", "survived"]
 """The result of a change: its declaration is refused, no text can fire its edge, a text shows it, or none of these."""

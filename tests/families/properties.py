@@ -19,10 +19,8 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, ParserSettings, family
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import FRAMING, Framing, Trigger
 from interlock.parsers.families.patterns import ANY, example, wild
-from interlock.parsers.families.triggers import Trigger
 
 REQUEST: dict[str, object] = {
     "model": "m",

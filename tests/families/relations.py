@@ -22,12 +22,10 @@ from recovery.notation import Item
 from interlock.fsm.table import State
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, Family, FamilyParser, family
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.patterns import example, wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.parsers.families.state_markers import Reading, markers_by_state
-from interlock.parsers.families.triggers import Effect, Trigger
 
 NEUTRAL: Final = "<¤"
 """A text that is in no marker, name, key or JSON."""

@@ -8,10 +8,8 @@ from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers.families import DISTINCT, SYNTAXES, family
 from interlock.parsers.families.family import CALLING
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.state_markers import markers_by_state
-from interlock.parsers.families.triggers import Effect, Trigger
 
 CHANNELS = {"reasoning", "content", "aside"}
 TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare"))}

@@ -5,10 +5,8 @@ One table declares the framing of all families; a family is data: its markers an
     family              a family: its markers by role
     catalog             the known families
     parser              the format `tagged`: from text to deltas
-    triggers            the triggers and effects of the framing
-    framing             the shared framing, as a table
-    framing_checks      checks that the effects of the framing match
-    effects             carries out the effects of the framing
+    framing             the shared framing: its triggers and effects, its table, and the checks of the table
+    effects             carries out the effects of the framing, and counts the tokens of a turn
     state_markers       the markers of a state, as one regular expression
     patterns            finds the next marker, or the beginning of one
     active_item         the open item, and the open call
@@ -17,7 +15,6 @@ One table declares the framing of all families; a family is data: its markers an
     response_template   from the template of a checkpoint to a family
     envelope            the JSON object around a call
     parameter_values    from the text of a parameter to JSON
-    special_tokens      the token ids of a turn: special tokens and reasoning
     reference_encoders  writes items as a model of a family does
 """
 

@@ -14,9 +14,9 @@ from typing import Final
 from attrs import evolve
 
 from interlock.parsers.families.family import Family, ReasoningSyntax, Syntax
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
 from interlock.parsers.families.patterns import ANY
-from interlock.parsers.families.triggers import Trigger
 
 _T: Final = Trigger
 

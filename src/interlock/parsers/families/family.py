@@ -13,9 +13,9 @@ from typing import Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from interlock.parsers.families.envelope import NameMatch
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import PYTHON, Notation
 from interlock.parsers.families.patterns import matcher
-from interlock.parsers.families.triggers import Trigger
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""

@@ -20,17 +20,14 @@ from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk, Recoveries, unread
 from interlock.parsers.families.active_item import ParserSettings
-from interlock.parsers.families.effects import Effects
+from interlock.parsers.families.effects import Effects, TokenCounter
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
 from interlock.parsers.families.family import Family, TurnStart
-from interlock.parsers.families.framing import FRAMING
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.literal_reader import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
 from interlock.parsers.families.patterns import SearchFunction
-from interlock.parsers.families.special_tokens import TokenCounter
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
-from interlock.parsers.families.triggers import Effect, Trigger
 from interlock.parsers.routing import EndReason, finish_reason_of
 
 _LONGEST_NAME: Final = 256

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from interlock.events.json import elements, members
 from interlock.parsers.families.family import Family, Markers, ReasoningSyntax, Syntax
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import GEMMA, Notation
-from interlock.parsers.families.triggers import Trigger
 
 _T: Final = Trigger
 _FIELDS: Final = frozenset({"thinking", "content", "tool_calls"})

@@ -19,10 +19,9 @@ from attrs import frozen
 
 from interlock.fsm.table import State
 from interlock.parsers.families.family import CALLING, Family
-from interlock.parsers.families.framing_checks import Framing
+from interlock.parsers.families.framing import Effect, Framing, Trigger
 from interlock.parsers.families.parameter_values import ESCAPED
 from interlock.parsers.families.patterns import SearchFunction, alternatives, proper_prefixes, wild
-from interlock.parsers.families.triggers import Effect, Trigger
 
 MarkerRole: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
