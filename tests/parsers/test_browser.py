@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.parsers.browser import BrowserAction, read_action
+from interlock.parsers.item_writers import BrowserAction, read_action
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.parsers.input_decoder import InputDecoder
+from interlock.parsers.item_writers import InputDecoder
 
 
 def decode(text: str, size: int, key: str = "input") -> str:

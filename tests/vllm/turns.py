@@ -12,8 +12,8 @@ from typing import Final
 from attrs import field, frozen
 
 from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
-from interlock.parsers.families.triggers import Trigger
 
 FUNCTION: Final = {
     "type": "function",

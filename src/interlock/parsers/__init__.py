@@ -3,7 +3,7 @@
 Parsers make no stream events and no item ids, and use no network. Each implements `Parser` and accepts any model output.
 
     chunk               a chunk of engine output, and the methods of every parser
-    formats             the formats by name, and the parser of each
+    formats             the formats by name, the parser of each, and that of the format `text`
     harmony             the format `harmony`: from token ids to deltas
     harmony_framing     the framing of harmony, as a table
     harmony_header      the grammar of harmony's headers
@@ -12,11 +12,8 @@ Parsers make no stream events and no item ids, and use no network. Each implemen
     chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's parsers
     responses_events    the format `responses`: events of a Responses service
     alignment           finds the tokens of a text
-    plain_text          the format `text`
     routing             from a recipient to the kind of item
     item_writers        from the text of an item to deltas
-    browser             the action of a web search
-    input_decoder       free text inside JSON
     client_tools        tools that the client runs, and their calls
 """
 
@@ -30,9 +27,8 @@ if TYPE_CHECKING:
     from interlock.parsers.chat_deltas import ChatParser
     from interlock.parsers.chunk import Chunk, Parser
     from interlock.parsers.families import FamilyParser
-    from interlock.parsers.formats import Format, FormatName, Tagged, parser_for
+    from interlock.parsers.formats import Format, FormatName, PlainParser, Tagged, parser_for
     from interlock.parsers.harmony import HarmonyParser
-    from interlock.parsers.plain_text import PlainParser
     from interlock.parsers.responses_events import ResponsesParser
     from interlock.parsers.routing import Routing
 
@@ -54,8 +50,5 @@ __all__ = [
 __getattr__ = exporter(
     __name__,
     __all__,
-    [
-        f"{__name__}.{home}"
-        for home in ("chunk", "formats", "plain_text", "routing", "harmony", "chat_deltas", "responses_events", "families")
-    ],
+    [f"{__name__}.{home}" for home in ("chunk", "formats", "routing", "harmony", "chat_deltas", "responses_events", "families")],
 )

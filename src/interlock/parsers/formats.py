@@ -1,15 +1,52 @@
-"""The formats of model output, and their parsers, most of them imported on first use."""
+"""The formats of model output, and their parsers, all but that of plain text imported on first use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from attrs import define, evolve, field, frozen
 
-from interlock.parsers.chunk import Parser
-from interlock.parsers.plain_text import PlainParser
-from interlock.parsers.routing import Routing
+from interlock.fsm.deltas import Delta, EndTurn, Usage
+from interlock.parsers.chunk import Chunk, Entry, Parser, unread
+from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
+from interlock.parsers.routing import ANSWER, EndReason, Routing, finish_reason_of
+
+
+@define(eq=False)
+class PlainParser:
+    """Parses plain text, all of which is the answer; see `Parser`. The message opens with its first text."""
+
+    _tokens: int = 0
+    _entries: list[Entry] = field(factory=list[Entry])
+    _writer: ItemWriter | None = None
+
+    def feed(self, chunk: Chunk) -> list[Delta]:
+        """Return the text unchanged; log probabilities of tokens without text wait for the next text."""
+        self._tokens += len(chunk.token_ids)
+        self._entries.extend(chunk.logprobs or ())
+        if not chunk.text and chunk.delta is not None:
+            raise unread(chunk, "text")
+        return self._write(chunk.text) if chunk.text else []
+
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
+        """End the turn; the engine decides what an incomplete character becomes."""
+        reason = finish_reason_of(reason)
+        deltas = self._write("") if self._entries else []
+        if self._writer is not None and reason == "stop":
+            deltas += self._writer.close()
+        total = evolve(usage, output_tokens=usage.output_tokens or self._tokens)
+        self._tokens, self._writer = 0, None
+        return [*deltas, EndTurn(reason, total)]
+
+    def _write(self, text: str) -> list[Delta]:
+        deltas: list[Delta] = []
+        if self._writer is None:
+            self._writer = writer_for(ANSWER)
+            deltas += self._writer.open()
+        entries, self._entries = self._entries, []
+        return deltas + text_deltas(self._writer, text, entries)
+
 
 FormatName: TypeAlias = Literal["chat", "harmony", "responses", "tagged", "text", "vllm"]
 """The names of the formats: deltas of Chat Completions, token ids of harmony, events of a Responses service, text with a family's

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
+from typing import Final, Literal, TypeAlias, assert_never
 
-from attrs import define, field
+import orjson
+from attrs import define, field, frozen
 
+from interlock.events.json import is_object
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.chunk import Entry
 from interlock.parsers.client_tools import read_call
 from interlock.parsers.routing import Payload, Route, function_route
-
-if TYPE_CHECKING:
-    from interlock.parsers.input_decoder import InputDecoder
 
 
 @define(eq=False)
@@ -64,6 +64,96 @@ class StreamWriter(ItemWriter):
         return [Close()]
 
 
+Phase: TypeAlias = Literal["before", "inside", "after", "bare"]
+"""Before the opening quote, inside the string, after the closing quote, or in bare text."""
+
+_PLAIN: Final = re.compile(r'[^"\\]+')
+_ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
+_UNFINISHED: Final = re.compile(r"\\(u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
+_SIMPLE: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+
+
+@define(eq=False)
+class InputDecoder:
+    """Decodes free text that a model may write inside JSON; `key` names the string, `input` or `code`.
+
+    A model sees a custom tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
+    Text that begins with `{"input": "`, or `{"code": "` for a Python call, is decoded; white space may differ. Other text passes
+    unchanged. Invalid escapes stay as they are. Text after the closing quote stays too, unless it is only the closing brace.
+    """
+
+    key: str = "input"
+    _phase: Phase = "before"
+    _pending: str = ""
+
+    def feed(self, text: str) -> str:
+        """Return the decoded text that is certain."""
+        match self._phase:
+            case "bare":
+                return text
+            case "after":
+                self._pending += text
+                return ""
+            case "inside":
+                return self._decode(self._pending + text)
+            case "before":
+                return self._begin(self._pending + text)
+            case _:
+                assert_never(self._phase)
+
+    def end(self) -> str:
+        """Return the pending text, unless it is only white space or the closing brace after the string."""
+        pending, self._pending = self._pending, ""
+        if self._phase == "after" and pending.strip() in {"", "}"}:
+            return ""
+        return pending
+
+    def _begin(self, text: str) -> str:
+        """Decide whether the text is JSON."""
+        position = 0
+        for token in ("{", f'"{self.key}"', ":", '"'):
+            position = len(text) - len(text[position:].lstrip())
+            if not text.startswith(token, position):
+                if token.startswith(text[position:]):
+                    self._pending = text
+                    return ""
+                self._phase, self._pending = "bare", ""
+                return text
+            position += len(token)
+        self._phase = "inside"
+        return self._decode(text[position:])
+
+    def _decode(self, text: str) -> str:
+        """Decode up to the closing quote, or up to an incomplete escape, which waits for more text."""
+        decoded: list[str] = []
+        position = 0
+        while position < len(text):
+            if (plain := _PLAIN.match(text, position)) is not None:
+                decoded.append(plain.group())
+                position = plain.end()
+            elif text[position] == '"':
+                self._phase, self._pending = "after", text[position + 1 :]
+                return "".join(decoded)
+            elif _UNFINISHED.fullmatch(text, position):
+                break
+            elif (escape := _ESCAPE.match(text, position)) is not None:
+                decoded.append(_unescape(escape.group()))
+                position = escape.end()
+            else:
+                decoded.append(text[position])
+                position += 1
+        self._pending = text[position:]
+        return "".join(decoded)
+
+
+def _unescape(escape: str) -> str:
+    """Return the character of an escape; an invalid escape stays as it is."""
+    if escape[1] != "u":
+        return _SIMPLE.get(escape[1], escape)
+    units = [int(unit, 16) for unit in escape.split("\\u")[1:]]
+    return b"".join(unit.to_bytes(2, "big") for unit in units).decode("utf-16-be", "replace")
+
+
 @define(eq=False)
 class InputWriter(ItemWriter):
     """Writes a custom tool call or a Python call, whose text the model may have wrapped in JSON."""
@@ -72,8 +162,6 @@ class InputWriter(ItemWriter):
 
     def __attrs_post_init__(self) -> None:
         """Create the decoder for the key of this payload."""
-        from interlock.parsers.input_decoder import InputDecoder  # noqa: PLC0415 - few models write such calls
-
         self._decoder = InputDecoder(self.route.payload)
 
     def write(self, text: str) -> list[Delta]:
@@ -105,14 +193,72 @@ class BufferedWriter(ItemWriter):
         return []
 
 
+_BROWSER_FUNCTIONS: Final = ("search", "open", "find")
+_LATEST: Final = -1
+"""The cursor of the latest page, the tool's default."""
+
+
+@frozen
+class BrowserAction:
+    """The `action` of a browser call, in the API's shape, and why the call cannot run (None if it can)."""
+
+    fields: Mapping[str, object]
+    fault: str | None = None
+
+
+def read_action(function: str, arguments: str) -> BrowserAction:
+    """Return the action of a call of `browser.<function>`; never raises.
+
+    The tool refers to pages by cursor and to links by number, but the API uses URLs. The page at cursor 3 becomes `cursor:3`, and
+    link 7 on that page becomes `cursor:3#7`. Invalid arguments become the query of a search, so they are not lost.
+    """
+    if function not in _BROWSER_FUNCTIONS:
+        return _fault(arguments, f"the browser has no function {function!r}")
+    try:
+        value: object = orjson.loads(arguments)
+    except ValueError:
+        return _fault(arguments, "the arguments are not JSON")
+    if not is_object(value):
+        return _fault(arguments, "the arguments are not an object")
+    fields = _fields(function, value)
+    return (
+        BrowserAction(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
+    )
+
+
+def _fault(arguments: str, fault: str) -> BrowserAction:
+    return BrowserAction({"type": "search", "query": arguments}, fault)
+
+
+def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the action, or None if an argument is missing or has the wrong type."""
+    query, pattern = arguments.get("query"), arguments.get("pattern")
+    match function:
+        case "search" if isinstance(query, str):
+            return {"type": "search", "query": query}
+        case "open":
+            return {"type": "open_page", "url": _page(arguments)}
+        case "find" if isinstance(pattern, str):
+            return {"type": "find_in_page", "pattern": pattern, "url": _page(arguments)}
+        case _:
+            return None
+
+
+def _page(arguments: Mapping[str, object]) -> str:
+    for name in ("url", "id"):
+        url = arguments.get(name)
+        if isinstance(url, str):
+            return url
+    cursor, link = arguments.get("cursor", _LATEST), arguments.get("id")
+    return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
+
+
 @define(eq=False)
 class BrowserCallWriter(BufferedWriter):
     """Writes a `web_search_call`, whose `action` is an object."""
 
     def close(self) -> list[Delta]:
         """Open the item with its action, and close it, or reject it if the arguments are invalid."""
-        from interlock.parsers.browser import read_action  # noqa: PLC0415 - only harmony has such calls
-
         arguments = "".join(self._arguments)
         action = read_action(self.route.function, arguments)
         end = Close() if action.fault is None else Reject(action.fault)

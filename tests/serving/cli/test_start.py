@@ -76,10 +76,8 @@ def test_a_server_imports_only_what_its_requests_need() -> None:
 GATEWAY = [sys.executable, "-X", "importtime", "-m", "interlock", "serve", "--port", "0", "--upstream", "http://127.0.0.1:1"]
 UNUSED = {
     *("cryptography", "httpx2", "mcp", "openai", "openai_harmony", "pydantic", "rich", "websockets"),
-    "interlock.parsers.browser",
     "interlock.parsers.families",
     "interlock.parsers.harmony_vocabulary",
-    "interlock.parsers.input_decoder",
     "interlock.serving.engines.upstream.vllm_upstream",
     "interlock.serving.engines.vllm",
     "interlock.serving.http.bounded_protocol",
