@@ -9,8 +9,9 @@ from interlock.events import Writer
 from interlock.fsm import Clock, Ids
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.generation import ResponseEngine, response_engine
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.run import ActiveRuns, RequestContext, ResponseRun, new_driver
+from interlock.serving.responses.run import RequestContext, ResponseRun, new_driver
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
 __all__ = ["begin_response"]

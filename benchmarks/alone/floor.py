@@ -23,7 +23,7 @@ from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.active_runs import ActiveRuns
 
 
 def application(engine: ScriptedEngine) -> Starlette:

@@ -13,7 +13,7 @@ from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.active_runs import ActiveRuns
 
 CUT = "the connection breaks"
 STALL = "nothing more comes"

@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Run, Succeed
 from interlock.fsm.oracle import check
 from interlock.serving.http.answers import COMMENT
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import RequestContext, ResponseRun
+from interlock.serving.responses.run import Delivery, RequestContext
 from interlock.serving.tools.tool_runner import NullTools
 from interlock.testing import findings
 
@@ -181,7 +181,7 @@ def test_a_stream_in_the_background_has_comments_and_the_numbers_of_what_is_stor
 
 
 def test_nothing_breaks_a_silence_if_the_time_is_zero(serve, monkeypatch) -> None:
-    monkeypatch.setattr(ResponseRun, "_keep_alive", None)
+    monkeypatch.setattr(Delivery, "keep_alive", None)
     with serve(StagedEngine(steps(ANSWER)), keep_alive=0) as url, posted(url) as pieces:
         assert names(bodies(b"".join(pieces)))[-1] == "response.completed"
 

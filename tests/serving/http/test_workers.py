@@ -301,7 +301,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import reserve
 from interlock.serving.http.workers import Supervisor
 from interlock.serving.requests.logs import log_to_stderr
-from interlock.serving.responses.slots import Slots
+from interlock.serving.responses.active_runs import Slots
 
 starts, failing, unforked, fork = Path("starts"), eval(sys.argv[1]), eval(sys.argv[2]), os.fork
 forks = iter(range(1, 100))

@@ -28,7 +28,7 @@ from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
 from interlock.serving.http.socket_memory import Limits, SocketMemory
 from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
 
 PATIENCE = 60

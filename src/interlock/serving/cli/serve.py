@@ -271,7 +271,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
     else:
         from interlock.serving.http.workers import Supervisor
-        from interlock.serving.responses.slots import Slots
+        from interlock.serving.responses.active_runs import Slots
 
         slots = Slots.shared(settings.max_streams, settings.workers)
         supervisor = Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.log_level, settings.drain)

@@ -172,7 +172,7 @@ def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser
         click.echo(f"{html}: {len(document) // 1000} kB written", err=True)
         return
     from interlock.serving.http import server
-    from interlock.serving.responses.run import ActiveRuns
+    from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.view.web import site
 
     path, app = site(title, batches)

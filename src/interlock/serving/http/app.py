@@ -58,12 +58,12 @@ from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
+from interlock.serving.responses.active_runs import GRACE, ActiveRuns, Slots
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import GRACE, ActiveRuns, NullWriter, summarize
+from interlock.serving.responses.run import NullWriter, summarize
 from interlock.serving.responses.sealing import Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
-from interlock.serving.responses.slots import Slots
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
 

@@ -149,7 +149,7 @@ class TransducedStream(Generic[D]):
                 await self._write(line, rest)
 
     async def _write(self, line: AnswerLine, entries: Iterable[StreamEntry]) -> None:
-        self.transducer.stop_sequence = self.run.stop_sequence
+        self.transducer.stop_sequence = self.run.progress.stop_sequence
         if data := self.transducer.encode(entries):
             await line.write(data, more=not self.transducer.has_ended)
 
@@ -169,7 +169,7 @@ class TransducedAnswer(Generic[D]):
         try:
             async with open_events(self.run, receive) as events:
                 async for step in events:
-                    self.transducer.stop_sequence = self.run.stop_sequence
+                    self.transducer.stop_sequence = self.run.progress.stop_sequence
                     for event in step:
                         made += self.transducer.feed(event)
         except Exception as error:

@@ -47,8 +47,8 @@ from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HostedTool
+from interlock.serving.responses.active_runs import GRACE
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.run import GRACE
 from interlock.serving.responses.sealing import RANDOM_KEY, Envelope, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoreError

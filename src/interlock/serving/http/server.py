@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.request_body import MAX_BODY_BYTES
-from interlock.serving.responses.run import GRACE, ActiveRuns
+from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 
 KEEP_ALIVE: Final = 75
 """Seconds after which the server closes an idle connection. A client that does not close it earlier loses a request that it sends

@@ -39,8 +39,9 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
+from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
-from interlock.serving.responses.run import Interrupt, NotBegunError, ResponseRun
+from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoredResponse
 

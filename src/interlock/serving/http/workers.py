@@ -33,8 +33,7 @@ from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
-from interlock.serving.responses.run import GRACE
-from interlock.serving.responses.slots import Slots
+from interlock.serving.responses.active_runs import GRACE, Slots
 
 logger = logging.getLogger(__name__)
 

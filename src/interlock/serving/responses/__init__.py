@@ -1,9 +1,9 @@
 """Responses in progress, from the request to the stored response.
 
 service              begins the response to a request
-run                  executes the turn loop of a response, and tracks the runs of a server
+run                  executes the turn loop of a response
 observation          what a run adds to the metrics, the traces and the log
-slots                limits the responses in progress in all processes of a server
+active_runs          the responses in progress, and the limit on their number in all processes of a server
 background_response  writes the events of a background response to a store
 archive              the stored responses, and the events of background responses
 conversation_lease   the lease of a response on its conversation

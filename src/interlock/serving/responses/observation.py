@@ -89,9 +89,9 @@ def _report(run: ResponseRun[T], seconds: float, span: traces.Span) -> None:
 
 
 def _report_first_output(run: ResponseRun[T], started_at: float) -> None:
-    if run.first_output_at is not None:
+    if run.progress.first_output_at is not None:
         labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
-        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.first_output_at - started_at, *labels)
+        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ def _log_end(run: ResponseRun[T], started_at: float) -> None:
     status, count = run.driver.status, run.driver.item_count
     details, error = members(response.get("incomplete_details")), members(response.get("error"))
     reason = as_text(details.get("reason")) or as_text(error.get("code"))
-    first = None if run.first_at is None else round(run.first_at - started_at, DIGITS)
+    first = None if run.delivery.first_at is None else round(run.delivery.first_at - started_at, DIGITS)
     fields: dict[str, object] = {
         "status": status,
         "reason": reason or None,

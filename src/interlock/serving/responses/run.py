@@ -2,16 +2,16 @@
 
 The table `TURNS` in `interlock.fsm.processes` defines the steps, and how an interrupted run ends. One task drives a run from its
 first step, and an error of the first steps refuses the request. Later, if a step raises, the response fails, and its stream still
-ends with a terminal event. The same run makes a stream or a JSON response, so both have the same content. `ActiveRuns` tracks
-the runs of a server; `interlock.serving.responses.slots` limits their number.
+ends with a terminal event. The same run makes a stream or a JSON response, so both have the same content. `ActiveRuns`
+tracks the runs of a process, and limits their number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from functools import partial
 from math import inf
 from time import monotonic
@@ -39,11 +39,11 @@ from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, add_ids, waits_for_client
 from interlock.serving.requests.runtime import alongside, ends_process, is_fault
+from interlock.serving.responses.active_runs import ABANDONED, ActiveRuns, NotBegunError
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.observation import observed, observed_turn, report_turn
 from interlock.serving.responses.sealing import Seals
-from interlock.serving.responses.slots import Slots
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 
@@ -57,15 +57,6 @@ logger = logging.getLogger(__name__)
 INTERNAL_ERROR: Final = "The server had an error while it generated the response."
 """Replaces the message of an error that may contain private details."""
 
-ABANDONED: Final = Fault("server_error", "The response was abandoned before it ended.")
-"""Ends a response whose task was cancelled, or whose `events` were closed, from outside the run."""
-
-SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
-"""Ends a response at shutdown: it becomes `failed`, not `cancelled`, because its client did not cancel it."""
-
-GRACE: Final = 5
-"""Seconds at shutdown for responses to end, and for clients to read the last events."""
-
 MAX_TURNS: Final = 128
 """The turns after which a response ends although its last call is async, so that a model cannot call forever."""
 
@@ -77,20 +68,6 @@ NOT_COMPACTED: Final = "The conversation could not be compacted: "
 
 class CompactionError(EngineError):
     """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
-
-
-@frozen
-class NotBegunError(ApiError):
-    """A run was interrupted before its response began; `ending` is the argument of `ResponseRun.interrupt`."""
-
-    ending: Fault | Cancel = field(default=ABANDONED, kw_only=True)
-
-    @classmethod
-    def of(cls, ending: Fault | Cancel) -> NotBegunError:
-        """Return the error for an interruption: 503 for a fault, and 400 for a request that nobody wants any more."""
-        if isinstance(ending, Fault):
-            return cls(503, ending.message, "server_error", ending=ending)
-        return cls(400, "The request was cancelled.", ending=ending)
 
 
 @frozen
@@ -149,6 +126,77 @@ class TurnProgress:
     """The calls whose tools run next: those of the turn, or before the first turn the calls that the client has approved."""
     rejected: Sequence[JsonItem] = ()
     """Its calls with invalid arguments."""
+    stop_sequence: str | None = None
+    """The stop string that ended it, if the engine names it. Only Messages shows it."""
+    first_output_at: float | None = None
+    """When the model wrote the first output of the run, by the monotonic clock."""
+
+
+@define(eq=False)
+class Delivery(Generic[T]):
+    """The events of a run that nobody has taken yet."""
+
+    events: list[T] = field(factory=list[T])
+    first_at: float | None = None
+    """When the first events were taken, by the monotonic clock."""
+    taken_at: float = inf
+    """When the last events were taken, by the same clock."""
+    _writing: asyncio.Lock = field(factory=asyncio.Lock)
+    """Is locked while a keep-alive is written, so that later events wait for it."""
+
+    def take(self) -> list[T]:
+        """Return the events, and forget them."""
+        events, self.events = self.events, []
+        if self.first_at is None:
+            self.first_at = monotonic()
+        return events
+
+    async def until_written(self) -> None:
+        """Wait while a keep-alive is being written."""
+        if self._writing.locked():
+            async with self._writing:
+                pass
+
+    async def keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]], is_waiting: Callable[[], bool]) -> None:
+        """Call `write` whenever no events were taken for some seconds and the run is waiting for a step, until cancelled."""
+        while True:
+            remaining = min(seconds, self.taken_at + seconds - monotonic()) if is_waiting() else seconds
+            if remaining > 0:
+                await asyncio.sleep(remaining)
+                continue
+            async with self._writing:
+                await write()
+            metrics.count("interlock_keep_alives_total")
+            self.taken_at = monotonic()
+
+
+@define(eq=False)
+class StepWait:
+    """The wait for the next step of a run, which can be stopped without cancelling the task of the run."""
+
+    task: asyncio.Task[object] | None = None
+    """The task that iterates the events."""
+    is_active: bool = False
+
+    def stop(self) -> None:
+        """End the wait, if there is one."""
+        if self.is_active and self.task is not None:
+            self.task.cancel()
+
+    async def next_step(self, steps: RunSteps, goes_on: Callable[[], bool]) -> Sequence[Delta] | TurnTrigger | None:
+        """Return the next step, or None if the run no longer `goes_on`, after which `stop` may have been called."""
+        step: Sequence[Delta] | TurnTrigger = ()
+        self.is_active = True
+        try:
+            step = await anext(steps)
+        except asyncio.CancelledError:
+            if goes_on():
+                raise
+        finally:
+            self.is_active, may_go_on = False, goes_on()
+            if not may_go_on and self.task is not None and self.task.uncancel():
+                raise asyncio.CancelledError  # the task was also cancelled from outside
+        return step if may_go_on else None
 
 
 @define(eq=False)
@@ -169,12 +217,8 @@ class ResponseRun(Generic[T]):
     driver: ResponseDriver[T] = field(init=False)
     is_steered: Callable[[], bool] = field(default=lambda: False, init=False)
     """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
-    stop_sequence: str | None = field(default=None, init=False)
-    """The stop string that ended the last turn, if the engine names it. Only Messages shows it."""
     is_part: bool = field(default=False, kw_only=True)
     """Whether it makes a part of another response, such as its compaction."""
-    first_output_at: float | None = field(default=None, init=False)
-    """When the model wrote its first output, by the monotonic clock."""
     resources: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     """What the run closes at its end before the tools: the engine's generation and the conversation lease."""
     _turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
@@ -183,19 +227,11 @@ class ResponseRun(Generic[T]):
     """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
     _error: BaseException | None = field(default=None, init=False)
     """The error that `events` raises at its end: a refusal, or an error that asks the process to end."""
-    _task: asyncio.Task[object] | None = field(default=None, init=False)
-    """The task that iterates the events."""
-    _waits_for_step: bool = field(default=False, init=False)
-    first_at: float | None = field(default=None, init=False)
-    """When the first events were taken, by the monotonic clock."""
-    _events: list[T] = field(factory=list[T], init=False)
-    _taken_at: float = field(default=inf, init=False)
-    """When the last events were taken, by the monotonic clock."""
-    _writing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    """Is locked while `kept_alive` writes, so that later events wait for it."""
+    _wait: StepWait = field(factory=StepWait, init=False)
+    delivery: Delivery[T] = field(factory=Delivery[T], init=False)
     _tools: Tools = field(factory=NullTools, init=False)
     _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _progress: TurnProgress = field(
+    progress: TurnProgress = field(
         default=Factory(lambda self: TurnProgress(self.request.max_output_tokens), takes_self=True), init=False
     )
 
@@ -224,20 +260,16 @@ class ResponseRun(Generic[T]):
                 of a host engine.
         """
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
-        self._task = asyncio.current_task()
+        self._wait.task = asyncio.current_task()
         with self._active_runs.track(self.interrupt), observed(self):  # the effects `TAKE` and `FREE`
             try:
                 while True:
                     if trigger is not None:
                         await self._fire(trigger)
-                    if self._events:
-                        if self._writing.locked():
-                            async with self._writing:
-                                pass
-                        if self.first_at is None:
-                            self.first_at = monotonic()
-                        yield self._take_events()
-                        self._taken_at = monotonic()
+                    if self.delivery.events:
+                        await self.delivery.until_written()
+                        yield self.delivery.take()
+                        self.delivery.taken_at = monotonic()
                     if TurnTrigger.FAIL not in self._turns.state.rows:
                         return
                     trigger = await self._step()
@@ -252,25 +284,14 @@ class ResponseRun(Generic[T]):
     def conclude(self) -> list[T]:
         """End a response whose `events` were not exhausted, and return the remaining events."""
         self._leave()
-        return self._take_events()
+        return self.delivery.take()
 
     def kept_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> AbstractAsyncContextManager[None]:
         """Call `write` within the context whenever the response has had no events for some seconds since the last; 0 for never.
 
         It is called only while the run waits for a step, and later events wait for it, so nothing else is written meanwhile.
         """
-        return alongside(self._keep_alive(seconds, write)) if seconds else nullcontext()
-
-    async def _keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            remaining = min(seconds, self._taken_at + seconds - monotonic()) if self._waits_for_step else seconds
-            if remaining > 0:
-                await asyncio.sleep(remaining)
-                continue
-            async with self._writing:
-                await write()
-            metrics.count("interlock_keep_alives_total")
-            self._taken_at = monotonic()
+        return alongside(self.delivery.keep_alive(seconds, write, lambda: self._wait.is_active)) if seconds else nullcontext()
 
     def break_silence(self) -> list[T]:
         """Return the `keepalive` event, for `write` of `kept_alive`."""
@@ -309,7 +330,7 @@ class ResponseRun(Generic[T]):
             return False
         if threshold is None or self.request.compacts_only:
             return True
-        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self._progress.remaining_tokens))
+        turn = await fitting(self.generation, Turn(self.request, self.context.model_items, self.progress.remaining_tokens))
         return await self.generation.count(turn) > threshold
 
     async def _compact(self) -> RunSteps:
@@ -340,19 +361,17 @@ class ResponseRun(Generic[T]):
         async with aclosing(self._tools.prepare(self.driver.items)) as preparation:
             async for step in preparation:
                 yield step
-        self._progress.calls = self.driver.ready
-        yield TurnTrigger.CALL if self._progress.calls else TurnTrigger.GO_ON
+        self.progress.calls = self.driver.ready
+        yield TurnTrigger.CALL if self.progress.calls else TurnTrigger.GO_ON
 
     def _turn(self) -> Turn:
         output = self.driver.items()
         items = self._tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
-        return Turn(
-            self.request, (*self.context.model_items, *items), self._progress.remaining_tokens, index=self._progress.count
-        )
+        return Turn(self.request, (*self.context.model_items, *items), self.progress.remaining_tokens, index=self.progress.count)
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""
-        progress, rejects, finish_reason, first_output_at = self._progress, False, None, None
+        progress, rejects, finish_reason, first_output_at = self.progress, False, None, None
         progress.first_item = self.driver.item_count
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
@@ -373,12 +392,12 @@ class ResponseRun(Generic[T]):
                         yield step
                 elif rewritten:
                     yield rewritten
-                finish_reason, self.stop_sequence = output.finish_reason, output.stop_sequence
+                finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
                     progress.usage = _update_usage(progress.usage, output)
         if finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
-        self.first_output_at = self.first_output_at or first_output_at
+        progress.first_output_at = progress.first_output_at or first_output_at
         end = self._end_turn(finish_reason)
         report_turn(self, first_output_at, end)
         progress.count += 1
@@ -404,13 +423,13 @@ class ResponseRun(Generic[T]):
 
     def _end_turn(self, reason: FinishReason) -> list[Delta]:
         """End the parser's turn; its usage is that of the engine, or what stands for none if nobody counted a token."""
-        end, self._progress.usage = self.generation.parser.end(reason, self._progress.usage), Usage()
+        end, self.progress.usage = self.generation.parser.end(reason, self.progress.usage), Usage()
         no_usage = self.generation.no_usage
         return [evolve(each, usage=no_usage) if isinstance(each, EndTurn) and each.usage == Usage() else each for each in end]
 
     async def _run_tools(self) -> RunSteps:
         """Run the tools of the pending calls."""
-        progress = self._progress
+        progress = self.progress
         calls, rejected = progress.calls, progress.rejected
         async with aclosing(self._tools.run(calls, rejected)) as results:
             async for delta in results:
@@ -428,7 +447,7 @@ class ResponseRun(Generic[T]):
     @property
     def _waits_for_client(self) -> bool:
         """Whether a call waits for the client. Its turn is the last one, so earlier turns have none."""
-        return any(map(waits_for_client, self.driver.items(self._progress.first_item)))
+        return any(map(waits_for_client, self.driver.items(self.progress.first_item)))
 
     async def _settle(self) -> None:
         """Log the response, and store it unless it was cancelled or a `BackgroundResponse` stores it."""
@@ -446,7 +465,7 @@ class ResponseRun(Generic[T]):
         except BaseException as error:
             if not is_fault(error):
                 raise
-            self._events[-1] = self.driver.mark_unstored()
+            self.delivery.events[-1] = self.driver.mark_unstored()
             if not isinstance(error, StoreError):
                 raise
             logger.warning("%s: could not be stored: %s", stored.id, error)
@@ -494,8 +513,7 @@ class ResponseRun(Generic[T]):
             case TurnEffect.BREAK_OFF:
                 self._break_off(self._ending)
             case TurnEffect.STOP:
-                if self._waits_for_step and self._task is not None:
-                    self._task.cancel()
+                self._wait.stop()
             case TurnEffect.TAKE | TurnEffect.FREE | TurnEffect.STORE:
                 pass  # see `events` and `_fire`
             case _:
@@ -509,25 +527,15 @@ class ResponseRun(Generic[T]):
     async def _step(self) -> TurnTrigger | None:
         """Take one step; return the trigger to fire next, or None if the same work continues."""
         steps = self._steps
-        step: Sequence[Delta] | TurnTrigger = ()
         try:
             if self._goes_on:
                 assert steps is not None  # noqa: S101 - the edge into this state set them
-                self._waits_for_step = True
-                try:
-                    step = await anext(steps)  # an interruption cancels only this wait
-                except asyncio.CancelledError:
-                    if self._goes_on:
-                        raise
-                finally:
-                    self._waits_for_step, goes_on = False, self._goes_on
-                    if not goes_on and self._task is not None and self._task.uncancel():
-                        raise asyncio.CancelledError  # the task was also cancelled from outside
-                if goes_on:
-                    if isinstance(step, TurnTrigger):
-                        await steps.aclose()
-                        return step
-                    self._events += self.driver.feed(step)
+                step = await self._wait.next_step(steps, lambda: self._goes_on)
+                if isinstance(step, TurnTrigger):
+                    await steps.aclose()
+                    return step
+                if step is not None:
+                    self.delivery.events += self.driver.feed(step)
                     return TurnTrigger.END if self.driver.ended else None
         except BaseException as error:  # noqa: BLE001 - what stops the task is raised again
             self._note(error)
@@ -549,12 +557,12 @@ class ResponseRun(Generic[T]):
         attempts: Sequence[Callable[[], Sequence[Delta]]] = (lambda: self._abort(ending), lambda: [ending])
         for attempt in attempts:
             try:
-                self._events += self.driver.feed(attempt())
+                self.delivery.events += self.driver.feed(attempt())
             except BaseException as error:  # noqa: BLE001 - `_record` reraises what stops the task
                 self._record(error, "text of the aborted turn is lost")
             if self.driver.ended:
                 return
-        self._events += self.driver.feed([ending])
+        self.delivery.events += self.driver.feed([ending])
 
     def _abort(self, ending: Fault | Cancel | EndTurn) -> Sequence[Delta]:
         *pending, end = self._end_turn("abort")
@@ -579,10 +587,6 @@ class ResponseRun(Generic[T]):
         """Return the error to raise, and drop it, because its traceback refers to the run."""
         self._error = None
         return error
-
-    def _take_events(self) -> list[T]:
-        events, self._events = self._events, []
-        return events
 
     async def _close(self) -> None:
         """Stop the engine and the tools, and release the conversation."""
@@ -704,68 +708,3 @@ def _update_usage(usage: Usage, output: EngineOutput) -> Usage:
         output_tokens=output.output_tokens or usage.output_tokens,
         reasoning_tokens=output.reasoning_tokens or usage.reasoning_tokens,
     )
-
-
-Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
-"""Ends a run as soon as possible, such as `ResponseRun.interrupt`."""
-
-
-@define(eq=False)
-class ActiveRuns:
-    """The active runs of one process, or its open WebSockets."""
-
-    slots: Slots = field(factory=Slots)
-    _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
-    """The function that ends each active run."""
-    _refusal: Fault | None = field(default=None, init=False)
-    """The reason for which no run begins."""
-    _ending: Fault | None = field(default=None, init=False)
-    _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    @contextmanager
-    def track(self, interrupt: Interrupt) -> Generator[None]:
-        """Track a run for the duration of the context; `interrupt` it at once if `end` was called.
-
-        Raises:
-            ApiError: 503 if `refuse` was called, or 429 at the limit.
-        """
-        self.require_open()
-        if not self.slots.take():
-            message = f"The server is already generating {self.slots.limit} responses, its limit; try again in a second."
-            raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
-        try:
-            self._runs.add(interrupt)
-            self._empty.clear()
-            if self._ending is not None:
-                interrupt(self._ending)
-            yield
-        finally:
-            self._runs.discard(interrupt)
-            self.slots.free()
-            if not self._runs:
-                self._empty.set()
-
-    def refuse(self, reason: Fault = SHUTDOWN) -> None:
-        """Refuse every run that is tracked later; the active ones go on."""
-        self._refusal = reason
-
-    def require_open(self) -> None:
-        """Raise a 503 if `refuse` was called."""
-        if self._refusal is not None:
-            raise NotBegunError.of(self._refusal)
-
-    def end(self, ending: Fault = SHUTDOWN) -> None:
-        """Interrupt all runs, and every run tracked later."""
-        self._ending = ending
-        for interrupt in self._runs:
-            interrupt(ending)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until no run is left, for at most `seconds`."""
-        if self._runs:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._empty.wait()
-
-    def __len__(self) -> int:
-        return len(self._runs)

@@ -22,9 +22,10 @@ from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
 from interlock.serving.requests.logs import log_with
 from interlock.serving.requests.runtime import Yielder
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.run import ActiveRuns, NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
+from interlock.serving.responses.run import NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
 from interlock.serving.responses.sealing import Envelope, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner

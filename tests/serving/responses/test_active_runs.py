@@ -1,6 +1,6 @@
 """The processes of a server share the slots for responses in progress."""
 
-from interlock.serving.responses.slots import Slots
+from interlock.serving.responses.active_runs import Slots
 
 
 def test_processes_take_no_more_slots_together_than_the_limit() -> None:
