@@ -2,7 +2,7 @@
 
 In a lifecycle, all edges that end with the same event lead to the same state, unless the event is the last of the item. So the
 last event of an open item gives its state, and the emissions of its events record its fields. If no edge ends with the event,
-`_between` makes a temporary state, whose edges emit the pending events and then end the response or the item.
+`_state_between` makes a temporary state, whose edges emit the pending events and then end the response or the item.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def restore(subject: ResponseState, frames: Sequence[bytes], first: int, lifecyc
     names = {
         effect.name for edge in lifecycles.response.edges for effect in edge.effects if issubclass(effect.event, ResponseEvent)
     }
-    for body in _bodies(frames, first):
+    for body in _read_bodies(frames, first):
         index, name = body.get("output_index"), as_text(body.get("type"))
         if isinstance(index, int):
             of_items.setdefault(index, []).append(body)
         elif name in names:
             own = name, members(body.get("response"))
     _restore_response(subject, *own, lifecycles.response)
-    restored = [item for _, bodies in sorted(of_items.items()) for item in _restored(subject, bodies, lifecycles)]
+    restored = [item for _, bodies in sorted(of_items.items()) for item in _restore_item(subject, bodies, lifecycles)]
     for item in restored[:-1]:
         dest, emissions = item.state.rows.get("close", (item.state, ()))
         if not emissions:  # the model writes one item at a time, so this one was closed without an event
@@ -72,7 +72,7 @@ def restore(subject: ResponseState, frames: Sequence[bytes], first: int, lifecyc
     return [item for item in restored if item.state.rows]
 
 
-def _bodies(frames: Iterable[bytes], first: int) -> Iterator[Body]:
+def _read_bodies(frames: Iterable[bytes], first: int) -> Iterator[Body]:
     """Yield the events that this release knows, in OpenAI's dialect."""
     for number, frame in enumerate(frames, first):
         with suppress(ValueError):
@@ -91,15 +91,15 @@ def _restore_response(subject: ResponseState, event: str, fields: Body, lifecycl
             subject.state, subject.body = lifecycle.states[str(body.status)], body
 
 
-def _restored(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> Iterator[AnyItem]:
+def _restore_item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> Iterator[AnyItem]:
     """Add an item to the output of the response, and yield it, if an event shows it."""
     shown = [body for body in bodies if is_object(body.get("item"))]
     if shown:
         fields, ended = members(shown[-1].get("item")), shown[-1]["type"] == _DONE
         try:
-            item = _replayed(fields, () if ended else bodies[1:], lifecycles)
+            item = _replay(fields, () if ended else bodies[1:], lifecycles)
         except Exception:  # noqa: BLE001 - another release may have written anything
-            item = _as_shown(fields)
+            item = _show_again(fields)
         if ended:
             item.state = _ENDED
         item.shown_body, item.output_index = item.body, len(subject.output)
@@ -107,7 +107,7 @@ def _restored(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecy
         yield item
 
 
-def _as_shown(fields: Body) -> AnyItem:
+def _show_again(fields: Body) -> AnyItem:
     """Return an item whose kind or whose events are not known."""
     state = State[str, Emission[AnyItem]]("", "unknown")
     state.rows["cut"] = (_ENDED, (done_as_shown,))
@@ -115,7 +115,7 @@ def _as_shown(fields: Body) -> AnyItem:
     return ItemState(state, id=str(fields.get("id")), body=body, output_index=0)
 
 
-def _replayed(fields: Body, bodies: Iterable[Body], lifecycles: Lifecycles) -> AnyItem:
+def _replay(fields: Body, bodies: Iterable[Body], lifecycles: Lifecycles) -> AnyItem:
     """Return an item in the state after its events, and with their contents; the first one added it with these fields."""
     kind = as_text(fields.get("type"))
     body, lifecycle = convert(fields, ITEMS[kind]), lifecycles.items[kind]
@@ -132,7 +132,7 @@ def _replayed(fields: Body, bodies: Iterable[Body], lifecycles: Lifecycles) -> A
 
 def _record(item: AnyItem, body: Body, lifecycle: Lifecycle[AnyItem]) -> Emission[AnyItem]:
     """Record the content of an event, and return the emission that made it."""
-    item.args, delta = _args(body), body.get("delta")
+    item.args, delta = _args_of(body), body.get("delta")
     if isinstance(delta, str):
         item.hold(delta, [*map(members, elements(body.get("logprobs")))])
     part = members(body.get("part")).get("type")
@@ -140,7 +140,7 @@ def _record(item: AnyItem, body: Body, lifecycle: Lifecycle[AnyItem]) -> Emissio
     return next(emission for event, emission in made if not isinstance(event, PartAdded) or wire_name(type(event.part)) == part)
 
 
-def _args(body: Body) -> Fields:
+def _args_of(body: Body) -> Fields:
     """Read the arguments of a trigger from its event."""
     match body:
         case {"annotation": annotation}:
@@ -175,13 +175,13 @@ def _state_after(lifecycle: Lifecycle[S], emission: Emission[S]) -> tuple[Lifecy
             state = lifecycle.states[edge.dest]
             due = tuple(edge.effects[edge.effects.index(emission) + 1 :])
             if due:
-                state = _between(state, due, edge.trigger)
+                state = _state_between(state, due, edge.trigger)
             found.append((bool(due), min((len(row[1]) for row in state.rows.values()), default=0), state, edge.trigger))
     *_, state, trigger = min(found, key=lambda one: one[:2])
     return state, trigger
 
 
-def _between(dest: LifecycleState[S], due: tuple[Emission[S], ...], trigger: str) -> LifecycleState[S]:
+def _state_between(dest: LifecycleState[S], due: tuple[Emission[S], ...], trigger: str) -> LifecycleState[S]:
     """Return a state between two events of an edge."""
     state = State[str, Emission[S]](dest.table, dest.name)
     if not dest.rows:

@@ -114,13 +114,13 @@ class Routing:
 
     def recipient(self, recipient: str) -> Route | None:
         """Return the route of a harmony recipient (the text after `to=`); None if it calls nothing."""
-        if (route := self._explicit(recipient)) is not None:
+        if (route := self._find_explicit(recipient)) is not None:
             return route
         return None if recipient in _NO_CALL else self._mcp_call(recipient)
 
     def function(self, name: str) -> Route:
         """Return the route of a call in a format that only has functions; an unknown name is a function."""
-        if (route := self._explicit(name)) is not None:
+        if (route := self._find_explicit(name)) is not None:
             return evolve(route, payload="code") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
@@ -132,7 +132,7 @@ class Routing:
             return True
         return name not in self.declared and any(f"{label}{SEPARATOR}".startswith(name) for label in self.servers)
 
-    def _explicit(self, recipient: str) -> Route | None:
+    def _find_explicit(self, recipient: str) -> Route | None:
         """Route a declared tool, a tool of a declared server, or a name with a fixed meaning."""
         if (route := self.declared.get(recipient)) is not None:
             return route

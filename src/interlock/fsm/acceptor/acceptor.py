@@ -171,7 +171,7 @@ class Acceptor:
             return Step("", item.index)
         step = evolve(item.automaton.explain(before, event, after), index=item.index)
         # The status in `done` decides between the edges that end an item.
-        return step.narrowed(lambda edge: edge.dest == item.status) if event == DONE else step
+        return step.narrow(lambda edge: edge.dest == item.status) if event == DONE else step
 
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
         """Validate an event.

@@ -152,7 +152,7 @@ class Step:
     states: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
 
-    def narrowed(self, keep: Callable[[FiredEdge], bool]) -> Step:
+    def narrow(self, keep: Callable[[FiredEdge], bool]) -> Step:
         """Return the step with only the edges that `keep` accepts; unchanged if it accepts none."""
         fired = tuple(filter(keep, self.fired))
         if not fired or fired == self.fired:
@@ -344,19 +344,19 @@ def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:
     narrowed: list[Step] = []
     next_edges: tuple[FiredEdge, ...] = ()
     for step in reversed(steps):
-        agreeing = step.narrowed(_followed(next_edges)) if next_edges else step
+        agreeing = step.narrow(_followed(next_edges)) if next_edges else step
         narrowed.append(_prefer_continuing(agreeing))
         next_edges = narrowed[-1].fired
     narrowed.reverse()
     for at in range(1, len(narrowed)):
         if before := narrowed[at - 1].fired:
-            narrowed[at] = _prefer_continuing(narrowed[at].narrowed(_follows(before)))
+            narrowed[at] = _prefer_continuing(narrowed[at].narrow(_follows(before)))
     return narrowed
 
 
 def _prefer_continuing(step: Step) -> Step:
     edges = [edge for edge in step.fired if not edge.begins]
-    return step.narrowed(edges.__contains__) if len(edges) == 1 else step
+    return step.narrow(edges.__contains__) if len(edges) == 1 else step
 
 
 def _followed(next_edges: tuple[FiredEdge, ...]) -> Callable[[FiredEdge], bool]:

@@ -12,7 +12,7 @@ from interlock.fsm.subjects import AnyItem
 from interlock.fsm.table import Edge
 
 
-def _written(kind: ItemKind) -> Lifecycle[AnyItem]:
+def _written_call(kind: ItemKind) -> Lifecycle[AnyItem]:
     return Lifecycle(
         name=kind,
         initial="absent",
@@ -26,17 +26,17 @@ def _written(kind: ItemKind) -> Lifecycle[AnyItem]:
     )  # fmt: skip
 
 
-def _whole(kind: ItemKind) -> Lifecycle[AnyItem]:
+def _whole_item(kind: ItemKind) -> Lifecycle[AnyItem]:
     edges = [Edge("absent", "open", "completed", [added, done])]
     return Lifecycle(name=kind, initial="absent", final={"completed"}, edges=edges)
 
 
-WRITTEN: Final = tuple(map(_written, ("local_shell_call", "computer_call", "tool_search_call", "program")))
+WRITTEN: Final = tuple(map(_written_call, ("local_shell_call", "computer_call", "tool_search_call", "program")))
 """The lifecycles of calls that the model writes."""
 
 WHOLE: Final = tuple(
     map(
-        _whole,
+        _whole_item,
         (
             "mcp_approval_request",
             "apply_patch_call_output",

@@ -120,7 +120,7 @@ def _signs(
     return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, run, passes)
 
 
-def _outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
+def _signs_outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
     """Return the signs in an object or list, by the state, except for those in strings.
 
     Args:
@@ -143,7 +143,7 @@ def _outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: 
 
 
 @lru_cache(maxsize=64)
-def _inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
+def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
     """Return the signs in a string, by the state."""
     parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
     breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
@@ -156,7 +156,7 @@ def _inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str
 
 
 @lru_cache(maxsize=64)
-def _of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
+def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
     """Return the signs of a dialect of elements, by the state."""
     others = f"{namespace}<"[1:]
     opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
@@ -215,9 +215,11 @@ def _places(
         states.extend({dest for dest, _ in state.rows.values()}.difference(states))
     by_name = {state.name: state for state in states}
     is_of_elements = bool(dialect.namespace)
-    outside = _of_elements(dialect.namespace, stops) if is_of_elements else _outside(dialect, stops, closing, nested=nested)
+    outside = (
+        _signs_of_elements(dialect.namespace, stops) if is_of_elements else _signs_outside(dialect, stops, closing, nested=nested)
+    )
     signs = {(name, ""): each for name, each in outside.items()}
-    signs |= {(name, quote): each for quote in dialect.quotes for name, each in _inside(dialect, stops, quote).items()}
+    signs |= {(name, quote): each for quote in dialect.quotes for name, each in _signs_inside(dialect, stops, quote).items()}
     places = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
     for (_, quote), place in places.items():
         for part, (dest, steps) in place.state.rows.items():

@@ -69,9 +69,9 @@ class Schema:
         """The schema of the items of an array."""
         if not self.schema:
             return self
-        resolved = _resolved(self.schema, self.root)
+        resolved = _resolve(self.schema, self.root)
         parts = [part for word in ("anyOf", "oneOf", "allOf") for part in elements(resolved.get(word))]
-        schemas = [resolved, *(_resolved(members(part), self.root) for part in parts)]
+        schemas = [resolved, *(_resolve(members(part), self.root) for part in parts)]
         items = next((each["items"] for each in schemas if "items" in each), None)
         return Schema(members(items), self.root)
 
@@ -88,7 +88,7 @@ class Schemas:
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
         """Read the `tools` of a request body; invalid tools are ignored."""
-        tools = _declared(elements(body.get("tools")), "")
+        tools = _find_parameters(elements(body.get("tools")), "")
         return cls({name: Schema(parameters, parameters) for name, parameters in tools})
 
     def with_tools(self, tools: Sequence[object]) -> Schemas:
@@ -104,10 +104,10 @@ class Schemas:
         return self.schema(name).member(key).types or None
 
 
-def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _find_parameters(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     for tool in map(members, tools):
         if tool.get("type") == "namespace":
-            yield from _declared(elements(tool.get("tools")), as_text(tool.get("name")))
+            yield from _find_parameters(elements(tool.get("tools")), as_text(tool.get("name")))
             continue
         function = tool if "name" in tool else members(tool.get("function"))
         name, parameters = as_text(function.get("name")), members(function.get("parameters"))
@@ -122,7 +122,7 @@ def _declared(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mappin
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:
     """Return the properties of an object, including the properties of its subschemas."""
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     properties: dict[str, object] = {}
     if depth < _DEEPEST:
         for word in ("allOf", "anyOf", "oneOf"):
@@ -133,7 +133,7 @@ def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth:
 
 def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; empty if undeclared."""
-    resolved = _resolved(members(schema), root)
+    resolved = _resolve(members(schema), root)
     type_ = resolved.get("type")
     types = {type_} if isinstance(type_, str) else {str(each) for each in elements(type_)}
     if not types:
@@ -150,7 +150,7 @@ def _type_of(value: object) -> str:
     return "null" if value is None else _TYPE_NAMES.get(type(value), "string")
 
 
-def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
+def _resolve(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
     """Follow a `$ref` into the same document; a broken one adds nothing, a circular one gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = schema.get("$ref")

@@ -64,11 +64,11 @@ _GLM45: Final = Template("<tool_call>%(name)s\n%(arguments)s</tool_call>", _GLM_
 _GLM47: Final = Template("<tool_call>%(name)s%(arguments)s</tool_call>", _GLM_PAIR.replace("\n", ""))
 
 
-def _listed(begin: str, end: str) -> Template:
+def _list_template(begin: str, end: str) -> Template:
     return Template('{"name": "%(name)s", "arguments": %(arguments)s}', between=", ", section=(begin, end))
 
 
-def _invoked(begin: str, end: str) -> Template:
+def _invoke_template(begin: str, end: str) -> Template:
     call, pair = '<invoke name="%(name)s">\n%(arguments)s</invoke>\n', '<parameter name="%(key)s">%(value)s</parameter>\n'
     return Template(call, pair, section=(begin, end))
 
@@ -131,7 +131,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "qwen3_json": _HERMES,
     "glm45": _GLM45,
     "glm47": _GLM47,
-    "minimax_m2": _invoked("<minimax:tool_call>\n", "</minimax:tool_call>"),
+    "minimax_m2": _invoke_template("<minimax:tool_call>\n", "</minimax:tool_call>"),
     "deepseek_v32": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls"),
     "deepseek_v41": _dsml("calls", "｜DSML｜ "),
@@ -164,14 +164,14 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "gigachat3": Template('<|function_call|>{"name": "%(name)s", "arguments": %(arguments)s}'),
     "llama3_json": _LLAMA,
     "llama4_json": _LLAMA,
-    "granite": _listed("<|tool_call|>[", "]"),
-    "jamba": _listed("<tool_calls>[\n    ", "\n]</tool_calls>"),
-    "hunyuan_a13b": _listed("<tool_calls>[", "]</tool_calls>"),
-    "phi4_mini_json": _listed("functools[", "]"),
+    "granite": _list_template("<|tool_call|>[", "]"),
+    "jamba": _list_template("<tool_calls>[\n    ", "\n]</tool_calls>"),
+    "hunyuan_a13b": _list_template("<tool_calls>[", "]</tool_calls>"),
+    "phi4_mini_json": _list_template("functools[", "]"),
     "cohere_command3": _COHERE,
     "cohere_command4": _COHERE,
     "apertus": Template('{"%(name)s": %(arguments)s}', between=", ", section=("<|tools_prefix|>[", "]<|tools_suffix|>")),
-    "xlam": _listed("[", "]"),
+    "xlam": _list_template("[", "]"),
     "ling3": _GLM47,
     "poolside_v1": _GLM45,
     "hy_v3": Template(
@@ -189,7 +189,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "minicpm5": Template(
         '<function name="%(name)s">%(arguments)s</function>', '<param name="%(key)s">%(value)s</param>', between="\n"
     ),
-    "dots": _invoked("<dots_function_call>\n", "</dots_function_call>"),
+    "dots": _invoke_template("<dots_function_call>\n", "</dots_function_call>"),
     "plamo3": Template(
         "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>%(name)s<|plamo:end_tool_name:plamo|>"
         "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>%(arguments)s"

@@ -75,20 +75,20 @@ def _syntax(field: Mapping[str, object]) -> Syntax:
         raise ValueError("the end of a call has a name")
     if field.get("transform_each"):
         raise ValueError("several calls are one value")
-    markers = _around(before, ends[0])
+    markers = _markers_around(before, ends[0])
     named = names.get("name") == "{name}" and names.get("arguments") == "{content}" and len(rest) == 1
     match field.get("content"):
         case "json" if named:
-            return _with_json(markers, rest[0], members(field.get("content_args")))
+            return _json_syntax(markers, rest[0], members(field.get("content_args")))
         case "json" if not rest and not field.get("content_args"):
-            return _in_envelope(markers, function)
+            return _envelope_syntax(markers, function)
         case "xml-inline" if named:
-            return _with_keys(markers, rest[0], members(field.get("content_args")))
+            return _keys_syntax(markers, rest[0], members(field.get("content_args")))
         case content:
             raise ValueError(f"calls are written as {content!r}, with {_describe(function)} as their function")
 
 
-def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
+def _json_syntax(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
     """Return the syntax of a name before JSON, or before a literal if keys or strings are not quoted as in JSON."""
     quotes = [tuple(map(str, elements(pair))) for pair in elements(content.get("string_delims"))]
     opening = tuple(text for text in _variants(after) if text)
@@ -103,7 +103,7 @@ def _with_json(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
     return Syntax("literal", {**markers, **ends}, re.compile(rf"\s*(?P<name>{_NAME}?)\s*(?:{sign})"), dialect=dialect)
 
 
-def _in_envelope(markers: Markers, function: object) -> Syntax:
+def _envelope_syntax(markers: Markers, function: object) -> Syntax:
     """Return the syntax of a JSON object that contains the name and the arguments."""
     names = members(function)
     arguments = {f"{{content.{word}}}" for word in ("arguments", "parameters")}
@@ -112,7 +112,7 @@ def _in_envelope(markers: Markers, function: object) -> Syntax:
     return Syntax("envelope", {**markers, _T.SHUT: ("}",)})
 
 
-def _with_keys(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
+def _keys_syntax(markers: Markers, after: Sequence[_Texts], content: Mapping[str, object]) -> Syntax:
     """Return the syntax of a name before keys and values."""
     parts = list(_parts(str(content.get("tag_pattern")), "the pattern of a parameter"))
     groups = [part for part in parts if isinstance(part, str)]
@@ -134,7 +134,7 @@ def _with_keys(markers: Markers, after: Sequence[_Texts], content: Mapping[str, 
     return Syntax("keys", {**markers, **keyed}, lenient=lenient)
 
 
-def _around(before: Sequence[_Texts], after: Sequence[_Texts]) -> Markers:
+def _markers_around(before: Sequence[_Texts], after: Sequence[_Texts]) -> Markers:
     """Return the markers around a call, and those around its section if white space separates the two."""
     begins, ends = _pieces(before), _pieces(after)
     if len(begins) == len(ends) == _PAIR:

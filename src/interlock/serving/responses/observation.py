@@ -30,7 +30,7 @@ DIGITS: Final = 3
 
 
 @contextmanager
-def observed(run: ResponseRun[T]) -> Generator[None]:
+def observe_run(run: ResponseRun[T]) -> Generator[None]:
     """Observe a run within the context; a part of another response is observed with that."""
     if run.is_part:
         yield
@@ -95,7 +95,7 @@ def _report_first_output(run: ResponseRun[T], started_at: float) -> None:
 
 
 @asynccontextmanager
-async def observed_turn(index: int) -> AsyncGenerator[None]:
+async def observe_turn(index: int) -> AsyncGenerator[None]:
     """Record the span of a turn."""
     with traces.recorded("turn", "INTERNAL", {"interlock.turn.index": index}):
         yield

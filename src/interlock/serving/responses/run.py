@@ -42,7 +42,7 @@ from interlock.serving.requests.runtime import alongside, ends_process, is_fault
 from interlock.serving.responses.active_runs import ABANDONED, ActiveRuns, NotBegunError
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
-from interlock.serving.responses.observation import observed, observed_turn, report_turn
+from interlock.serving.responses.observation import observe_run, observe_turn, report_turn
 from interlock.serving.responses.sealing import Seals
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
@@ -261,7 +261,7 @@ class ResponseRun(Generic[T]):
         """
         trigger: TurnTrigger | None = TurnTrigger.BEGIN
         self._wait.task = asyncio.current_task()
-        with self._active_runs.track(self.interrupt), observed(self):  # the effects `TAKE` and `FREE`
+        with self._active_runs.track(self.interrupt), observe_run(self):  # the effects `TAKE` and `FREE`
             try:
                 while True:
                     if trigger is not None:
@@ -375,7 +375,7 @@ class ResponseRun(Generic[T]):
         progress.first_item = self.driver.item_count
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
-        async with observed_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
+        async with observe_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
                 changes = parser.feed(output.chunk)
                 first_output_at = first_output_at or monotonic()

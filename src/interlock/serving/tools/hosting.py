@@ -112,10 +112,10 @@ class DeclaredServer:
         for name, value in members(self.tool.get("headers")).items():
             if name.lower() in FRAMING or not isinstance(value, str):
                 raise ToolError(f"The header '{name}' cannot be set.")
-            yield _sendable(name, value)
+            yield _require_sendable(name, value)
         authorization = self.tool.get("authorization")
         if isinstance(authorization, str):
-            yield _sendable("Authorization", f"Bearer {authorization}")
+            yield _require_sendable("Authorization", f"Bearer {authorization}")
 
     def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
         rule = self.tool.get("allowed_tools")
@@ -133,7 +133,7 @@ class DeclaredServer:
         return "never" in rule or "always" not in rule
 
 
-def _sendable(name: str, value: str) -> tuple[str, str]:
+def _require_sendable(name: str, value: str) -> tuple[str, str]:
     """Return a header, or raise `ToolError` if it is invalid: the HTTP client's own error would repeat it in the log."""
     if TOKEN.fullmatch(name) is None or VALUE.fullmatch(value) is None:
         raise ToolError("A header for the server has an invalid name or value.")
@@ -443,7 +443,7 @@ class ResponseTools:
 
     async def _call(self, call: ReadyCall, session: ToolSession, name: str, arguments: Mapping[str, object]) -> Delta:
         try:
-            with observed_tool(call, name):
+            with observe_tool(call, name):
                 text = await session.call(name, arguments)
         except ToolFailedError as error:
             return self._failed(call, str(error))
@@ -492,7 +492,7 @@ class ResponseTools:
 
 
 @contextmanager
-def observed_tool(call: ReadyCall, name: str) -> Generator[None]:
+def observe_tool(call: ReadyCall, name: str) -> Generator[None]:
     """Record the duration and the span of a call; the names of tools on servers of the client are no labels."""
     hosted = HOSTED_CALLS.get(call.kind)
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call.id}
