@@ -265,7 +265,7 @@ def test_faults_of_a_server_are_found() -> None:
     assert "serving/stop: the first signal does not drain the server, or something else does" in hasty
     assert "serving/stop: the responses do not end when the server has drained, or end before" in hasty
     deaf = [edge for edge in SERVER.edges if (edge.source, edge.trigger) != ("ending", trigger.STOP)]
-    assert "ending: no edge for stop" in walk(evolve(SERVER, edges=deaf, total=())).faults
+    assert "ending: no edge for stop" in walk(evolve(SERVER, edges=deaf)).faults
 
 
 def test_faults_of_a_worker_are_found() -> None:
@@ -293,4 +293,4 @@ def test_faults_of_a_container_are_found() -> None:
     idle = walk(change_row(CONTAINER, "new", trigger.RUN, effects=[effect.START])).faults
     assert "new/run: a call does not run its code, or code runs without a call" in idle
     edges = [edge for edge in CONTAINER.edges if edge.trigger is not trigger.DROP]
-    assert "idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges, total=())).faults
+    assert "idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges)).faults

@@ -50,10 +50,5 @@ CONTAINER: Final[Table[ContainerTrigger, ContainerEffect]] = Table(
         Edge("running", _T.BREAK, "expired", [_E.STOP]),
         Edge("idle",    _T.DROP,  "expired", [_E.STOP]),
     ],
-    total={
-        "new": [_T.RUN],
-        "running": [_T.END, _T.BREAK],
-        "idle": [_T.RUN, _T.DROP],
-    },
 )  # fmt: skip
 """A container. `running` has no row for `run` or `drop`, so calls take turns and a container in use is never dropped."""

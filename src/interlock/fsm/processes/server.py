@@ -69,11 +69,5 @@ SERVER: Final[Table[ServerTrigger, ServerEffect]] = Table(
 
         Edge("stopping", _T.STOP,   "ended",    [_E.KILL]),
     ],
-    total={
-        "starting": [_T.READY, _T.FAIL, _T.STOP],
-        "serving": [_T.STOP],
-        "draining": [_T.READY, _T.FAIL, _T.IDLE, _T.EXPIRE, _T.STOP],
-        "ending": [_T.CLOSE, _T.STOP],
-    },
 )  # fmt: skip
 """A server. A second signal ends it at once."""

@@ -55,11 +55,5 @@ UPSTREAM_CONNECTION: Final[Table[UpstreamConnectionTrigger, UpstreamConnectionEf
         Edge("busy",      _T.CLOSE, "closed",  [_E.TELL, _E.ABORT]),
         Edge("idle",      _T.CLOSE, "closed",  [_E.TAKE, _E.ABORT]),
     ],
-    total={
-        "connected": [_T.SEND, _T.CLOSE],
-        "waiting": [_T.HEAD, _T.CLOSE],
-        "reading": [_T.END, _T.CLOSE],
-        "idle": [_T.SEND, _T.CLOSE],
-    },
 )  # fmt: skip
 """A connection to an upstream. Its answers end one after another; whatever arrives while it is idle closes it."""

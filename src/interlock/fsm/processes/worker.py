@@ -55,11 +55,5 @@ WORKER: Final[Table[WorkerTrigger, WorkerEffect]] = Table(
         Edge("draining",    _T.EXIT,  "exited",      [_E.RECLAIM]),
         Edge("backing_off", _T.STOP,  "exited"),
     ],
-    total={
-        "backing_off": [_T.DUE, _T.STOP],
-        "starting": [_T.READY, _T.EXIT, _T.STOP],
-        "ready": [_T.EXIT, _T.STOP],
-        "draining": [_T.READY, _T.EXIT],
-    },
 )  # fmt: skip
 """A worker. A process that exits is replaced until the server stops."""
