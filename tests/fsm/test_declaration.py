@@ -93,5 +93,5 @@ def test_a_right_one_is_accepted():
 
 
 def test_a_progress_event_that_no_item_declares_is_refused():
-    with pytest.raises(DeclarationError, match=r"^no type in events/items.py declares 'mcp_call.started' in its `progress`$"):
+    with pytest.raises(DeclarationError, match=r"^`ProgressName` in events/items.py has no 'response.mcp_call.started'$"):
         progress("mcp_call.started")

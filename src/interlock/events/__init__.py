@@ -24,7 +24,7 @@ from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect,
 from interlock.events.items import ItemKind, result_fields
 from interlock.events.resource import response_settings
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter, Writer
-from interlock.events.stream import StreamEvent
+from interlock.events.stream import AnyEvent, StreamEvent
 
 __all__ = [
     "CONTENT_TYPE",
@@ -32,6 +32,7 @@ __all__ = [
     "DONE_FRAME",
     "OPENAI",
     "OPEN_RESPONSES",
+    "AnyEvent",
     "Dialect",
     "DialectName",
     "EventWriter",

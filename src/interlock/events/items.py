@@ -34,6 +34,30 @@ CALL_ID: Final[Mapping[str, str]] = MappingProxyType({"call_id": "call"})
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
+ProgressName: TypeAlias = Literal[
+    "response.compaction.compacting",
+    "response.mcp_call.in_progress",
+    "response.mcp_call.completed",
+    "response.mcp_call.failed",
+    "response.mcp_list_tools.in_progress",
+    "response.mcp_list_tools.completed",
+    "response.mcp_list_tools.failed",
+    "response.code_interpreter_call.in_progress",
+    "response.code_interpreter_call.interpreting",
+    "response.code_interpreter_call.completed",
+    "response.web_search_call.in_progress",
+    "response.web_search_call.searching",
+    "response.web_search_call.completed",
+    "response.file_search_call.in_progress",
+    "response.file_search_call.searching",
+    "response.file_search_call.completed",
+    "response.image_generation_call.in_progress",
+    "response.image_generation_call.generating",
+    "response.image_generation_call.completed",
+]
+"""The events about an item's progress, which have no fields but its id and its index."""
+
+
 class Agent(Struct, kw_only=True):
     """The agent of an item or event, in the multi-agent beta."""
 
@@ -57,7 +81,6 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `opaque`: the field with encrypted content, with which an item without text is not dropped.
     - `prose`: whether the item is complete wherever its turn stops; a call is not.
     - `answer`: the kind of item with which the client answers, for a kind that needs an answer.
-    - `progress`: the events about the item that have no fields of their own, by the last words of their names.
     - `shown_call`: for a kind that a model reads as the call of a function, the function's name, or "" if the item has the name,
       and the field with the arguments.
     - `shown_output`: for a kind that a model reads as the output of a call, the field with the output.
@@ -75,7 +98,6 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     opaque: ClassVar[str] = ""
     prose: ClassVar[bool] = False
     answer: ClassVar[str] = ""
-    progress: ClassVar[tuple[str, ...]] = ()
     shown_call: ClassVar[tuple[str, str] | None] = None
     shown_output: ClassVar[str] = ""
 
@@ -158,7 +180,6 @@ class Compaction(Item, tag="compaction", kw_only=True):
     """A compacted conversation."""
 
     prefix = "cmp"
-    progress = ("compacting",)
     written = MappingProxyType({"encrypted_content": ""})
     tool_result = ("encrypted_content",)
 
@@ -280,7 +301,6 @@ class McpCall(McpItem, tag="mcp_call", kw_only=True):
     """A call of an MCP server's tool. Older releases of the `openai` package type its error as a string."""
 
     prefix = "mcp"
-    progress = ("in_progress", "completed", "failed")
     written = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
     tool_result = ("output",)
@@ -321,7 +341,6 @@ class McpListTools(McpItem, tag="mcp_list_tools", kw_only=True):
     """The tools of an MCP server."""
 
     prefix = "mcpl"
-    progress = ("in_progress", "completed", "failed")
     tool_result = ("tools",)
 
     server_label: str
@@ -375,7 +394,6 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
     """A call of the Python interpreter."""
 
     prefix = "ci"
-    progress = ("in_progress", "interpreting", "completed")
     made = MappingProxyType({"container_id": "cntr"})
     written = MappingProxyType({"code": ""})
     text_path = ("code",)
@@ -450,7 +468,6 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     """
 
     prefix = "ws"
-    progress = ("in_progress", "searching", "completed")
     opening = ("action",)
     late = ("action",)
     tool_result = ("action",)
@@ -474,7 +491,6 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     """A file search."""
 
     prefix = "fs"
-    progress = ("in_progress", "searching", "completed")
     tool_result = ("queries", "results")
     shown_call = ("file_search", "queries")
 
@@ -567,7 +583,6 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     """An image generation; the API opens it without a result."""
 
     prefix = "ig"
-    progress = ("in_progress", "generating", "completed")
     tool_result = ("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage")
     plain_result = "result"
 

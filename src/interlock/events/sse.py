@@ -13,6 +13,7 @@ from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import as_json, dumps, encode, members
 from interlock.events.stream import (
     EVENTS,
+    AnyEvent,
     ErrorEvent,
     ItemBracket,
     PartAdded,
@@ -123,10 +124,10 @@ _NESTED: Final = (ResponseEvent, ItemBracket, PartAdded, PartDone, SummaryPartAd
 class EventWriter:
     """Returns the event objects, for code that reads a stream in the same process."""
 
-    def write(self, event: StreamEvent) -> StreamEvent:
+    def write(self, event: StreamEvent) -> AnyEvent:
         """Return the event."""
-        return event
+        return event  # type: ignore[return-value]  # every event is one of `AnyEvent`
 
-    def repeat(self, event: StreamEvent) -> Callable[[str, int], StreamEvent]:
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], AnyEvent]:
         """Return a function that returns copies of the event."""
-        return partial(_set_text, event)
+        return partial(_set_text, event)  # type: ignore[return-value]  # likewise

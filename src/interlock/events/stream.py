@@ -1,16 +1,19 @@
 """All events of a stream, with the positions where they are legal."""
 
+# pyright: reportIncompatibleVariableOverride=false
+# The `type` of a class is one of the strings that it is in its base class; nobody sets it.
+
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
 
-from interlock.events.items import Agent, Item, OutputItem, ShellOutput
+from interlock.events.items import Agent, OutputItem, ProgressName, ShellOutput
 from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText, kinds_of
 from interlock.events.response_object import Response
 
@@ -29,17 +32,13 @@ class Place(Enum):
 
 
 class StreamEvent(Struct, tag_field="type", kw_only=True, gc=False):
-    """A stream event; `before` and `after` are the positions around it."""
+    """A stream event: `type` is its wire name; `before` and `after` are the positions around it."""
 
+    type: ClassVar[str]
     before: ClassVar[Place] = Place.ITEM
     after: ClassVar[Place] = Place.ITEM
 
     sequence_number: int = 0
-
-    @property
-    def type(self) -> str:
-        """The event's wire name."""
-        return wire_name(self.__class__)
 
     stream_id: Maybe[str] = UNSET  # on a WebSocket, names the lane: a sequence of requests that run one after another
     agent: Nullable[Agent] = UNSET
@@ -96,37 +95,47 @@ class CommandOutputEvent(ItemEvent):
 class Created(ResponseEvent, tag="response.created"):
     """The response began."""
 
+    type: ClassVar[Literal["response.created"]]
     before = Place.OUTSIDE
 
 
 class Queued(ResponseEvent, tag="response.queued"):
     """The response waits in a queue."""
 
+    type: ClassVar[Literal["response.queued"]]
+
 
 class InProgress(ResponseEvent, tag="response.in_progress"):
     """The response is being generated."""
+
+    type: ClassVar[Literal["response.in_progress"]]
 
 
 class Completed(ResponseEvent, tag="response.completed"):
     """The response completed."""
 
+    type: ClassVar[Literal["response.completed"]]
     after = Place.AFTER
 
 
 class Incomplete(ResponseEvent, tag="response.incomplete"):
     """The response ended before the model finished."""
 
+    type: ClassVar[Literal["response.incomplete"]]
     after = Place.AFTER
 
 
 class Failed(ResponseEvent, tag="response.failed"):
     """The response failed."""
 
+    type: ClassVar[Literal["response.failed"]]
     after = Place.AFTER
 
 
 class ErrorEvent(StreamEvent, tag="error"):
     """An error that has an event of its own, and is not in the `error` of a response."""
+
+    type: ClassVar[Literal["error"]]
 
     message: str
     code: Nullable[str] = None
@@ -136,6 +145,8 @@ class ErrorEvent(StreamEvent, tag="error"):
 class Keepalive(StreamEvent, tag="keepalive"):
     """Nothing happened for a while. It may come anywhere before the terminal event."""
 
+    type: ClassVar[Literal["keepalive"]]
+
 
 # The events that begin and end every item.
 
@@ -143,12 +154,14 @@ class Keepalive(StreamEvent, tag="keepalive"):
 class ItemAdded(ItemBracket, tag="response.output_item.added"):
     """An item began."""
 
+    type: ClassVar[Literal["response.output_item.added"]]
     before = Place.OUTSIDE
 
 
 class ItemDone(ItemBracket, tag="response.output_item.done"):
     """An item ended."""
 
+    type: ClassVar[Literal["response.output_item.done"]]
     after = Place.AFTER
 
 
@@ -158,6 +171,7 @@ class ItemDone(ItemBracket, tag="response.output_item.done"):
 class PartAdded(PartEvent, tag="response.content_part.added"):
     """A content part began."""
 
+    type: ClassVar[Literal["response.content_part.added"]]
     after = Place.PART
 
     part: OutputPart
@@ -166,6 +180,7 @@ class PartAdded(PartEvent, tag="response.content_part.added"):
 class PartDone(PartEvent, tag="response.content_part.done"):
     """A content part ended."""
 
+    type: ClassVar[Literal["response.content_part.done"]]
     before = Place.PART_DONE
 
     part: OutputPart
@@ -174,6 +189,7 @@ class PartDone(PartEvent, tag="response.content_part.done"):
 class TextDelta(PartEvent, tag="response.output_text.delta"):
     """More of the output text."""
 
+    type: ClassVar[Literal["response.output_text.delta"]]
     before = after = Place.PART
 
     delta: str
@@ -184,6 +200,7 @@ class TextDelta(PartEvent, tag="response.output_text.delta"):
 class TextDone(PartEvent, tag="response.output_text.done"):
     """The complete output text of a part."""
 
+    type: ClassVar[Literal["response.output_text.done"]]
     before, after = Place.PART, Place.PART_DONE
 
     text: str
@@ -193,6 +210,7 @@ class TextDone(PartEvent, tag="response.output_text.done"):
 class RefusalDelta(PartEvent, tag="response.refusal.delta"):
     """More of a refusal."""
 
+    type: ClassVar[Literal["response.refusal.delta"]]
     before = after = Place.PART
 
     delta: str
@@ -202,6 +220,7 @@ class RefusalDelta(PartEvent, tag="response.refusal.delta"):
 class RefusalDone(PartEvent, tag="response.refusal.done"):
     """The complete refusal."""
 
+    type: ClassVar[Literal["response.refusal.done"]]
     before, after = Place.PART, Place.PART_DONE
 
     refusal: str
@@ -210,6 +229,7 @@ class RefusalDone(PartEvent, tag="response.refusal.done"):
 class AnnotationAdded(PartEvent, tag="response.output_text.annotation.added"):
     """An annotation of the output text."""
 
+    type: ClassVar[Literal["response.output_text.annotation.added"]]
     before = after = Place.PART
 
     annotation_index: int
@@ -219,6 +239,7 @@ class AnnotationAdded(PartEvent, tag="response.output_text.annotation.added"):
 class ReasoningDelta(PartEvent, tag="response.reasoning_text.delta"):
     """More of the reasoning text."""
 
+    type: ClassVar[Literal["response.reasoning_text.delta"]]
     before = after = Place.PART
 
     delta: str
@@ -228,6 +249,7 @@ class ReasoningDelta(PartEvent, tag="response.reasoning_text.delta"):
 class ReasoningDone(PartEvent, tag="response.reasoning_text.done"):
     """The complete reasoning text of a part."""
 
+    type: ClassVar[Literal["response.reasoning_text.done"]]
     before, after = Place.PART, Place.PART_DONE
 
     text: str
@@ -236,6 +258,7 @@ class ReasoningDone(PartEvent, tag="response.reasoning_text.done"):
 class SummaryPartAdded(SummaryEvent, tag="response.reasoning_summary_part.added"):
     """A part of a reasoning summary began."""
 
+    type: ClassVar[Literal["response.reasoning_summary_part.added"]]
     after = Place.PART
 
     part: SummaryText
@@ -244,6 +267,7 @@ class SummaryPartAdded(SummaryEvent, tag="response.reasoning_summary_part.added"
 class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
     """A part of a reasoning summary ended."""
 
+    type: ClassVar[Literal["response.reasoning_summary_part.done"]]
     before = Place.PART_DONE
 
     part: SummaryText
@@ -253,6 +277,7 @@ class SummaryPartDone(SummaryEvent, tag="response.reasoning_summary_part.done"):
 class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
     """More of a reasoning summary."""
 
+    type: ClassVar[Literal["response.reasoning_summary_text.delta"]]
     before = after = Place.PART
 
     delta: str
@@ -262,6 +287,7 @@ class SummaryDelta(SummaryEvent, tag="response.reasoning_summary_text.delta"):
 class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
     """The complete text of a part of a summary."""
 
+    type: ClassVar[Literal["response.reasoning_summary_text.done"]]
     before, after = Place.PART, Place.PART_DONE
 
     text: str
@@ -273,12 +299,16 @@ class SummaryDone(SummaryEvent, tag="response.reasoning_summary_text.done"):
 class ArgumentsDelta(ItemEvent, tag="response.function_call_arguments.delta"):
     """More of a function call's arguments."""
 
+    type: ClassVar[Literal["response.function_call_arguments.delta"]]
+
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class ArgumentsDone(ItemEvent, tag="response.function_call_arguments.done"):
     """The complete arguments of a function call. openai 2.25 requires `name`; later releases do not have it."""
+
+    type: ClassVar[Literal["response.function_call_arguments.done"]]
 
     arguments: str
     name: Maybe[str] = UNSET
@@ -287,6 +317,8 @@ class ArgumentsDone(ItemEvent, tag="response.function_call_arguments.done"):
 class CustomInputDelta(ItemEvent, tag="response.custom_tool_call_input.delta"):
     """More of a custom tool call's input."""
 
+    type: ClassVar[Literal["response.custom_tool_call_input.delta"]]
+
     delta: str
     obfuscation: Maybe[str] = UNSET
 
@@ -294,11 +326,15 @@ class CustomInputDelta(ItemEvent, tag="response.custom_tool_call_input.delta"):
 class CustomInputDone(ItemEvent, tag="response.custom_tool_call_input.done"):
     """The complete input of a custom tool call."""
 
+    type: ClassVar[Literal["response.custom_tool_call_input.done"]]
+
     input: str
 
 
 class McpArgumentsDelta(ItemEvent, tag="response.mcp_call_arguments.delta"):
     """More of an MCP call's arguments."""
+
+    type: ClassVar[Literal["response.mcp_call_arguments.delta"]]
 
     delta: str
     obfuscation: Maybe[str] = UNSET
@@ -307,11 +343,15 @@ class McpArgumentsDelta(ItemEvent, tag="response.mcp_call_arguments.delta"):
 class McpArgumentsDone(ItemEvent, tag="response.mcp_call_arguments.done"):
     """The complete arguments of an MCP call."""
 
+    type: ClassVar[Literal["response.mcp_call_arguments.done"]]
+
     arguments: str
 
 
 class CodeDelta(ItemEvent, tag="response.code_interpreter_call_code.delta"):
     """More of the code."""
+
+    type: ClassVar[Literal["response.code_interpreter_call_code.delta"]]
 
     delta: str
     obfuscation: Maybe[str] = UNSET
@@ -320,32 +360,42 @@ class CodeDelta(ItemEvent, tag="response.code_interpreter_call_code.delta"):
 class CodeDone(ItemEvent, tag="response.code_interpreter_call_code.done"):
     """The complete code."""
 
+    type: ClassVar[Literal["response.code_interpreter_call_code.done"]]
+
     code: str
 
 
 # The progress of an item.
 
 
-def _progress_event(name: str) -> type[ItemEvent]:
-    class ProgressEvent(ItemEvent, tag=f"response.{name}"):
+class ProgressEvent(ItemEvent):
+    """An item made progress."""
+
+    type: ClassVar[ProgressName]
+
+
+def _progress_event(name: ProgressName) -> type[ProgressEvent]:
+    class Progressed(ProgressEvent, tag=name):
         """An item made progress."""
 
-    ProgressEvent.__name__ = ProgressEvent.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), name)
-    return ProgressEvent
+    Progressed.__name__ = Progressed.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), _short(name))
+    return Progressed
 
 
-PROGRESS: Final[Mapping[str, type[ItemEvent]]] = MappingProxyType(
-    {
-        name: _progress_event(name)
-        for kind in kinds_of(Item)
-        for name in (f"{kind.__struct_config__.tag}.{step}" for step in kind.progress)
-    }
+def _short(name: ProgressName) -> str:
+    return name.removeprefix("response.")
+
+
+PROGRESS: Final[Mapping[str, type[ProgressEvent]]] = MappingProxyType(
+    {_short(name): _progress_event(name) for name in get_args(ProgressName)}
 )
-"""The events that the kinds of items declare as their `progress`, such as `mcp_call.completed`."""
+"""The events of `ProgressName`, by their names without `response.`, such as `mcp_call.completed`."""
 
 
 class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"):
     """A partial image."""
+
+    type: ClassVar[Literal["response.image_generation_call.partial_image"]]
 
     partial_image_b64: str
     partial_image_index: int
@@ -361,12 +411,16 @@ class PartialImage(ItemEvent, tag="response.image_generation_call.partial_image"
 class PatchDelta(ItemEvent, tag="response.apply_patch_call_operation_diff.delta"):
     """More of a patch's diff."""
 
+    type: ClassVar[Literal["response.apply_patch_call_operation_diff.delta"]]
+
     delta: str
     obfuscation: Maybe[str] = UNSET
 
 
 class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
     """The complete diff."""
+
+    type: ClassVar[Literal["response.apply_patch_call_operation_diff.done"]]
 
     diff: str
 
@@ -377,6 +431,7 @@ class PatchDone(ItemEvent, tag="response.apply_patch_call_operation_diff.done"):
 class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
     """A shell command began."""
 
+    type: ClassVar[Literal["response.shell_call_command.added"]]
     after = Place.PART
 
     command: str
@@ -385,6 +440,7 @@ class CommandAdded(CommandEvent, tag="response.shell_call_command.added"):
 class CommandDelta(CommandEvent, tag="response.shell_call_command.delta"):
     """More of a shell command."""
 
+    type: ClassVar[Literal["response.shell_call_command.delta"]]
     before = after = Place.PART
 
     delta: str
@@ -394,6 +450,7 @@ class CommandDelta(CommandEvent, tag="response.shell_call_command.delta"):
 class CommandDone(CommandEvent, tag="response.shell_call_command.done"):
     """The complete shell command."""
 
+    type: ClassVar[Literal["response.shell_call_command.done"]]
     before = Place.PART
 
     command: str
@@ -409,12 +466,16 @@ class ShellDelta(Struct, kw_only=True):
 class OutputDelta(CommandOutputEvent, tag="response.shell_call_output_content.delta"):
     """More output of a shell command."""
 
+    type: ClassVar[Literal["response.shell_call_output_content.delta"]]
+
     delta: ShellDelta
     obfuscation: Maybe[str] = UNSET
 
 
 class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.done"):
     """The complete output of a shell command."""
+
+    type: ClassVar[Literal["response.shell_call_output_content.done"]]
 
     output: list[ShellOutput]
 
@@ -425,6 +486,8 @@ class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.don
 class AudioDelta(StreamEvent, tag="response.audio.delta"):
     """More audio."""
 
+    type: ClassVar[Literal["response.audio.delta"]]
+
     delta: str
     obfuscation: Maybe[str] = UNSET
 
@@ -432,9 +495,13 @@ class AudioDelta(StreamEvent, tag="response.audio.delta"):
 class AudioDone(StreamEvent, tag="response.audio.done"):
     """The audio is complete."""
 
+    type: ClassVar[Literal["response.audio.done"]]
+
 
 class TranscriptDelta(StreamEvent, tag="response.audio.transcript.delta"):
     """More of the audio's transcript."""
+
+    type: ClassVar[Literal["response.audio.transcript.delta"]]
 
     delta: str
     obfuscation: Maybe[str] = UNSET
@@ -442,6 +509,21 @@ class TranscriptDelta(StreamEvent, tag="response.audio.transcript.delta"):
 
 class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
     """The transcript is complete."""
+
+    type: ClassVar[Literal["response.audio.transcript.done"]]
+
+
+# fmt: off
+AnyEvent: TypeAlias = (
+    Created | Queued | InProgress | Completed | Incomplete | Failed | ErrorEvent | Keepalive | ItemAdded | ItemDone
+    | PartAdded | PartDone | TextDelta | TextDone | RefusalDelta | RefusalDone | AnnotationAdded | ReasoningDelta
+    | ReasoningDone | SummaryPartAdded | SummaryPartDone | SummaryDelta | SummaryDone | ArgumentsDelta | ArgumentsDone
+    | CustomInputDelta | CustomInputDone | McpArgumentsDelta | McpArgumentsDone | CodeDelta | CodeDone | ProgressEvent
+    | PartialImage | PatchDelta | PatchDone | CommandAdded | CommandDelta | CommandDone | OutputDelta | OutputDone
+    | AudioDelta | AudioDone | TranscriptDelta | TranscriptDone
+)
+# fmt: on
+"""Any event of a stream, as a union: `if event.type == "response.output_text.delta"` tells a type checker the fields."""
 
 
 def wire_name(kind: type[Struct]) -> str:
@@ -457,5 +539,7 @@ def own_fields(event: type[StreamEvent]) -> tuple[str, ...]:
 
 EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType({wire_name(event): event for event in kinds_of(StreamEvent)})
 """All events of a stream, by wire name."""
+for _name, _event in EVENTS.items():
+    _event.type = _name
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
 """The wire names of the events that end a stream."""

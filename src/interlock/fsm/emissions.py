@@ -28,9 +28,9 @@ _PartTextDone: TypeAlias = stream.RefusalDone | stream.ReasoningDone | stream.Su
 
 
 def progress(name: str) -> ItemEmission:
-    """Return the emission of an event that an item declares as its `progress`, such as `mcp_call.completed`."""
+    """Return the emission of an event about the progress of an item, such as `mcp_call.completed`."""
     if name not in stream.PROGRESS:
-        raise DeclarationError(f"no type in events/items.py declares '{name}' in its `progress`")
+        raise DeclarationError(f"`ProgressName` in events/items.py has no 'response.{name}'")
     event = stream.PROGRESS[name]
     return Emission(lambda item: event(item.id, item.output_index), event)
 
