@@ -20,7 +20,10 @@ DOCS = ROOT / "docs"
 BUILD = ROOT / "build" / "site"
 PAGES = BUILD / "pages"
 
-FACES = ("interlock", "interlock.parsers", "interlock.fsm", "interlock.fsm.acceptor", "interlock.events", "interlock.testing")
+FACES = (
+    *("interlock", "interlock.parsers", "interlock.fsm", "interlock.fsm.acceptor", "interlock.events", "interlock.testing"),
+    "interlock.serve",
+)
 """The packages whose exports make the API reference; `interlock` lists where each of its names is described."""
 PUBLISHED = {".md", ".svg", ".png", ".html", ".json"}
 """The endings of the files that the site has."""
@@ -65,6 +68,7 @@ NAV: Nav = [
     {
         "Embed it": [
             {"The library": "embedding.md"},
+            {"Your own engine": "engines.md"},
             {"Families of models": "families.md"},
         ]
     },

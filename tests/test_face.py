@@ -15,7 +15,15 @@ from interlock import EndTurn, EventWriter, Finish, Open, Start, StreamEvent, Us
 from interlock.events.json import as_json
 from interlock.testing import assert_legal
 
-FACES = ["interlock", "interlock.events", "interlock.fsm", "interlock.fsm.acceptor", "interlock.parsers", "interlock.testing"]
+FACES = [
+    "interlock",
+    "interlock.events",
+    "interlock.fsm",
+    "interlock.fsm.acceptor",
+    "interlock.parsers",
+    "interlock.serve",
+    "interlock.testing",
+]
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -6,7 +6,7 @@ An engine that validates requests itself, such as vLLM, is a `ResponseEngine` (`
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
 
 from attrs import define, field, frozen
 from msgspec import Meta, Struct
@@ -70,7 +70,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Engine(Protocol):
-    """A source of model output. It may also have `facts`, the `ModelFacts` of its model."""
+    """A source of model output. It may also have `facts`, the `ModelFacts` of its model, and `admit`; see `AdmittingEngine`."""
 
     @property
     def models(self) -> Sequence[str]:
@@ -93,5 +93,20 @@ class Engine(Protocol):
 
         Raises:
             EngineError: The engine cannot continue; earlier steps remain valid.
+            ApiError: Likewise, as `admit` would have said it: the response has begun, so it fails with the message.
+        """
+        ...
+
+
+@runtime_checkable
+class AdmittingEngine(Engine, Protocol):
+    """An engine that may refuse a turn, or let it wait, before the response begins."""
+
+    async def admit(self, turn: Turn) -> None:
+        """Return when `generate` can begin with the turn; called before each one.
+
+        Raises:
+            ApiError: The engine refuses the turn. If it is the first, the client receives this error with its status. A response
+                that has begun already, such as one in the background, fails with the message.
         """
         ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
-from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.engine import AdmittingEngine, Engine, EngineOutput, ModelFacts, Turn
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
 from interlock.serving.requests.context_window import truncate
@@ -164,6 +164,26 @@ class PlainGeneration(Generation):
         return self.engine.generate(turn)
 
 
+@define(eq=False)
+class AdmittedGeneration(PlainGeneration):
+    """The generation of a plain engine that may refuse a turn."""
+
+    admits = True
+    wait_for: Callable[[Turn], Awaitable[None]] = field(kw_only=True)
+    _admitted: Turn | None = field(default=None, init=False)
+
+    async def admit(self, turn: Turn) -> None:
+        await self.wait_for(turn)
+        self._admitted = turn
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        if self._admitted != turn:
+            await self.wait_for(turn)
+        async with aclosing(self.engine.generate(turn)) as outputs:
+            async for output in outputs:
+                yield output
+
+
 class Rendering(PlainGeneration):
     """Generates a response without output: it counts the prompt's tokens, and the only turn ends at once."""
 
@@ -218,7 +238,10 @@ class PlainEngine(ResponseEngine):
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> Generation:
         del tenant, connection
-        return PlainGeneration(self.engine, parser_for(self.format, request.declare_tools(items)))
+        parser = parser_for(self.format, request.declare_tools(items))
+        if isinstance(self.engine, AdmittingEngine):
+            return AdmittedGeneration(self.engine, parser, wait_for=self.engine.admit)
+        return PlainGeneration(self.engine, parser)
 
 
 def response_engine(engine: Engine | ResponseEngine) -> ResponseEngine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Final
 
 from attrs import frozen
@@ -60,24 +61,31 @@ def missing(param: str) -> ApiError:
 
 
 class EngineError(InterlockError):
-    """An engine cannot continue. The response fails with the message, which must not contain secrets."""
+    """An engine cannot continue. The response fails with the message, which must not contain secrets.
+
+    `code` is the `error.code` of the response.
+    """
 
     code: str = "server_error"
-    """The `error.code` of the response."""
 
-
-class UpstreamError(EngineError):
-    """The server behind an engine failed; `code` is the `error.code` of the response."""
-
-    def __init__(self, message: str, code: str) -> None:
+    def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code = code or self.code
 
 
 class PromptError(EngineError):
     """An engine cannot accept a prompt, because of the client's request."""
 
     code = "invalid_prompt"
+
+
+def engine_error(error: ApiError) -> EngineError:
+    """Return the error that ends a response in progress, for one that would have refused it."""
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return EngineError(error.message, "rate_limit_exceeded")
+    if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY):
+        return PromptError(error.message, error.code)
+    return EngineError(error.message, error.code)
 
 
 class ToolError(InterlockError):

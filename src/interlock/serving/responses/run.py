@@ -34,7 +34,7 @@ from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
-from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, add_ids, waits_for_client
@@ -569,9 +569,10 @@ class ResponseRun(Generic[T]):
         return [*pending, evolve(ending, usage=end.usage) if isinstance(end, EndTurn) else ending]
 
     def _fault(self, error: BaseException) -> Fault:
-        if not isinstance(error, PromptError):  # the client caused it, so do not log it
+        failure = engine_error(error) if isinstance(error, ApiError) else error
+        if not isinstance(failure, PromptError):  # the client caused it, so do not log it
             self._record(error, "the response failed")
-        return Fault(error.code, str(error)) if isinstance(error, EngineError) else Fault("server_error", INTERNAL_ERROR)
+        return Fault(failure.code, str(failure)) if isinstance(failure, EngineError) else Fault("server_error", INTERNAL_ERROR)
 
     def _record(self, error: BaseException, consequence: str) -> None:
         """Log an error. Keep one that asks the process to end, and reraise one that stops the current task."""

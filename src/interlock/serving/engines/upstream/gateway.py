@@ -19,7 +19,7 @@ from interlock.serving.engines.upstream.observed_call import ObservedCall
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
 from interlock.serving.metrics import OTHER
-from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, UpstreamError, known_models, no_such_model
+from interlock.serving.requests.api_errors import ApiError, engine_error, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
@@ -214,7 +214,7 @@ class UpstreamGeneration(Generation):
                 yield output
         except ApiError as error:
             self._end_observed(error)
-            raise _engine_error(error) from error
+            raise engine_error(error) from error
         finally:
             await self.close()
 
@@ -257,12 +257,3 @@ class UpstreamGeneration(Generation):
                 raise
             raise evolve(error, message=error.message + known_models(names)) from error
         return stream
-
-
-def _engine_error(error: ApiError) -> EngineError:
-    """Convert the error of a call to one that ends a response in progress."""
-    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        return UpstreamError(error.message, "rate_limit_exceeded")
-    if error.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY):
-        return PromptError(error.message) if error.code is None else UpstreamError(error.message, error.code)
-    return UpstreamError(error.message, error.code or "server_error")
