@@ -31,6 +31,7 @@ from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
 from interlock.fsm.lifecycles.searches import SEARCHES
 from interlock.fsm.lifecycles.unstreamed import WRITTEN
 from interlock.fsm.processes import (
+    async_call,
     background,
     connection,
     container,
@@ -71,6 +72,7 @@ MODULES = {
     "server": server,
     "worker": worker,
     "container": container,
+    "async_call": async_call,
     "upstream_connection": upstream_connection,
     "messages": messages,
     "chat": chat,
@@ -88,6 +90,7 @@ WALKED = {
     "server": server.SERVER,
     "worker": worker.WORKER,
     "container": container.CONTAINER,
+    "async_call": async_call.ASYNC_CALL,
     "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,
     "messages": messages.MESSAGES,
     "chat": chat.CHAT,

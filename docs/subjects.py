@@ -235,6 +235,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "anywhere.",
         triggers=("run", "end", "run", "end", "drop"),
     ),
+    "async_call": Subject(
+        "A call of an [async tool](../tools.md#async-tools) in a conversation, as the model reads it. Engines require an output "
+        "next to each call, so the model reads there that the tool still runs, unless the client's own output comes next. A late "
+        "output follows the call, which is repeated for it; what the model has read before does not change.",
+        triggers=("continue", "answer", "continue", "end"),
+    ),
     "upstream_connection": Subject(
         "A connection of a [gateway](../gateway.md) to its upstream. It has one request at a time, and is kept for the next one "
         "for a few seconds after a whole answer. Bytes that arrive while no request waits for them close it.",

@@ -5,6 +5,7 @@ from attrs import evolve
 from table_mutations import changes
 
 from interlock.fsm.errors import DeclarationError
+from interlock.fsm.processes.async_call import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
@@ -294,3 +295,17 @@ def test_faults_of_a_container_are_found() -> None:
     assert "new/run: a call does not run its code, or code runs without a call" in idle
     edges = [edge for edge in CONTAINER.edges if edge.trigger is not trigger.DROP]
     assert "idle: no edge for drop" in walk(evolve(CONTAINER, edges=edges)).faults
+
+
+def test_faults_of_an_async_call_are_found() -> None:
+    trigger, effect = AsyncCallTrigger, AsyncCallEffect
+    result = walk(ASYNC_CALL)
+    assert (result.holds, result.edges, result.faults) == (True, len(ASYNC_CALL.edges), ())
+    bare = walk(change_row(ASYNC_CALL, "called", trigger.END, effects=[])).faults
+    assert bare == ("called/end: the model does not read exactly one output next to the call",)
+    lost = walk(change_row(ASYNC_CALL, "pending", trigger.ANSWER, effects=[])).faults
+    assert lost == ("pending/answer: the model does not read an output, or a call is repeated without one",)
+    late = walk(change_row(ASYNC_CALL, "pending", trigger.ANSWER, effects=[effect.KEEP])).faults
+    assert "pending/answer: an output is kept although an item separates it from its call" in late
+    endless = walk(change_row(ASYNC_CALL, "pending", trigger.CONTINUE, dest="ended")).faults
+    assert endless == ("pending/continue: the call is over before the conversation, or the reverse",)

@@ -10,6 +10,7 @@
     server        a server, from its start to its last connection
     worker        one of several processes of a server
     container     a container of the code interpreter
+    async_call    a call of an async tool, and its late outputs
 
     upstream_connection    a connection of a gateway to its upstream
 

@@ -21,6 +21,7 @@ from interlock.events.sse import SseWriter
 from interlock.fsm import deltas, oracle
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
+from interlock.fsm.processes.async_call import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
@@ -744,6 +745,43 @@ class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
 
 
 @frozen
+class _AsyncCallWalk(_WalkState[AsyncCallTrigger, AsyncCallEffect]):
+    """A call of an async tool: the model reads one output next to it, and every later output after the repeated call."""
+
+    passed: bool = False
+    """Whether an item separates the call from what comes next."""
+    outputs: int = 0
+    """How many outputs the model reads next to the call."""
+    over: bool = False
+
+    def after(self, trigger: AsyncCallTrigger) -> Iterator[Self]:
+        dest, effects = self.state.rows[trigger]
+        yield evolve(
+            self,
+            state=dest,
+            passed=self.passed or trigger is AsyncCallTrigger.CONTINUE,
+            outputs=min(self.outputs + len({AsyncCallEffect.KEEP, AsyncCallEffect.WAIT}.intersection(effects)), 2),
+            over=self.over or trigger is AsyncCallTrigger.END,
+        )
+
+    def faults(self, trigger: AsyncCallTrigger, after: Self) -> Iterator[str]:
+        effects = self.state.rows[trigger][1]
+        answers = trigger is AsyncCallTrigger.ANSWER
+        if answers is {AsyncCallEffect.KEEP, AsyncCallEffect.REPEAT}.isdisjoint(effects):
+            yield "the model does not read an output, or a call is repeated without one"
+        if AsyncCallEffect.KEEP in effects and self.passed:
+            yield "an output is kept although an item separates it from its call"
+        if after.outputs > 1 or ((after.passed or after.over) and not after.outputs):
+            yield "the model does not read exactly one output next to the call"
+        if after.over is bool(after.state.rows):
+            yield "the call is over before the conversation, or the reverse"
+
+    @property
+    def needed(self) -> AbstractSet[AsyncCallTrigger]:
+        return frozenset(AsyncCallTrigger)
+
+
+@frozen
 class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConnectionEffect]):
     """A connection to an upstream: it answers one request at a time, and is offered to others only between two of them."""
 
@@ -802,6 +840,7 @@ _PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
     SERVER.name: _ServerWalk,
     WORKER.name: _WorkerWalk,
     CONTAINER.name: _ContainerWalk,
+    ASYNC_CALL.name: _AsyncCallWalk,
     UPSTREAM_CONNECTION.name: _UpstreamConnectionWalk,
 }
 
@@ -841,6 +880,7 @@ WALKS: Final[dict[str, Callable[[], Walk]]] = {
         SERVER,
         WORKER,
         CONTAINER,
+        ASYNC_CALL,
         UPSTREAM_CONNECTION,
     )
 }

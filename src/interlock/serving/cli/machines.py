@@ -136,6 +136,7 @@ def stream_graphs() -> Mapping[str, Graph]:
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes and of the transducers, by name."""
     from interlock.fsm.diagram import draw
+    from interlock.fsm.processes.async_call import ASYNC_CALL
     from interlock.fsm.processes.background import BACKGROUND
     from interlock.fsm.processes.connection import CONNECTION
     from interlock.fsm.processes.container import CONTAINER
@@ -170,6 +171,7 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
         draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),
         draw(CONTAINER, way=("new", "running", "idle", "expired")),
+        draw(ASYNC_CALL, way=("called", "pending", "answered", "ended")),
         draw(UPSTREAM_CONNECTION, way=("connected", "waiting", "reading", "idle", "closed")),
     )
     return {graph.name: graph for graph in graphs}

@@ -8,14 +8,18 @@ of the input items.
 from __future__ import annotations
 
 from base64 import b32encode
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Final
 
+from attrs import define, field
+
 from interlock.events.items import ITEMS
 from interlock.events.items import Item as ItemType
 from interlock.events.json import dumps, elements, is_array, members
+from interlock.fsm.processes.async_call import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
+from interlock.fsm.table import Machine
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.input_items import JsonItem, text_of
 
@@ -43,43 +47,51 @@ def normalize(items: Iterable[JsonItem], *, images: bool = True, files: bool = F
 def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
     """Return a conversation in which every call of an async tool is followed by an output, as engines and templates require.
 
-    A call whose own output is missing, or comes after other items than calls and outputs, gets the output `PENDING`. A late
-    output stays at its place, where the call precedes it again, with another id.
+    The table `interlock.fsm.processes.async_call` decides which output that is: the call's own, or `PENDING` next to the call. A
+    late output stays at its place, where the call precedes it again, with another id.
     """
-    calls = {item.get("call_id"): item for item in items if item.get("async") is True and _is_call(item)}
-    if not calls:
+    if not any(item.get("async") is True and _is_call(item) for item in items):
         return items
-    answered = _answered_at_once(items, calls)
-    result: list[JsonItem] = []
+    calls: dict[object, _AsyncCall] = {}
+    recent: list[_AsyncCall] = []
+    result: list[list[JsonItem]] = []
     for index, item in enumerate(items):
-        call_id, kind = item.get("call_id"), ITEMS.get(str(item["type"]), ItemType)
-        call = calls.get(call_id)
-        if call is not None and call is item:
-            result.append(_without(call, "async"))
-            if call_id not in answered:
-                result.append({"type": kind.answer, "call_id": call_id, "output": PENDING, "status": "in_progress"})
-        elif call is not None and kind.shown_output and answered.get(call_id) != index:
-            late_id = short_id(f"{call_id} {index}")
-            result += [{**_without(call, "async", "id"), "call_id": late_id}, {**item, "call_id": late_id}]
-        else:
-            result.append(item)
-    return result
-
-
-def _answered_at_once(items: Sequence[JsonItem], calls: Container[object]) -> Mapping[object, int]:
-    """Return the indices of the outputs that only calls and outputs separate from their calls, by the ids of the calls."""
-    answered: dict[object, int] = {}
-    recent: set[object] = set()
-    for index, item in enumerate(items):
-        call_id = item.get("call_id")
+        place, call_id = [item], item.get("call_id")
         if _is_call(item):
-            recent.add(call_id)
+            if item.get("async") is True:
+                place = [_without(item, "async")]
+                if call_id in calls:  # a client sends the call again
+                    calls[call_id].fire(AsyncCallTrigger.END)
+                calls[call_id] = _AsyncCall(place[0], place)
+                recent.append(calls[call_id])
         elif not ITEMS.get(str(item["type"]), ItemType).shown_output:
-            recent.clear()
-        elif call_id in recent and call_id in calls:
-            recent.remove(call_id)
-            answered[call_id] = index
-    return answered
+            for call in recent:
+                call.fire(AsyncCallTrigger.CONTINUE)
+            recent.clear()  # another such item changes nothing for them
+        elif call_id in calls and AsyncCallEffect.REPEAT in calls[call_id].fire(AsyncCallTrigger.ANSWER):
+            late_id = {"call_id": short_id(f"{call_id} {index}")}
+            place = [{**_without(calls[call_id].item, "id"), **late_id}, {**item, **late_id}]
+        result.append(place)
+    for call in calls.values():
+        call.fire(AsyncCallTrigger.END)
+    return [item for place in result for item in place]
+
+
+@define
+class _AsyncCall:
+    """A call of an async tool, and the items that the model reads at its place."""
+
+    item: JsonItem
+    _place: list[JsonItem]
+    _machine: Machine[AsyncCallTrigger, AsyncCallEffect] = field(factory=lambda: Machine.at_start(ASYNC_CALL), init=False)
+
+    def fire(self, trigger: AsyncCallTrigger) -> Sequence[AsyncCallEffect]:
+        """Fire a trigger, and put `PENDING` next to the call if nothing else will stand there."""
+        effects = self._machine.fire(trigger)
+        if AsyncCallEffect.WAIT in effects:
+            answer = ITEMS[str(self.item["type"])].answer
+            self._place.append({"type": answer, "call_id": self.item["call_id"], "output": PENDING, "status": "in_progress"})
+        return effects
 
 
 def _is_call(item: JsonItem) -> bool:
