@@ -280,8 +280,8 @@ class LongAnswer(StreamingResponse):
 
 
 async def _or_refusal(request: Request, answer: Awaitable[T]) -> T | Response:
-    """Await the answer to a request; if the request is refused, return the response that says so, as vLLM would."""
-    with panics_as_errors():
+    """Await the answer to a request, within its trace; a refusal becomes the response that vLLM would give."""
+    with traces.continued(request.headers), panics_as_errors():
         try:
             return await answer
         except VllmRefusedError as error:
