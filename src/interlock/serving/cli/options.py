@@ -123,7 +123,7 @@ upstream_options = _all(
     environment_option("--upstream-key", metavar="KEY", help="The API key for that server."),
     environment_option(
         "--upstream-timeout",
-        default="600,120",
+        default="600,600",
         metavar="FIRST,BETWEEN",
         help="The most seconds to wait for the first chunk of that server, and for each further one.",
     ),

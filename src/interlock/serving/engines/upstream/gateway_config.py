@@ -52,7 +52,7 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
     pass_key: bool = False
     connect_timeout: Seconds = 10
     first_timeout: Seconds = 600
-    between_timeout: Seconds = 120
+    between_timeout: Seconds = 600
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
     fields: dict[str, str] = {}
     short_call_ids: bool = False

@@ -65,7 +65,7 @@ class Timeouts:
 
     connect: float = 10
     first: float = 600
-    between: float = 120
+    between: float = 600
 
 
 @define(eq=False)
