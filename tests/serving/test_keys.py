@@ -1,5 +1,7 @@
 """Keys are held as digests, and name tenants where there are several."""
 
+import logging
+
 import pytest
 
 from interlock.serving.requests.api_keys import Keys
@@ -48,3 +50,42 @@ def test_keys_are_not_held_and_not_shown() -> None:
 def test_a_key_that_cannot_be_sent_is_refused() -> None:
     with pytest.raises(ValueError, match="begins or ends with white space"):
         Keys.of(["right", " wrong"])
+
+
+def tenants(keys, *names):
+    return [keys.tenant(f"Bearer {name}") for name in names]
+
+
+def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# one key for all\n\nold\n")
+    keys = Keys.of_file(file)
+    assert (keys.count, tenants(keys, "old", "new", "a")) == (1, ["", None, None])
+    file.write_text("old\nnew\nacme a\nacme  b\nother\tc\n")
+    with caplog.at_level(logging.WARNING):
+        assert keys.reload()
+        assert keys.reload(logging.DEBUG)
+    assert (keys.count, tenants(keys, "old", "new", "a", "b", "c")) == (5, ["", "", "acme", "acme", "other"])
+    assert caplog.messages == [f"{file} has 5 API keys, of 3 tenants"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("# none\n", "the file has no key"),
+        ("acme sesame open\n", "line 1 is not a key, or the name of a tenant and its key"),
+        ("a\nac/me sesame\n", "line 2 is not a key, or the name of a tenant and its key"),
+        ("sesa\x01me\n", "line 1: the key has control characters, which a header cannot contain"),
+        ("acme sesame\nother sesame\n", "line 2 has the key of another tenant"),
+    ],
+)
+def test_a_file_that_is_invalid_changes_no_keys(text, error, tmp_path, caplog) -> None:
+    file = tmp_path / "keys"
+    file.write_text("acme a\n")
+    keys = Keys.of_file(file)
+    file.write_text(text)
+    assert not keys.reload()
+    assert (tenants(keys, "a"), caplog.messages) == (["acme"], [f"the API keys stay as they are: {file}: {error}"])
+    assert "sesame" not in caplog.text
+    with pytest.raises(ValueError, match=error):
+        Keys.of_file(file)

@@ -382,3 +382,34 @@ def test_one_page_has_the_metrics_of_all_workers() -> None:
         line = 'interlock_responses_total{model="interlock-embedded",reason="",status="completed"} 4.0'
         for _ in range(4):
             wait_for(lambda: line in command.ask("GET", "/metrics").text.splitlines())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_key_is_rotated_without_a_restart(workers, tmp_path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("acme old\n")
+    with serving("--api-key-file", keys, workers=workers) as command:
+
+        def statuses(*names):
+            """The statuses with each key, the same from every process."""
+            path = f"/v1/responses/{name}"
+            found = [{command.ask("GET", path, headers={"x-api-key": key}).status_code for _ in range(8)} for key in names]
+            return [status for (status,) in found] if all(len(each) == 1 for each in found) else None
+
+        name = command.ask("POST", "/v1/responses", json={**ASK, "stream": False}, headers={"x-api-key": "old"}).json()["id"]
+        before = command.workers
+        for text, expected in [
+            ("acme old\nacme new\nother c\n", [200, 200, 404]),
+            ("acme new key\n", [200, 200, 404]),
+            ("acme new\n", [401, 200, 401]),
+        ]:
+            keys.write_text(text)
+            command.process.send_signal(signal.SIGHUP)
+            log = "the API keys stay as they are" if "key" in text else f"has {text.count(chr(10))} API keys"
+            wait_for(lambda log=log: log in command.log.read_text())
+            wait_for(lambda expected=expected: statuses("old", "new", "c") == expected)
+        if workers > 1:
+            os.kill(min(before), signal.SIGKILL)
+            wait_for(lambda: len(command.workers - before) == 1)
+            wait_for(lambda: command.ask("GET", "/ready") is not None)
+            assert wait_for(lambda: statuses("old", "new", "c")) == [401, 200, 401]

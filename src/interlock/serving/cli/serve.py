@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
     from interlock.serving.engines.upstream.gateway import Gateway
     from interlock.serving.engines.upstream.survey import UpstreamReport
+    from interlock.serving.requests.api_keys import Keys
     from interlock.serving.store import ResponseStore
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
@@ -61,6 +62,7 @@ class ServeSettings(UpstreamOptions):
     port: int
     engine: str
     api_key: tuple[str, ...]
+    api_key_file: Path | None
     share_between_keys: bool
     cors_origin: tuple[str, ...]
     allowed_host: tuple[str, ...]
@@ -91,6 +93,9 @@ class ServeSettings(UpstreamOptions):
         """End the command if two settings exclude each other."""
         if self.view and self.workers > 1:
             fail(f"--workers {self.workers}: --view shows the streams of one process; leave out --view or --workers")
+        if self.api_key_file and (self.share_between_keys or _api_keys(self)):
+            others = f"--api-key, {KEY_VARIABLE} and --share-between-keys"
+            fail(f"--api-key-file {self.api_key_file}: the file has all keys and their tenants; leave out {others}")
 
 
 @contextmanager
@@ -125,6 +130,12 @@ def _pause_collector() -> Generator[None]:
     multiple=True,
     metavar="KEY",
     help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
+)
+@environment_option(
+    "--api-key-file",
+    type=FILE,
+    metavar="FILE",
+    help="Read the API keys from a file, and again at SIGHUP; each line is a key, or a tenant's name and a key.",
 )
 @environment_option(
     "--metrics-key", metavar="KEY", help="The only key that reads /metrics, for Prometheus. Default: any key of --api-key."
@@ -259,12 +270,13 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
     listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
     reports = _survey(running)
-    banner = _banner(settings, running, tools, reports, server.url_of(listening))
+    keys: Keys = application.state.keys
+    banner = _banner(settings, running, tools, reports, server.url_of(listening), keys)
 
     def on_ready() -> None:
         gc.enable()
         announce(logger, banner, settings.log_format)
-        for warning in _warnings(settings, reports):
+        for warning in _warnings(settings, reports, keys):
             logger.warning("%s", warning)
 
     if settings.workers == 1:
@@ -274,26 +286,29 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         from interlock.serving.responses.active_runs import Slots
 
         slots = Slots.shared(settings.max_streams, settings.workers)
-        supervisor = Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.log_level, settings.drain)
-        supervisor.run()
+        level, drain = settings.log_level, settings.drain
+        Supervisor(lambda each: create(slots=each), listening, slots, on_ready, level, drain, keys).run()
 
 
 def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner, Callable[..., Starlette]]:
     """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.host_guard import LOOPBACK
+    from interlock.serving.requests.api_keys import Keys
     from interlock.serving.responses.sealing import SealingKeys
     from interlock.serving.tools.address import AddressPolicy
     from interlock.serving.tools.hosting import ToolServers
 
     with option_errors():  # the error names the variable
         sealing_keys = SealingKeys.from_environment()
+    with option_errors(f"--api-key-file {settings.api_key_file}"):
+        keys = Keys.of_file(settings.api_key_file) if settings.api_key_file else _api_keys(settings)
     with option_errors("--allow-mcp-host"):
         policy = AddressPolicy.of(settings.allow_mcp_host)
     servers = ToolServers(_hosted_tools(settings), policy, settings.tool_timeout)
     running, tools = _engine(settings, servers)
     app_settings = AppSettings(
-        api_key=_api_keys(settings),
+        api_key=keys,
         share_between_keys=settings.share_between_keys,
         cors_origins=settings.cors_origin,
         allowed_hosts=settings.allowed_host or ((*LOOPBACK, settings.host) if _is_local(settings.host) else ()),
@@ -322,20 +337,24 @@ def _survey(engine: Engine | Gateway) -> list[UpstreamReport]:
 
 
 def _banner(
-    settings: ServeSettings, engine: Engine | Gateway, tools: ToolRunner, reports: Sequence[UpstreamReport], url: str
+    settings: ServeSettings,
+    engine: Engine | Gateway,
+    tools: ToolRunner,
+    reports: Sequence[UpstreamReport],
+    url: str,
+    keys: Keys,
 ) -> list[str]:
     """Return what the command says when the server is ready: a line, and further ones with the details."""
     served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*getattr(engine, "models", ())]
     streams = f", its streams at {url}/interlock/" if settings.view else ""
     store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
-    keys = len({*_api_keys(settings)})
     models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
     return [
         f"Serving {_names(served) if served else 'upstream models'} at {url}/v1{streams}",
         *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
         f"store: {store}",
         f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",
-        f"API keys: {keys or ('those of the upstreams' if _passes_keys(reports) else 'none')}",
+        f"API keys: {keys.count or ('those of the upstreams' if _passes_keys(reports) else 'none')}",
     ]
 
 
@@ -356,14 +375,14 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def _warnings(settings: ServeSettings, reports: Sequence[UpstreamReport]) -> Iterator[str]:
+def _warnings(settings: ServeSettings, reports: Sequence[UpstreamReport], keys: Keys) -> Iterator[str]:
     """Yield what is probably wrong with the settings and the upstreams."""
     from interlock.serving.responses.sealing import KEYS_VARIABLE, RANDOM_KEY
 
     for report in reports:
         if report.fault is not None:
             yield f"the upstream {report.upstream.client.url} {report.fault}"
-    if not (_is_local(settings.host) or _api_keys(settings) or _passes_keys(reports)):
+    if not (_is_local(settings.host) or keys.count or _passes_keys(reports)):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if KEYS_VARIABLE not in os.environ and settings.store is not None and not settings.store.startswith("memory:"):
         yield RANDOM_KEY

@@ -77,7 +77,8 @@ class AppSettings:
     """The settings of an application; each has a default.
 
     Args:
-        api_key: The key or keys that clients may send as `Authorization: Bearer …`; without any, requests need no key.
+        api_key: The key or keys that clients may send as `Authorization: Bearer …`, or those of a file (`Keys.of_file`); without
+            any, requests need no key.
         share_between_keys: Whether all keys share their stored data, including keys that the engine passes on to other servers.
         cors_origins: The origins whose pages may use the server from a browser; `*` for all.
         allowed_hosts: The hosts that requests may name in `Host`, such as `*.example.com`; without any, all.
@@ -90,7 +91,7 @@ class AppSettings:
         sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
     """
 
-    api_key: str | Sequence[str] = ()
+    api_key: str | Sequence[str] | Keys = ()
     share_between_keys: bool = False
     cors_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
@@ -134,8 +135,10 @@ def create_app(
     middleware = [Middleware(TraceContext)]
     if origins := settings.cors_origins:
         middleware.append(Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"]))
-    api_keys = [settings.api_key] if isinstance(settings.api_key, str) else settings.api_key
-    keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
+    keys = settings.api_key
+    if not isinstance(keys, Keys):
+        api_keys = [keys] if isinstance(keys, str) else keys
+        keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
     metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
     if keys.tenants or keys.passed or metrics_keys.tenants:
         middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))

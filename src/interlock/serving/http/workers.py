@@ -5,7 +5,8 @@ the kernel spreads connections between these; on one socket for all, a process t
 supervisor binds the port too, so that no other server takes it meanwhile.
 
 The supervisor forks the processes, so all have the same settings. It has a *channel* to each, a pair of sockets: over it, a
-process reports that it is ready, and the supervisor asks it to stop. Each side reads the end when the other is gone.
+process reports that it is ready, and the supervisor asks it to stop, or to read the file of API keys again. Each side reads the
+end when the other is gone.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
+from interlock.serving.requests.api_keys import Keys
 from interlock.serving.responses.active_runs import GRACE, Slots
 
 logger = logging.getLogger(__name__)
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (*STOP_SIGNALS, signal.SIGHUP)
 READY: Final = b"r"
 STOP: Final = b"s"
+RELOAD: Final = b"k"
 
 STABLE_SECONDS: Final = 10.0
 """How long a process must run so that the next one starts without a delay."""
@@ -57,6 +61,7 @@ class WorkerServer(Server):
     def __init__(self, app: Starlette, channel: socket.socket, log_level: str, drain: float) -> None:
         super().__init__(app, self._report, log_level, drain=drain)
         self._channel = channel
+        self._keys: Keys = app.state.keys
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().add_reader(self._channel, self._read)
@@ -72,8 +77,12 @@ class WorkerServer(Server):
             self._channel.send(READY)
 
     def _read(self) -> None:
-        """Stop when the supervisor asks for it. Without a supervisor, stop soon, so that another server can have the port."""
-        is_asked = bool(_receive(self._channel))
+        """Do what the supervisor asks for. Without a supervisor, stop soon, so that another server can have the port."""
+        message = _receive(self._channel)
+        if message == RELOAD:
+            self._keys.reload(logging.DEBUG)
+            return
+        is_asked = bool(message)
         if not is_asked:
             asyncio.get_running_loop().remove_reader(self._channel)
         self.stop(drain=is_asked)
@@ -98,7 +107,7 @@ class Worker:
 class Supervisor:
     """Starts the workers of a server, one for each of `slots`, and stops them.
 
-    `application` is called in each process. `reserved` has the address; see `reserve`.
+    `application` is called in each process. `reserved` has the address; see `reserve`. SIGHUP reads the file of `keys` again.
     """
 
     _application: Callable[[Slots], Starlette]
@@ -107,6 +116,7 @@ class Supervisor:
     _on_ready: Callable[[], None]
     _log_level: str = "warning"
     _drain: float = 0.0
+    _keys: Keys = field(factory=Keys)
     _workers: list[Worker] = field(init=False)
     _machine: Machine[ServerTrigger, ServerEffect] = field(factory=lambda: Machine.at_start(SERVER), init=False)
     _selector: DefaultSelector = field(factory=DefaultSelector, init=False)
@@ -126,7 +136,7 @@ class Supervisor:
         for end in self._signals:
             end.settimeout(0)
         signal.set_wakeup_fd(self._signals[1].fileno(), warn_on_full_buffer=False)
-        for number in SIGNALS:
+        for number in STOP_SIGNALS if self._keys.file is None else SIGNALS:
             signal.signal(number, _wake)
         self._selector.register(self._signals[0], EVENT_READ, self._read_signals)
         while self._machine.state.rows:
@@ -159,9 +169,12 @@ class Supervisor:
 
     def _read_signals(self) -> None:
         for number in self._signals[0].recv(64):
-            if number in SIGNALS:
+            if number in STOP_SIGNALS:
                 self._signal = number
                 self._fire(ServerTrigger.STOP)
+            elif number == signal.SIGHUP and self._keys.reload():
+                for worker in self._workers:
+                    _send(worker, RELOAD)
 
     def _fire(self, trigger: ServerTrigger) -> None:
         for effect in self._machine.fire(trigger):
@@ -198,11 +211,8 @@ class Supervisor:
                     worker.slots.clear()
                 case WorkerEffect.BACK_OFF:
                     _back_off(worker)
-                case WorkerEffect.TERMINATE if worker.channel is not None:
-                    with suppress(OSError):  # the process has just exited
-                        worker.channel.send(STOP)
                 case WorkerEffect.TERMINATE:
-                    pass
+                    _send(worker, STOP)
                 case _:
                     assert_never(effect)
 
@@ -267,6 +277,13 @@ class Supervisor:
 
 _STARTING: Final = SERVER.states["starting"]
 _READY: Final = WORKER.states["ready"]
+
+
+def _send(worker: Worker, message: bytes) -> None:
+    """Send a message to the process of a worker, if one runs."""
+    if worker.channel is not None:
+        with suppress(OSError):  # the process has just exited
+            worker.channel.send(message)
 
 
 def _receive(channel: socket.socket) -> bytes:

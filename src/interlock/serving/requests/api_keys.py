@@ -2,17 +2,21 @@
 
 All stored data belongs to a *tenant*, a short name derived from the API key, so that each key sees only its own data. With at
 most one key, or if the keys share their data, the only tenant has an empty name. A gateway without keys of its own that passes
-its clients' keys on has a tenant for each of those. `Keys` has digests, never the keys.
+its clients' keys on has a tenant for each of those. A file of keys names the tenants itself, so that a tenant can change its key
+and keep its data. `Keys` has digests, never the keys.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
-from attrs import field, frozen
+from attrs import define, field
 from starlette.requests import HTTPConnection
 
 API_KEY: Final = "x-api-key"
@@ -20,6 +24,14 @@ API_KEY: Final = "x-api-key"
 
 TENANT: Final = "interlock.tenant"
 """The key of the tenant in the ASGI scope of a request."""
+
+ENCODINGS: Final = ("utf-8", "latin-1")
+"""The encodings in which clients send keys. The server decodes headers as Latin-1."""
+
+TENANT_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""Matches the names of tenants in a file of keys."""
+
+logger = logging.getLogger(__name__)
 
 
 def _check_key(key: str) -> None:
@@ -34,13 +46,18 @@ def _check_key(key: str) -> None:
         raise ValueError("the key has characters beyond Latin-1, which a header cannot contain")
 
 
-@frozen
+@define
 class Keys:
-    """The API keys of a server: the SHA-256 digest of each, in every encoding that clients use, with its tenant."""
+    """The API keys of a server: the SHA-256 digest of each, in every encoding that clients use, with its tenant.
+
+    Only `reload` changes an object, so that all parts of a server which hold it have the same keys.
+    """
 
     tenants: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
     passed: bool = False
     """Whether each key is accepted and has a tenant, because another server checks it."""
+    file: Path | None = None
+    """The file of the keys, which `reload` reads."""
 
     @classmethod
     def of(cls, keys: Iterable[str], *, shared: bool = False, passed: bool = False) -> Keys:
@@ -57,15 +74,38 @@ class Keys:
         names = {key: _tenant_name(key.encode()) for key in distinct}
         if len(distinct) <= 1 or shared:
             names = dict.fromkeys(distinct, "")
-        # Headers are decoded as Latin-1, but clients encode keys in Latin-1 or UTF-8.
-        return cls(
-            tuple(
-                (hashlib.sha256(key.encode(encoding)).digest(), name)
-                for key, name in names.items()
-                for encoding in ("utf-8", "latin-1")
-            ),
-            passed and not distinct and not shared,
-        )
+        return cls(_digests(names), passed and not distinct and not shared)
+
+    @classmethod
+    def of_file(cls, file: Path) -> Keys:
+        """Return the `Keys` in a file: each line is a key, or a tenant's name and a key; `#` begins a comment.
+
+        The tenant of a key without a name is that of a server with one key.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: The file has no key, or a line is invalid.
+        """
+        return cls(_digests(_read_keys(file)), file=file)
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return len(self.tenants) // len(ENCODINGS)
+
+    def reload(self, level: int = logging.WARNING) -> bool:
+        """Read the file again, log the result, and return whether the file is valid; otherwise the keys stay as they are.
+
+        `level` is that of the log line for a valid file.
+        """
+        assert self.file is not None  # noqa: S101 - only the server of a file is asked to reload it
+        try:
+            self.tenants = _digests(_read_keys(self.file))
+        except (OSError, ValueError) as error:
+            logger.error("the API keys stay as they are: %s: %s", self.file, error)  # noqa: TRY400 - the error says enough
+            return False
+        logger.log(level, "%s has %d API keys, of %d tenants", self.file, self.count, len({name for _, name in self.tenants}))
+        return True
 
     def tenant(self, authorization: str) -> str | None:
         """Return the tenant of a request from its `Authorization` header; None if a valid key is required but missing."""
@@ -87,6 +127,35 @@ class Keys:
             if hmac.compare_digest(key_digest, digest):
                 match = tenant
         return match
+
+
+def _digests(names: Mapping[str, str]) -> tuple[tuple[bytes, str], ...]:
+    """Return the digests of keys, in each encoding, with the names of their tenants."""
+    return tuple((hashlib.sha256(key.encode(encoding)).digest(), name) for key, name in names.items() for encoding in ENCODINGS)
+
+
+def _read_keys(file: Path) -> dict[str, str]:
+    """Return the keys of a file with the names of their tenants. No error contains a key."""
+    names: dict[str, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        match [] if line.startswith("#") else line.split():
+            case []:
+                continue
+            case [key]:
+                name = ""
+            case [name, key] if TENANT_NAME.fullmatch(name):
+                pass
+            case _:
+                raise ValueError(f"line {number} is not a key, or the name of a tenant and its key")
+        try:
+            _check_key(key)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+        if names.setdefault(key, name) != name:
+            raise ValueError(f"line {number} has the key of another tenant")
+    if not names:
+        raise ValueError("the file has no key")
+    return names
 
 
 def _tenant_name(key: bytes) -> str:
