@@ -179,6 +179,15 @@ tests/clients/node_modules/.installed: tests/clients/package-lock.json
 	.venv-$*/bin/python -m pip install --requirement $<
 	@touch $@
 
+.PHONY: test-deploy
+test-deploy: .venv-deploy/.installed ## The files of deploy/ with their own tools, and a rolling restart under load, some minutes
+	PATH="$$PWD/.venv-deploy/bin:$$PATH" .venv-deploy/bin/python -m pytest tests/deploy
+
+.venv-deploy/.installed: pyproject.toml tests/deploy/tools.txt
+	$(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/python -m pip install --editable '.[test]' --requirement tests/deploy/tools.txt
+	@touch $@
+
 .PHONY: test-gpu
 test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python; then bench-server
 	@command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU || { \
@@ -239,7 +248,7 @@ dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the rep
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm .venv-aider tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm .venv-aider .venv-deploy tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.

@@ -56,6 +56,7 @@ NAV: Nav = [
     },
     {
         "Operate it": [
+            {"A guide": "operating.md"},
             {"The server": "serving.md"},
             {"The gateway": "gateway.md"},
             {"In vLLM": "vllm.md"},

@@ -1,0 +1,163 @@
+"""The files of `deploy/` agree with one another and with the command, its settings and its metrics."""
+
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from interlock.serving.cli.serve import serve
+from interlock.serving.engines.upstream.gateway_config import read_config
+from interlock.serving.metrics import METRICS
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+OPTIONS = {name: option for option in serve.params for name in option.opts}
+FILES = [path for path in DEPLOY.rglob("*") if path.is_file() and path.name not in {".env", "keys"}]
+TEXTS = {path.relative_to(DEPLOY).as_posix(): path.read_text("utf-8") for path in FILES}
+COMPOSE = yaml.safe_load(TEXTS["compose.yaml"])
+ALERTS = [rule for group in yaml.safe_load(TEXTS["alerts.yml"])["groups"] for rule in group["rules"]]
+PANELS = json.loads(TEXTS["grafana/dashboard.json"])["panels"]
+EXPRESSIONS = [rule["expr"] for rule in ALERTS] + [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+
+def command(name):
+    """Return the arguments of `interlock serve` in a file."""
+    match name:
+        case "compose.yaml":
+            (arguments,) = {tuple(COMPOSE["services"][gateway]["command"]) for gateway in ("gateway-a", "gateway-b")}
+            return [*arguments]
+        case "Dockerfile":
+            return json.loads(re.search(r"^CMD (.*)", TEXTS[name], flags=re.MULTILINE)[1])
+        case "interlock.service":
+            return shlex.split(
+                re.search(r"^ExecStart=\S+ ((?:.*\\\n)*.*)", TEXTS[name], flags=re.MULTILINE)[1].replace("\\\n", "")
+            )
+        case _:
+            arguments = re.search(r"args:\n((?: +- .*\n)+)", TEXTS[name])[1].replace("{{ .Values.drain }}", "300")
+            return yaml.safe_load(arguments)
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "Dockerfile", "interlock.service", "chart/templates/deployment.yaml"])
+def test_the_command_has_its_options(name, monkeypatch) -> None:
+    monkeypatch.chdir(DEPLOY)
+    subcommand, *arguments = [argument.replace("/etc/interlock/gateway.toml", "gateway.toml") for argument in command(name)]
+    context = serve.make_context(subcommand, arguments)
+    assert (subcommand, context.params["port"]) == ("serve", 8000)
+
+
+def test_the_gateways_have_settings_of_the_command_and_of_upstreams() -> None:
+    settings = read_config(DEPLOY / "gateway.toml")
+    assert {f"--{name.replace('_', '-')}" for name in settings.serve} <= OPTIONS.keys()
+    (upstream,) = settings.upstreams()
+    assert upstream.client.url == "http://vllm:8000/v1"
+    assert tomllib.loads(TEXTS["gateway.toml"])["upstream"][0]["aliases"]["gpt-4o"] in COMPOSE["services"]["vllm"]["command"]
+
+
+def test_every_variable_is_read_by_the_command() -> None:
+    read = {name for option in serve.params for name in ([option.envvar] if isinstance(option.envvar, str) else [])}
+    named = {name for text in TEXTS.values() for name in re.findall(r"\bINTERLOCK_[A-Z_]+", text)}
+    assert named - read == {"INTERLOCK_KEYS", "INTERLOCK_REQUIRED", "INTERLOCK_SITE", "INTERLOCK_GATEWAYS"}
+
+
+def test_all_ports_of_gateways_are_that_of_the_command() -> None:
+    ports = {
+        **{name: re.findall(r"gateway-[ab]:(\d+)", TEXTS[name]) for name in ("nginx.conf", "Caddyfile")},
+        "prometheus.yml": re.findall(r"port: (\d+)", TEXTS["prometheus.yml"]),
+        "Dockerfile": re.findall(r"EXPOSE (\d+)|127\.0\.0\.1:(\d+)/ready", TEXTS["Dockerfile"]),
+        "chart": re.findall(r"containerPort: (\d+)", TEXTS["chart/templates/deployment.yaml"]),
+    }
+    assert {"".join(port) for found in ports.values() for port in found} == {"8000"}
+    assert all(ports.values())
+
+
+def test_a_process_manager_waits_20_seconds_longer_than_the_drain() -> None:
+    drain = tomllib.loads(TEXTS["gateway.toml"])["serve"]["drain"]
+    assert {COMPOSE["services"][name]["stop_grace_period"] for name in ("gateway-a", "gateway-b")} == {f"{drain + 20}s"}
+    unit = dict(re.findall(r"^(\w+)=(.*)", TEXTS["interlock.service"], flags=re.MULTILINE))
+    assert int(unit["TimeoutStopSec"]) == int(command("interlock.service")[-1]) + 20
+    waited = int(re.search(r'"sleep", "(\d+)"', TEXTS["chart/templates/deployment.yaml"])[1])
+    assert f"terminationGracePeriodSeconds: {{{{ add .Values.drain {waited + 20} }}}}" in TEXTS["chart/templates/deployment.yaml"]
+
+
+def test_only_the_balancer_and_grafana_publish_ports_and_every_gateway_needs_a_key() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, service in services.items() if "ports" in service} == {"balancer", "grafana"}
+    assert {service["ports"][0].rpartition(":")[0].rpartition(":")[0] for service in services.values() if "ports" in service} == {
+        "127.0.0.1"
+    }
+    assert "api_key_file" in tomllib.loads(TEXTS["gateway.toml"])["serve"]
+
+
+def test_the_secrets_are_made_once_and_are_in_no_repository_and_no_image(tmp_path) -> None:
+    script = tmp_path / "init.sh"
+    script.write_text(TEXTS["init.sh"])
+    first, second = (subprocess.check_output(["sh", script], text=True) for _ in range(2))  # noqa: S603, S607 - our own
+    assert [first[:16], second[:18]] == ["The API key is i", "deploy/.env exists"]
+    names = dict(line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines())
+    assert names.keys() == {*re.findall(r"\$\{(\w+):\?", TEXTS["compose.yaml"])}
+    assert re.fullmatch(r"main [0-9a-f]{48}\n", (tmp_path / "keys" / "keys").read_text())
+    assert {"deploy/.env", "deploy/keys/"} <= {*(ROOT / ".gitignore").read_text().splitlines()}
+    assert {"exclude deploy/.env", "prune deploy/keys"} <= {*(ROOT / "MANIFEST.in").read_text().splitlines()}
+    assert "!deploy" not in (ROOT / ".dockerignore").read_text()
+
+
+def test_the_image_has_all_that_builds_the_package() -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert kept == {"src", "pyproject.toml", "setup.py", "README.md", "LICENSE"}
+    assert all((ROOT / name).exists() for name in kept)
+
+
+def names_of(expression):
+    """Yield the metrics of a query with the labels that it uses of them."""
+    labels = {*re.findall(r"(\w+)(?==|!=|=~|!~)", re.sub(r'"[^"]*"', '""', expression))}
+    for group in re.findall(r"\bby \(([^)]*)\)", expression):
+        labels |= {*group.split(", ")}
+    for name in re.findall(r"\b((?:interlock|gen_ai|mcp|vllm)_\w+)\b(?=[{\[]|$|\))", expression):
+        if name not in labels:
+            yield name, labels
+
+
+def test_every_metric_and_label_of_the_dashboard_and_the_alerts_exists() -> None:
+    for expression in EXPRESSIONS:
+        for name, labels in names_of(expression):
+            metric = METRICS.get(name) or METRICS[re.sub(r"_(bucket|count|sum)$", "", name)]
+            assert (metric.type == "histogram") == (metric.name != name), expression
+            assert labels <= {*metric.labels, "le", "instance", "job"}, expression
+    named = {name for expression in EXPRESSIONS for name, _ in names_of(expression)}
+    shown = {re.sub(r"_(bucket|count|sum)$", "", name) for name in named}
+    assert METRICS.keys() - shown == {"gen_ai_client_token_usage"}
+
+
+def test_the_guide_has_the_alerts_as_they_are() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text("utf-8")
+    (text,) = re.findall(r"```yaml\n(- alert: .*?)```", page, flags=re.DOTALL)
+    assert [{"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in yaml.safe_load(text)] == [
+        {"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in ALERTS
+    ]
+    assert len(ALERTS) == 5
+    assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_800
+
+
+def test_the_chart_describes_its_values() -> None:
+    schema, values = json.loads(TEXTS["chart/values.schema.json"]), yaml.safe_load(TEXTS["chart/values.yaml"])
+    Draft7Validator.check_schema(schema)
+    assert values.keys() == schema["properties"].keys() - {"global"}
+    wrong = {".".join(map(str, error.absolute_path)) for error in Draft7Validator(schema).iter_errors(values)}
+    assert wrong == {"image.repository", "secret", "config"}
+    given = {**values, "image": {"repository": "r"}, "secret": "s", "config": TEXTS["gateway.toml"]}
+    assert [*Draft7Validator(schema).iter_errors(given)] == []
+    templates = "".join(text for name, text in TEXTS.items() if name.startswith("chart/templates/"))
+    used = {*re.findall(r"\.Values\.(\w+)", templates)}
+    assert used == values.keys()
+
+
+def test_an_unknown_option_would_be_noticed() -> None:
+    with pytest.raises(click.NoSuchOption):
+        serve.make_context("serve", ["--drian=300"])
