@@ -183,9 +183,8 @@ def test_no_key_that_a_gateway_only_passes_on_reads_the_page(serve) -> None:
 def test_without_the_package_nothing_is_counted_and_the_page_says_how_to_get_it(serve, monkeypatch) -> None:
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "prometheus_client", None)
-        assert (metrics.numbers.__wrapped__(), metrics.histograms.__wrapped__()) == ({}, {})
-    monkeypatch.setattr(metrics, "numbers", dict)
-    monkeypatch.setattr(metrics, "histograms", dict)
+        assert metrics._registered.__wrapped__() == ({}, {})
+    monkeypatch.setattr(metrics, "_registered", lambda: ({}, {}))
     with serve(EmbeddedEngine()) as url:
         assert ask_for(url).json()["status"] == "completed"
         answer = httpx.get(f"{url}/metrics")

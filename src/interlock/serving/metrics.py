@@ -3,8 +3,9 @@
 `METRICS` declares each metric; docs/metrics.md describes them. They are in the default registry of `prometheus_client`, so a host
 such as vLLM shows them on its own page. Without that package nothing is counted.
 
-The names and buckets that begin with `gen_ai_` and `mcp_` are those of OpenTelemetry's semantic conventions for generative AI and
-MCP. Labels have few values: a name from a request or another server becomes `other` unless the configuration lists it.
+The names that begin with `gen_ai_` and `mcp_` are those of OpenTelemetry's semantic conventions for generative AI and MCP, and
+their buckets are those that these advise (github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai). Labels have few
+values: a name from a request or another server becomes `other` unless the configuration lists it.
 """
 
 from __future__ import annotations
@@ -71,135 +72,77 @@ class Metric:
 _SERVER: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
 _CLIENT: Final = (*_SERVER, "server_address", "server_port")
 
-METRICS: Final[Mapping[str, Metric]] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "gen_ai_server_request_duration_seconds",
-            "histogram",
-            "Time from the beginning of a response to its end, tools included.",
-            (*_SERVER, "error_type"),
-            SECONDS,
-        ),
-        Metric(
-            "gen_ai_server_time_to_first_token_seconds",
-            "histogram",
-            "Time from the beginning of a response to the model's first output.",
-            _SERVER,
-            FIRST_TOKEN_SECONDS,
-        ),
-        Metric(
-            "gen_ai_server_time_per_output_token_seconds",
-            "histogram",
-            "Mean time of each output token after the first, for each turn.",
-            _SERVER,
-            TOKEN_SECONDS,
-        ),
-        Metric(
-            "gen_ai_client_operation_duration_seconds",
-            "histogram",
-            "Duration of a gateway's call of an upstream, retries included.",
-            (*_CLIENT, "error_type"),
-            SECONDS,
-        ),
-        Metric(
-            "gen_ai_client_token_usage",
-            "histogram",
-            "Tokens that the upstream counted for a call.",
-            (*_CLIENT, "gen_ai_token_type"),
-            TOKENS,
-        ),
-        Metric(
-            "gen_ai_execute_tool_duration_seconds",
-            "histogram",
-            "Duration of a call of a tool that the server runs.",
-            ("gen_ai_operation_name", "gen_ai_tool_name", "error_type"),
-            SECONDS,
-        ),
-        Metric(
-            "mcp_client_operation_duration_seconds",
-            "histogram",
-            "Duration of a request to an MCP server.",
-            ("mcp_method_name", "error_type"),
-            MCP_SECONDS,
-        ),
-        Metric(
-            "interlock_responses_total",
-            "counter",
-            "Responses that have ended; `reason` says why an incomplete or failed one did.",
-            ("status", "reason", "model"),
-        ),
-        Metric("interlock_open_streams", "gauge", "Responses in progress, streamed or not."),
-        Metric("interlock_events_total", "counter", "Events of ended responses.", ("event",)),
-        Metric("interlock_items_total", "counter", "Items of ended responses.", ("item", "status")),
-        Metric("interlock_tokens_total", "counter", "Tokens of ended responses.", ("type", "model")),
-        Metric(
-            "interlock_parser_recoveries_total",
-            "counter",
-            "Malformed output of a model that a parser read anyway.",
-            ("family", "kind"),
-        ),
-        Metric(
-            "interlock_upstream_repairs_total",
-            "counter",
-            "Breaches of the rules of a stream in what a Responses upstream sent, repaired by the gateway.",
-            ("rule",),
-        ),
-        Metric(
-            "interlock_refused_requests_total", "counter", "Requests that received an error in place of a response.", ("reason",)
-        ),
-        Metric("interlock_store_errors_total", "counter", "Failed writes and rounds of maintenance of the store.", ("error",)),
-        Metric("interlock_adoptions_total", "counter", "Responses that this server ended because their own server was lost."),
-        Metric("interlock_keep_alives_total", "counter", "Events and comments that broke the silence of a stream."),
-        Metric("interlock_websocket_connections", "gauge", "Open WebSockets."),
-        Metric("interlock_websocket_lanes", "gauge", "Lanes of open WebSockets: sequences of requests with one `stream_id`."),
-    )
-}
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in (
+    Metric("gen_ai_server_request_duration_seconds", "histogram",
+           "Time from the beginning of a response to its end, tools included.", (*_SERVER, "error_type"), SECONDS),
+    Metric("gen_ai_server_time_to_first_token_seconds", "histogram",
+           "Time from the beginning of a response to the model's first output.", _SERVER, FIRST_TOKEN_SECONDS),
+    Metric("gen_ai_server_time_per_output_token_seconds", "histogram",
+           "Mean time of each output token after the first, for each turn.", _SERVER, TOKEN_SECONDS),
+    Metric("gen_ai_client_operation_duration_seconds", "histogram",
+           "Duration of a gateway's call of an upstream, retries included.", (*_CLIENT, "error_type"), SECONDS),
+    Metric("gen_ai_client_token_usage", "histogram",
+           "Tokens that the upstream counted for a call.", (*_CLIENT, "gen_ai_token_type"), TOKENS),
+    Metric("gen_ai_execute_tool_duration_seconds", "histogram", "Duration of a call of a tool that the server runs.",
+           ("gen_ai_operation_name", "gen_ai_tool_name", "error_type"), SECONDS),
+    Metric("mcp_client_operation_duration_seconds", "histogram",
+           "Duration of a request to an MCP server.", ("mcp_method_name", "error_type"), MCP_SECONDS),
+
+    Metric("interlock_responses_total", "counter",
+           "Responses that have ended; `reason` says why an incomplete or failed one did.", ("status", "reason", "model")),
+    Metric("interlock_open_streams", "gauge", "Responses in progress, streamed or not."),
+    Metric("interlock_events_total", "counter", "Events of ended responses.", ["event"]),
+    Metric("interlock_items_total", "counter", "Items of ended responses.", ("item", "status")),
+    Metric("interlock_tokens_total", "counter", "Tokens of ended responses.", ("type", "model")),
+    Metric("interlock_parser_recoveries_total", "counter",
+           "Malformed output of a model that a parser read anyway.", ("family", "kind")),
+    Metric("interlock_upstream_repairs_total", "counter",
+           "Breaches of the rules of a stream in what a Responses upstream sent, repaired by the gateway.", ["rule"]),
+    Metric("interlock_refused_requests_total", "counter", "Requests that received an error in place of a response.", ["reason"]),
+    Metric("interlock_store_errors_total", "counter", "Failed writes and rounds of maintenance of the store.", ["error"]),
+    Metric("interlock_adoptions_total", "counter", "Responses that this server ended because their own server was lost."),
+    Metric("interlock_keep_alives_total", "counter", "Events and comments that broke the silence of a stream."),
+    Metric("interlock_websocket_connections", "gauge", "Open WebSockets."),
+    Metric("interlock_websocket_lanes", "gauge", "Lanes of open WebSockets: sequences of requests with one `stream_id`."),
+)}  # fmt: skip
 """Every metric by its name."""
 
 
 @cache
-def numbers() -> Mapping[str, Counter | Gauge]:
-    """Register the counters and gauges, and return them by name; none if `prometheus_client` is not installed."""
+def _registered() -> tuple[Mapping[str, Counter | Gauge], Mapping[str, Histogram]]:
+    """Register all metrics, and return the numbers and the histograms by name; none if `prometheus_client` is not installed."""
     try:
-        from prometheus_client import Counter, Gauge  # noqa: PLC0415 - an extra
+        from prometheus_client import Counter, Gauge, Histogram  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
-        return {}
-    declared = [metric for metric in METRICS.values() if metric.type != "histogram"]
-    return {
-        each.name: Counter(each.name, each.meaning, each.labels)
-        if each.type == "counter"
-        else Gauge(each.name, each.meaning, each.labels, multiprocess_mode="livesum")
-        for each in declared
-    }
-
-
-@cache
-def histograms() -> Mapping[str, Histogram]:
-    """Register the histograms, and return them by name; none if `prometheus_client` is not installed."""
-    try:
-        from prometheus_client import Histogram  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError:
-        return {}
-    declared = [metric for metric in METRICS.values() if metric.type == "histogram"]
-    return {each.name: Histogram(each.name, each.meaning, each.labels, buckets=each.buckets) for each in declared}
+        return {}, {}
+    numbers: dict[str, Counter | Gauge] = {}
+    histograms: dict[str, Histogram] = {}
+    for each in METRICS.values():
+        match each.type:
+            case "counter":
+                numbers[each.name] = Counter(each.name, each.meaning, each.labels)
+            case "gauge":
+                numbers[each.name] = Gauge(each.name, each.meaning, each.labels, multiprocess_mode="livesum")
+            case "histogram":
+                histograms[each.name] = Histogram(each.name, each.meaning, each.labels, buckets=each.buckets)
+    return numbers, histograms
 
 
 def register() -> bool:
     """Register all metrics, so that a page has them from the start; return whether `prometheus_client` is installed."""
-    return bool(numbers()) and bool(histograms())
+    return any(_registered())
 
 
 def count(name: str, *labels: str, amount: float = 1) -> None:
     """Add to a counter or a gauge."""
-    metric = numbers().get(name)
+    metric = _registered()[0].get(name)
     if metric is not None:
         (metric.labels(*labels) if labels else metric).inc(amount)
 
 
 def observe(name: str, value: float, *labels: str) -> None:
     """Add a value to a histogram."""
-    metric = histograms().get(name)
+    metric = _registered()[1].get(name)
     if metric is not None:
         metric.labels(*labels).observe(value)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from interlock.events.json import as_text, members
-from interlock.fsm.deltas import Delta, EndTurn
+from interlock.events.json import members
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import known_code
 from interlock.serving.requests.logs import FIELDS
@@ -43,24 +42,24 @@ def observe_run(run: ResponseRun[T]) -> Generator[None]:
                 yield
             finally:
                 if hasattr(run, "driver") and run.driver.ended:
-                    _report(run, monotonic() - started_at, span)
-                    _report_first_output(run, started_at)
-                    _log_end(run, started_at)
+                    _report(run, started_at, span)
     finally:
         metrics.count("interlock_open_streams", amount=-1)
 
 
-def _report(run: ResponseRun[T], seconds: float, span: traces.Span) -> None:
-    """Report a response that has ended."""
+def _report(run: ResponseRun[T], started_at: float, span: traces.Span) -> None:
+    """Report a response that has ended, and began at this time by the monotonic clock."""
+    seconds = monotonic() - started_at
     driver, model = run.driver, run.engine.model_label(run.request.model)
     response, status, usage = driver.response, driver.status, driver.usage
-    reason = ""
-    if status == "incomplete":
-        reason = str(members(response["incomplete_details"]).get("reason") or "cut_call")
-    elif status == "failed":
-        reason = known_code(str(members(response["error"]).get("code")))
+    reason = _reason(run)
+    _log_end(run, reason, seconds, None if run.delivery.first_at is None else run.delivery.first_at - started_at)
+    if status == "failed":
+        reason = known_code(reason)
     error_type = "" if status in {"completed", "incomplete"} else reason or status
     labels = (OPERATION, PROVIDER, model)
+    if run.progress.first_output_at is not None:
+        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
     metrics.observe("gen_ai_server_request_duration_seconds", seconds, *labels, error_type)
     metrics.count("interlock_responses_total", status, reason, model)
     for kind, amount in driver.event_counts.items():
@@ -88,10 +87,12 @@ def _report(run: ResponseRun[T], seconds: float, span: traces.Span) -> None:
         span.fail(error_type)
 
 
-def _report_first_output(run: ResponseRun[T], started_at: float) -> None:
-    if run.progress.first_output_at is not None:
-        labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
-        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
+def _reason(run: ResponseRun[T]) -> str:
+    """Return why a response is incomplete or has failed: the API's reason or an error code; else nothing."""
+    response, status = run.driver.response, run.driver.status
+    if status == "incomplete":
+        return str(members(response["incomplete_details"]).get("reason") or "cut_call")
+    return str(members(response["error"]).get("code") or "") if status == "failed" else ""
 
 
 @asynccontextmanager
@@ -101,33 +102,28 @@ async def observe_turn(index: int) -> AsyncGenerator[None]:
         yield
 
 
-def report_turn(run: ResponseRun[T], first_output_at: float | None, end: Sequence[Delta]) -> None:
-    """Report a turn that ends now; `first_output_at` is by the monotonic clock."""
-    tokens = sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage)
-    if tokens > 1 and first_output_at is not None and not run.is_part:
+def report_turn(run: ResponseRun[T], first_output_at: float, tokens: int) -> None:
+    """Report a turn that ends now and has so many output tokens; `first_output_at` is by the monotonic clock."""
+    if tokens > 1 and not run.is_part:
         seconds = monotonic() - first_output_at
         labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
         metrics.observe("gen_ai_server_time_per_output_token_seconds", seconds / (tokens - 1), *labels)
 
 
-def _log_end(run: ResponseRun[T], started_at: float) -> None:
-    """Log how a response that began at `started_at` has ended. The name of a tenant is a digest of its key."""
+def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | None) -> None:
+    """Log how and why a response has ended, after how many seconds, and when its first event came."""
     if not logger.isEnabledFor(logging.INFO):
         return
     tenant = run.context.tenant
-    response, usage, now = run.driver.response, run.driver.usage, monotonic()
-    status, count = run.driver.status, run.driver.item_count
-    details, error = members(response.get("incomplete_details")), members(response.get("error"))
-    reason = as_text(details.get("reason")) or as_text(error.get("code"))
-    first = None if run.delivery.first_at is None else round(run.delivery.first_at - started_at, DIGITS)
+    status, count, usage = run.driver.status, run.driver.item_count, run.driver.usage
     fields: dict[str, object] = {
         "status": status,
         "reason": reason or None,
         "items": count,
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
-        "first_event_seconds": first,
-        "seconds": round(now - started_at, DIGITS),
+        "first_event_seconds": None if first is None else round(first, DIGITS),
+        "seconds": round(seconds, DIGITS),
         "tenant": tenant or None,
     }
     parts = [
@@ -135,7 +131,7 @@ def _log_end(run: ResponseRun[T], started_at: float) -> None:
         f"{count} {'item' if count == 1 else 'items'}",
         *([] if usage is None else [f"{usage.input_tokens} tokens in, {usage.output_tokens} out"]),
         *([] if first is None else [f"first event after {first:.3f} s"]),
-        f"{fields['seconds']:.3f} s",
+        f"{seconds:.3f} s",
         *([f"tenant {tenant}"] if tenant else []),
     ]
     known = {name: value for name, value in fields.items() if value is not None}

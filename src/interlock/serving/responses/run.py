@@ -371,7 +371,7 @@ class ResponseRun(Generic[T]):
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""
-        progress, rejects, finish_reason, first_output_at = self.progress, False, None, None
+        progress, rejects, finish_reason, first_output_at = self.progress, False, None, 0.0
         progress.first_item = self.driver.item_count
         parser = self.generation.parser
         turn = await fitting(self.generation, self._turn())
@@ -399,12 +399,11 @@ class ResponseRun(Generic[T]):
             raise EngineError("The engine stopped without a finish reason.")
         progress.first_output_at = progress.first_output_at or first_output_at
         end = self._end_turn(finish_reason)
-        report_turn(self, first_output_at, end)
+        tokens = sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage)
+        report_turn(self, first_output_at, tokens)
         progress.count += 1
         if progress.remaining_tokens is not None:
-            progress.remaining_tokens -= sum(
-                delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage
-            )
+            progress.remaining_tokens -= tokens
         rejects = rejects or Reject in map(type, end)
         yield self._tools.rewrite(end)
         progress.calls = self.driver.ready
