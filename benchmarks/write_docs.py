@@ -3,8 +3,8 @@
     python benchmarks/write_docs.py
 
 What stands between `<!-- figures: NAME -->` and `<!-- end -->` is replaced, as far as the last runs measured it; the rest of the
-pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows, and
-docs/performance/bounds.md has the targets.
+pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows;
+docs/performance/bounds.md has the targets, and docs/operating.md the size of a gateway.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ PICTURES: Final = HERE.parent / "docs" / "performance"
 STORES: Final = PICTURES / "stores.md"
 TABLES: Final = PICTURES / "figures.md"
 BOUNDS: Final = PICTURES / "bounds.md"
+GUIDE: Final = HERE.parent / "docs" / "operating.md"
+GATEWAY: Final = "500 streams of 20 text deltas a second, chat upstream"
+"""The row of the gateway that the guide is about."""
 RUNS: Final = "latest", "server", "gateway", "alone"
 """What the benches wrote, each in a file of its own."""
 CONTENDERS: Final = {
@@ -83,11 +86,31 @@ def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
     def judged(match: re.Match[str]) -> str:
         return _section(match, "\n".join(_targets(rows, match[0])))
 
+    def sized(match: re.Match[str]) -> str:
+        size = _size(rows)
+        return _section(match, size) if size else match[0]
+
     PICTURES.mkdir(exist_ok=True)
+    GUIDE.write_text(SECTION.sub(sized, GUIDE.read_text()))
     BOUNDS.write_text(SECTION.sub(judged, BOUNDS.read_text()))
     PAGE.write_text(SECTION.sub(answered, PAGE.read_text()))
     TABLES.write_text(SECTION.sub(tabled, TABLES.read_text()))
     print(f"{PAGE}, {TABLES}, {BOUNDS} and the pictures are written")
+
+
+def _size(rows: Run) -> str | None:
+    """Return how many streams one core of a gateway carries, and the memory that they take; None if no gateway was measured."""
+    figures = {
+        (row["group"], row["name"]): row["figures"]["interlock"]["median"] for row in rows if "interlock" in row["figures"]
+    }
+    if ("gateway", GATEWAY) not in figures:
+        return None
+    start, during = (figures["gateway: memory", f"{GATEWAY}, {when}"] for when in ("start", "during"))
+    carried = f"{1e6 / figures['gateway', GATEWAY] / 30:.0f} streams of 30 tokens a second"
+    return (
+        f"One core carries {carried} from an upstream of Chat Completions. A gateway has {short(start)} MB at its start, and "
+        f"{1_000 * (during - start) / 500:.0f} KB more for each stream."
+    )
 
 
 def _section(match: re.Match[str], written: str) -> str:
