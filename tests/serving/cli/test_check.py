@@ -1,7 +1,9 @@
 """The command `interlock check`: files, pipes and URLs, for terminals and for programs."""
 
+import gzip
 import json
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.view.dialect_lines import AnyTrace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = CORPUS / "legal" / "message.sse"
@@ -51,6 +54,8 @@ def test_a_finding_has_its_place_the_received_event_and_the_expected_ones() -> N
     assert json.loads(run(path, "--json").stdout) == {
         "version": 1,
         "verdict": "illegal",
+        "streams": {"illegal": 1, "unreadable": 0, "legal": 0},
+        "rules": {"R11": {"error": 1, "deviation": 0, "not_judged": 0, "streams": 1}},
         "sources": [
             {
                 "source": str(path),
@@ -141,7 +146,27 @@ def test_several_streams_and_folders_are_judged_in_one_run(tmp_path) -> None:
         f"legal: {tmp_path / 'b.jsonl'}: 11 events, 1 item, completed",
         f"legal: {tmp_path / 'more' / 'a.sse'}: 11 events, 1 item, completed",
     ]
-    assert result.stdout.splitlines()[-1] == "4 streams: 3 legal, 1 illegal"
+    assert result.stdout.splitlines()[-3:] == ["  R9   1 error in 1 of 4 streams", "", "4 streams: 3 legal, 1 illegal"]
+
+
+def test_compressed_files_are_judged_like_others(tmp_path) -> None:
+    (tmp_path / "a.sse.gz").write_bytes(gzip.compress(STREAM))
+    (tmp_path / "b.gz").write_bytes(gzip.compress(STREAM))
+    assert run(tmp_path).stdout == f"legal: {tmp_path / 'a.sse.gz'}: 11 events, 1 item, completed\n"
+    parts = gzip.compress(STREAM[:99]) + gzip.compress(STREAM[99:])
+    assert run("-", stdin=parts).stdout == "legal: standard input: 11 events, 1 item, completed\n"
+    damaged = tmp_path / "a.sse.gz"
+    damaged.write_bytes(gzip.compress(STREAM)[:-9])
+    result = run(damaged)
+    assert (result.exit_code, result.stderr.startswith(f"interlock: {damaged}: damaged gzip: ")) == (2, True)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+def test_check_counts_as_the_viewer_counts(path) -> None:
+    trace = AnyTrace()
+    lines = [*trace.feed(path.read_bytes()), *trace.end()]
+    viewed = Counter(line[3]["severity"] for line in lines if line[0] == "f")
+    assert sources(run(path, "--json"))[0]["counts"] == {kind: viewed[kind] for kind in ("error", "deviation", "not_judged")}
 
 
 def test_a_folder_without_streams_is_unreadable(tmp_path) -> None:
@@ -340,11 +365,17 @@ def test_a_header_has_a_colon() -> None:
     assert (result.exit_code, "'nonsense' has no colon; write NAME:VALUE" in result.stderr) == (2, True)
 
 
-def test_a_recording_is_replayed_before_it_is_checked() -> None:
+def test_of_a_recording_the_stream_is_judged_that_replay_writes(tmp_path) -> None:
     recording = CORPUS.parents[1] / "recordings" / "text.jsonl"
-    message = f"a recording is not a stream; run: interlock replay {recording} | interlock check -"
-    result = run(recording)
-    assert (result.exit_code, result.stderr) == (2, f"interlock: {recording}: {message}\n")
+    replayed = run("-", stdin=CliRunner().invoke(app, ["replay", str(recording)]).stdout_bytes)
+    assert (run(recording).stdout, replayed.exit_code) == (replayed.stdout.replace("standard input", str(recording)), 0)
+    packed, malformed = tmp_path / "r.jsonl.gz", tmp_path / "r.jsonl"
+    packed.write_bytes(gzip.compress(recording.read_bytes()))
+    assert run(packed).stdout == run(recording).stdout.replace(str(recording), str(packed))
+    malformed.write_text('{"interlock_recording": 9}')
+    message = "line 1: not version 1 of the format, the only known one"
+    result = run(malformed)
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {malformed}: {message}\n")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
@@ -14,7 +15,7 @@ import click
 import msgspec
 from attrs import frozen
 
-from interlock.events.dialects import DialectName
+from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
 from interlock.serving.cli.options import dialect_option, examples, url_options
 from interlock.serving.cli.sources import (
@@ -24,13 +25,13 @@ from interlock.serving.cli.sources import (
     UrlRequest,
     display_name,
     expand_folders,
-    is_recording,
     is_url,
     open_source,
+    recording_in,
 )
 
 if TYPE_CHECKING:
-    from interlock.fsm.acceptor import AnyJudge, ApiName, Deviation, Finding, Reported, Verdict
+    from interlock.fsm.acceptor import AnyJudge, ApiName, Deviation, Finding, Reported, Severity, Verdict
 
 ReportFormat: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
@@ -38,7 +39,7 @@ Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
 PIPE_WIDTH: Final = 80
 MAX_WIDTH: Final = 110
 
-_COMMANDS: Final = {"error": "error", "deviation": "warning", "not_judged": "notice"}
+_COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "deviation": "warning", "not_judged": "notice"}
 _STATUSES: Final[Mapping[Word, int]] = {"illegal": 1, "unreadable": UNUSABLE, "legal": 0}
 """The exit statuses, the worst first."""
 _COLOURS: Final = {"legal": "green", "illegal": "red", "unreadable": "yellow"}
@@ -69,9 +70,9 @@ class CheckedSource:
             return "unreadable"
         return "illegal" if self.count("error") or (self.strict and self.reported) else "legal"
 
-    def count(self, severity: str) -> int:
-        """Return how many different findings have a severity."""
-        return sum(each.finding.severity == severity for each in self.reported)
+    def count(self, severity: Severity) -> int:
+        """Return how many findings have a severity, repeated ones included, as the viewer counts them."""
+        return sum(each.times for each in self.reported if each.finding.severity == severity)
 
 
 @click.command(
@@ -126,7 +127,8 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 ) -> None:
     """Check streams of Responses, Messages and Chat for errors.
 
-    SOURCE is a file, a folder, a URL, or - for standard input.
+    SOURCE is a file, a folder, a URL, or - for standard input. A file may be compressed with gzip, and may be a recording, whose
+    stream is judged.
     The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
     from interlock.fsm.acceptor import AnyJudge
@@ -145,7 +147,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
 
     def judge(name: str) -> CheckedSource:
         judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first)
-        error = _read(judge, name, request)
+        error = _read(judge, name, request, DIALECTS[dialect])
         verdict = judge.end()
         if error or not verdict.readable:
             return CheckedSource(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
@@ -173,10 +175,41 @@ def _report(
     if form == "json":
         click.echo(as_json(results))
     elif form == "text" and len(results) > 1:
-        words = [result.word for result in results]
-        counts = ", ".join(f"{words.count(word)} {word}" for word in ("legal", "illegal", "unreadable") if word in words)
-        click.echo(f"\n{counted(len(results), 'stream')}: {counts}")
+        _echo(["", *_totals(results)])
     return results
+
+
+def _totals(results: Sequence[CheckedSource]) -> Iterator[str]:
+    """Yield the sums of several streams: a line for each rule that has findings, and one for all streams."""
+    rules = _by_rule(results)
+    for rule, counts in rules.items():
+        several = ", ".join(_counts(counts))
+        yield f"  {rule.ljust(len(_MARGIN) - 3)} {several} in {counts['streams']} of {counted(len(results), 'stream')}"
+    if rules:
+        yield ""
+    words = Counter(result.word for result in results)
+    counts = ", ".join(f"{words[word]} {word}" for word in ("legal", "illegal", "unreadable") if words[word])
+    yield f"{counted(len(results), 'stream')}: {counts}"
+
+
+def _by_rule(results: Sequence[CheckedSource]) -> Mapping[str, Mapping[str, int]]:
+    """Return how many findings of each severity each rule has, and in how many of the streams it has any."""
+    from interlock.fsm.acceptor import DIALECT_RULES, RULES
+
+    sums: dict[str, Counter[str]] = {}
+    for result in results:
+        for reported in result.reported:
+            sums.setdefault(reported.finding.rule, Counter())[reported.finding.severity] += reported.times
+        for rule in {reported.finding.rule for reported in result.reported}:
+            sums[rule]["streams"] += 1
+    return {rule: sums[rule] for rule in (*RULES, *DIALECT_RULES) if rule in sums}
+
+
+def _counts(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the number of errors, of deviations, and of what is not judged, if there are any."""
+    yield from (counted(counts[noun], noun) for noun in ("error", "deviation") if counts.get(noun))
+    if counts.get("not_judged"):
+        yield f"{counts['not_judged']} not judged"
 
 
 def _worst(results: Sequence[CheckedSource]) -> Word:
@@ -188,15 +221,19 @@ def _echo(lines: Iterable[str]) -> None:
         click.echo(clean(line))
 
 
-def _read(judge: AnyJudge, name: str, request: UrlRequest) -> str:
-    """Feed a source to a judge; return why it cannot be read, or an empty text."""
+def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> str:
+    """Feed a source, or the stream of a recording, to a judge; return why it cannot be read, or an empty text."""
+    from interlock.serving.engines.recordings import RecordingError, replay_frames
+
     try:
         with open_source(name, request) as source:
             if source.content_type is not None:
                 judge.content_type(source.content_type)
             for place, chunk in enumerate(source.chunks):
-                if place == 0 and is_recording(chunk):
-                    return f"a recording is not a stream; run: interlock replay {name} | interlock check -"
+                if place == 0 and (recording := recording_in(chunk, source)) is not None:
+                    for frame in replay_frames(recording, dialect):
+                        judge.feed(frame)
+                    break
                 if place == 0 and _WHOLE.match(chunk):
                     return 'this is a whole answer, not a stream: add "stream": true to the request'
                 if place == 0 and _ERROR.match(chunk):
@@ -204,6 +241,8 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest) -> str:
                 judge.feed(chunk)
     except SourceError as error:
         return str(error).removeprefix(f"{name}: ")
+    except RecordingError as error:
+        return f"line {error.line}: {error.message}"
     return ""
 
 
@@ -220,7 +259,15 @@ def _rule_or_deviation(name: str, option: str) -> str:
 
 def as_json(results: Sequence[CheckedSource]) -> bytes:
     """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
-    report = {"version": 1, "verdict": _worst(results), "sources": [_object(result) for result in results]}
+    rules = {rule: {**dict.fromkeys(_COMMANDS, 0), **counts} for rule, counts in _by_rule(results).items()}
+    words = Counter(result.word for result in results)
+    report = {
+        "version": 1,
+        "verdict": _worst(results),
+        "streams": {word: words[word] for word in _STATUSES},
+        "rules": rules,
+        "sources": [_object(result) for result in results],
+    }
     return msgspec.json.format(dumps(report), indent=2)
 
 
@@ -269,9 +316,7 @@ def _summary(result: CheckedSource) -> str:
     verdict = result.verdict
     if verdict is None:
         return f"{result.source}: {result.error}"
-    counts = [counted(number, noun) for noun in ("error", "deviation") if (number := result.count(noun))]
-    if number := result.count("not_judged"):
-        counts.append(f"{number} not judged")
+    counts = [*_counts({severity: result.count(severity) for severity in _COMMANDS})]
     several = f"{verdict.responses} responses, " if verdict.responses > 1 else ""
     size = f"{several}{counted(verdict.events, 'event')}, {counted(len(verdict.items), 'item')}, {verdict.status or 'not ended'}"
     findings = f"{', '.join(counts)} in " if counts else ""

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from io import BufferedReader
@@ -32,6 +33,10 @@ DEFAULT_TIMEOUT: Final = 300.0
 
 _CHUNK_BYTES: Final = 2**16
 _QUOTED_BYTES: Final = 200
+_GZIP: Final = b"\x1f\x8b"
+"""The first bytes of a file that is compressed with gzip."""
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+"""What tells zlib to read gzip."""
 
 
 class UrlOptions(TypedDict):
@@ -119,9 +124,15 @@ def is_url(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def is_recording(beginning: bytes) -> bool:
-    """Return whether the beginning of a file shows that it is a recording, not a stream."""
-    return b'"interlock_recording"' in beginning[:512]
+def recording_in(beginning: bytes, source: OpenStream) -> Recording | None:
+    """Return the recording that begins like this, reading the rest of its source; None if it is a stream.
+
+    Raises:
+        RecordingError: The recording is malformed.
+    """
+    from interlock.serving.engines.recordings import read
+
+    return read((beginning + b"".join(source.chunks)).splitlines()) if b'"interlock_recording"' in beginning[:512] else None
 
 
 def display_name(source: str) -> str:
@@ -138,13 +149,13 @@ def read_recording(file: Path) -> Recording:
     """Read a recording, or end the command with a message that names the file, and the line of a fault; `-` is standard input."""
     from interlock.serving.engines.recordings import RecordingError, read
 
-    piped = str(file) == "-"
     try:
-        return read(sys.stdin.buffer if piped else file)
+        with open_source(str(file)) as source:
+            return read(b"".join(source.chunks).splitlines())
     except RecordingError as error:
         fail(f"{line_name(str(file), error.line)}: {error.message}")
-    except OSError as error:
-        fail(f"{file}: {error.strerror}")
+    except SourceError as error:
+        fail(str(error))
 
 
 def expand_folders(sources: Iterable[str]) -> Iterator[str]:
@@ -152,15 +163,19 @@ def expand_folders(sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
         folder = Path(source)
         if source != "-" and not is_url(source) and os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises errors; opening reports them
-            files = [path for path in sorted(folder.rglob("*")) if path.suffix in STREAM_SUFFIXES and path.is_file()]
+            files = [path for path in sorted(folder.rglob("*")) if _suffix(path) in STREAM_SUFFIXES and path.is_file()]
             yield from map(str, files or [folder])
         else:
             yield source
 
 
+def _suffix(path: Path) -> str:
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
 @contextmanager
 def open_source(name: str, request: UrlRequest | None = None) -> Generator[OpenStream]:
-    """Open a path, `-` for standard input, or a URL; afterwards, close all but standard input.
+    """Open a path, `-` for standard input, or a URL; afterwards, close all but standard input. A file may be compressed.
 
     Raises:
         SourceError: The source cannot be opened or read, the server refuses the request, or reading takes too long.
@@ -171,10 +186,30 @@ def open_source(name: str, request: UrlRequest | None = None) -> Generator[OpenS
         return
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            buffered = cast("BufferedReader", file)
-            yield OpenStream(iter(lambda: buffered.read1(_CHUNK_BYTES), b""))
+            yield OpenStream(_file_chunks(cast("BufferedReader", file)))
     except OSError as error:
-        raise SourceError(f"{display_name(name)}: {error.strerror}") from error
+        raise SourceError(f"{display_name(name)}: {error.strerror or error}") from error
+
+
+def _file_chunks(file: BufferedReader) -> Iterator[bytes]:
+    """Yield the chunks of a file, which may be compressed with gzip."""
+    chunk = file.read1(_CHUNK_BYTES)
+    if not chunk.startswith(_GZIP):
+        while chunk:
+            yield chunk
+            chunk = file.read1(_CHUNK_BYTES)
+        return
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        while chunk:
+            yield unpacker.decompress(chunk)
+            chunk = unpacker.unused_data or file.read1(_CHUNK_BYTES)
+            if unpacker.eof and chunk:  # another member follows, as in files that were joined
+                unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    except zlib.error as error:
+        raise OSError(f"damaged gzip: {error}") from error
+    if not unpacker.eof:
+        raise OSError("damaged gzip: it is truncated")
 
 
 @contextmanager

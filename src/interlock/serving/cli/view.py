@@ -22,10 +22,10 @@ from interlock.serving.cli.sources import (
     bind,
     display_name,
     fail,
-    is_recording,
     is_url,
     line_name,
     open_source,
+    recording_in,
 )
 
 if TYPE_CHECKING:
@@ -91,14 +91,10 @@ class StreamSource:
         Raises:
             RecordingError: The recording is malformed.
         """
-        from interlock.serving.engines.recordings import read
-
         if is_url(name):
             return cls(name, source)
         beginning = next(source.chunks, b"")
-        if not is_recording(beginning):
-            return cls(name, source, beginning)
-        return cls(name, source, recording=read((beginning + b"".join(source.chunks)).splitlines()))
+        return cls(name, source, beginning, recording_in(beginning, source))
 
     @property
     def title(self) -> str:
