@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "run": "run_client",
     "doctor": "doctor",
     "check": "check",
+    "conformance": "conformance",
     "view": "view",
     "verify": "machines",
     "diagram": "machines",

@@ -7,23 +7,21 @@ import json
 import os
 import socket
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
+from http import HTTPStatus
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypedDict, cast
-from urllib.parse import urlsplit
 
 import click
 from attrs import frozen
 
 from interlock.events.json import clean, is_object, loads
+from interlock.serving.conformance.exchange import ExchangeError, exchange
 
 if TYPE_CHECKING:
-    import http.client
-
     from interlock.serving.engines.recordings import Recording
 
 UNUSABLE: Final = 2
@@ -214,63 +212,15 @@ def _file_chunks(file: BufferedReader) -> Iterator[bytes]:
 
 @contextmanager
 def _fetch(url: str, request: UrlRequest) -> Generator[OpenStream]:
-    import http.client
-
     body = request.content()
-    try:
-        parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.netloc, timeout=request.timeout)
-    except (ValueError, http.client.InvalidURL) as error:
-        raise SourceError(f"{url}: {error}") from error
-    timed_out = threading.Event()
-    sockets: list[socket.socket] = []
-
-    def disconnect() -> None:
-        """Disconnect from a slow server, because a socket's own timeout restarts with each byte."""
-        timed_out.set()
-        for each in filter(None, (connection.sock, *sockets)):
-            with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # below TLS, whose state the reading thread uses
-
-    timer = threading.Timer(request.timeout, disconnect)
-    timer.daemon = True
-    timer.start()
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     fields = {"Accept": "text/event-stream", **({"Content-Type": "application/json"} if body else {}), **request.headers}
     try:
-        with closing(connection):
-            try:
-                connection.connect()
-                sockets.append(connection.sock)  # the connection drops it when the response takes over
-                connection.request("POST" if body else "GET", target, body, fields)
-                response = connection.getresponse()
-                if response.status != http.client.OK:
-                    text = response.read(_QUOTED_BYTES).decode(errors="replace").strip()
-                    if response.status == http.client.METHOD_NOT_ALLOWED and body is None:
-                        text = "the server does not accept GET here; add --body FILE to POST the request in a file"
-                    raise SourceError(f"{parts.geturl()}: {response.status} {response.reason}: {text}")
-            except (http.client.HTTPException, ValueError) as error:
-                raise OSError(str(error)) from error
-            yield OpenStream(_chunks(response, timed_out), response.getheader("Content-Type", ""), body)
-    except OSError as error:
-        has_timed_out = timed_out.is_set() or isinstance(error, TimeoutError)
-        reason = f"not read within {request.timeout:g} seconds" if has_timed_out else error.strerror or error
-        raise SourceError(f"{url}: {reason}") from error
-    finally:
-        timer.cancel()
-
-
-def _chunks(response: http.client.HTTPResponse, timed_out: threading.Event) -> Iterator[bytes]:
-    """Yield the chunks until the stream ends or breaks; the checker reports an incomplete stream."""
-    import http.client
-
-    try:
-        while chunk := response.read1(_CHUNK_BYTES):
-            yield chunk
-    except TimeoutError:
-        raise
-    except (OSError, http.client.HTTPException):
-        pass
-    if timed_out.is_set():
-        raise TimeoutError
+        with exchange("POST" if body else "GET", url, fields, body, request.timeout) as answer:
+            if answer.status != HTTPStatus.OK:
+                text = answer.read(_QUOTED_BYTES)[:_QUOTED_BYTES].decode(errors="replace").strip()
+                if answer.status == HTTPStatus.METHOD_NOT_ALLOWED and body is None:
+                    text = "the server does not accept GET here; add --body FILE to POST the request in a file"
+                raise SourceError(f"{url}: {answer.status} {answer.reason}: {text}")
+            yield OpenStream(answer.chunks, answer.content_type, body)
+    except ExchangeError as error:
+        raise SourceError(f"{url}: {error}") from error

@@ -16,7 +16,7 @@ from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge
 
 from interlock.events.json import dumps, elements, members
@@ -122,7 +122,7 @@ class EmbeddedEngine:
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         prompt = await count_prompt(turn)
-        messages = turn_messages(turn)
+        messages, stop = _cut_at_stop(turn_messages(turn), turn.request.extensions.get("stop"))
         tokens = await (_harmony(messages) if self.family is None else _write_tags(messages, self.family))
         is_whole = turn.budget is None or len(tokens) <= turn.budget
         tokens = tokens[: turn.budget]
@@ -139,7 +139,7 @@ class EmbeddedEngine:
             if turn.request.wants_logprobs:
                 count = turn.request.top_logprobs
                 chunk.logprobs = [_logprobs(tokens[index], index, count, seed) for index in range(first, end)]
-            yield EngineOutput(chunk, reason, prompt)
+            yield EngineOutput(chunk, reason, prompt, stop_sequence=stop if reason == "stop" else None)
 
 
 async def _harmony(messages: Sequence[PlainMessage]) -> list[int]:
@@ -196,6 +196,18 @@ def turn_messages(turn: Turn) -> list[PlainMessage]:
     if not calls:
         return [*thoughts, PlainMessage("final", _answer(turn))]
     return [*thoughts, PlainMessage("commentary", f"I'll call {names}."), *calls]
+
+
+def _cut_at_stop(messages: Sequence[PlainMessage], stop: object) -> tuple[Sequence[PlainMessage], str | None]:
+    """Cut an answer at the first of the request's stop strings, and return that string."""
+    *before, last = messages
+    strings = [
+        text for text in ([stop] if isinstance(stop, str) else elements(stop)) if isinstance(text, str) and text in last.text
+    ]
+    if not strings or last.recipient is not None:
+        return messages, None
+    first = min(strings, key=last.text.index)
+    return [*before, evolve(last, text=last.text.partition(first)[0])], first
 
 
 def user_text(turn: Turn) -> str:

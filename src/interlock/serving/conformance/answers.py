@@ -1,0 +1,148 @@
+"""What an answer says, in any of the three APIs, streamed or whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.fsm.acceptor import ApiName
+
+Body: TypeAlias = Mapping[str, object]
+Part: TypeAlias = tuple[str, str, str]
+"""A part of an answer: `text`, `reasoning` or `call`; the name of what is called; the text or the arguments."""
+
+
+@frozen
+class Output:
+    """The content of an answer, in any API.
+
+    Args:
+        text: The text of all messages.
+        reasoning: All reasoning.
+        calls: The name and arguments of each call of a function or custom tool.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: Sequence[tuple[str, str]] = field(default=(), converter=tuple)
+
+
+def streamed(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
+    """Return what a stream says, and the reason or status with which it ended: `error` after an error, empty without any."""
+    match api:
+        case "responses":
+            items = [event.get("item") for event in events if event.get("type") == "response.output_item.done"]
+            last = members(events[-1].get("response")) if events else {}
+            return output_of(_items(items)), as_text(last.get("status"))
+        case "messages":
+            parts = list(_deltas(events))
+            deltas = (members(event.get("delta")) for event in events if event.get("type") == "message_delta")
+            reasons = [as_text(delta.get("stop_reason")) for delta in deltas]
+        case "chat":
+            choices = [members(choice) for event in events for choice in elements(event.get("choices"))]
+            parts = [part for choice in choices for part in _message(choice.get("delta"))]
+            reasons = [as_text(choice.get("finish_reason")) for choice in choices]
+    failed = bool(events) and "error" in events[-1]
+    return output_of(parts), "error" if failed else "".join(reasons)
+
+
+def whole(api: ApiName, answer: Body) -> tuple[Output, str]:
+    """Return what an answer that was not streamed says, and its reason or status."""
+    if answer.get("error"):
+        return output_of(_items(elements(answer.get("output")))), "error"
+    match api:
+        case "responses":
+            return output_of(_items(elements(answer.get("output")))), as_text(answer.get("status"))
+        case "messages":
+            return output_of(_blocks(elements(answer.get("content")))), as_text(answer.get("stop_reason"))
+        case "chat":
+            choice = members(next(iter(elements(answer.get("choices"))), None))
+            return output_of(_message(choice.get("message"))), as_text(choice.get("finish_reason"))
+
+
+def output_of(parts: Iterable[Part]) -> Output:
+    """Return what the parts of an answer add up to; a part that is not new, but more of a call, has no name."""
+    texts = {"text": "", "reasoning": ""}
+    calls: list[tuple[str, str]] = []
+    for kind, name, text in parts:
+        if kind in texts:
+            texts[kind] += text
+        elif name or not calls:
+            calls.append((name, text))
+        else:
+            calls[-1] = calls[-1][0], calls[-1][1] + text
+    return Output(texts["text"], texts["reasoning"], calls)
+
+
+def with_objects(output: Output) -> Output:
+    """Return what is said with the input of each call as Messages has it: what is no object is an empty one."""
+    return Output(output.text, output.reasoning, [(name, json.dumps(_object(text))) for name, text in output.calls])
+
+
+def _object(text: str) -> object:
+    try:
+        value = loads(text)
+    except ValueError:
+        return {}
+    return value if is_object(value) else {}
+
+
+def _items(items: Iterable[object]) -> Iterator[Part]:
+    for item in map(members, items):
+        match item.get("type"):
+            case "function_call" | "custom_tool_call":
+                yield "call", as_text(item.get("name")), as_text(item.get("arguments", item.get("input")))
+            case "message" | "reasoning" as kind:
+                parts = (members(part).get("text") for part in elements(item.get("content")))
+                yield from (("text" if kind == "message" else kind, "", as_text(text)) for text in parts)
+            case _:
+                pass
+
+
+def _blocks(blocks: Iterable[object]) -> Iterator[Part]:
+    for block in map(members, blocks):
+        match block.get("type"):
+            case "tool_use":
+                yield "call", as_text(block.get("name")), json.dumps(block.get("input"))
+            case "text":
+                yield "text", "", as_text(block.get("text"))
+            case "thinking":
+                yield "reasoning", "", as_text(block.get("thinking"))
+            case _:
+                pass
+
+
+def _deltas(events: Iterable[Body]) -> Iterator[Part]:
+    """Yield the parts of a stream of Messages; the JSON of the server's tools is none."""
+    open_block: object = ""
+    for event in events:
+        block, delta = members(event.get("content_block")), members(event.get("delta"))
+        if event.get("type") == "content_block_start":
+            open_block = block.get("type")
+            if open_block == "tool_use":
+                yield "call", as_text(block.get("name")), ""
+        if event.get("type") != "content_block_delta":
+            continue
+        match delta.get("type"):
+            case "text_delta":
+                yield "text", "", as_text(delta.get("text"))
+            case "thinking_delta":
+                yield "reasoning", "", as_text(delta.get("thinking"))
+            case "input_json_delta" if open_block == "tool_use":
+                yield "call", "", as_text(delta.get("partial_json"))
+            case _:
+                pass
+
+
+def _message(message: object) -> Iterator[Part]:
+    """Yield the parts of a message of Chat Completions, or of a delta."""
+    fields = members(message)
+    yield "reasoning", "", as_text(fields.get("reasoning_content")) or as_text(fields.get("reasoning"))
+    yield "text", "", as_text(fields.get("content"))
+    for call in map(members, elements(fields.get("tool_calls"))):
+        function = members(call.get("function"))
+        yield "call", as_text(function.get("name")), as_text(function.get("arguments"))

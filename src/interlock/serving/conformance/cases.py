@@ -1,0 +1,287 @@
+"""The cases: the requests that are played, and what must be seen in their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from interlock.events.json import dumps, is_object, loads
+from interlock.fsm.acceptor import ApiName
+from interlock.serving.conformance.answers import Body, Output
+
+Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]
+"""`not served`: the server refuses it or ignores it; `not seen`: the model did not do what would have shown it."""
+Seen: TypeAlias = tuple[Result, str]
+PASSES: Final[Seen] = ("passes", "")
+
+CUT: Final = frozenset({"incomplete", "length", "max_tokens"})
+"""The reasons of an answer that reached its limit of tokens."""
+ANY: Final = object()
+"""Any value of a field but null, zero and nothing."""
+
+
+@frozen
+class Reply:
+    """An answer: what it says, why it ended, its tokens of input and output, and its bytes."""
+
+    output: Output
+    reason: str
+    usage: tuple[int, int, int]
+    raw: bytes
+
+
+Check: TypeAlias = Callable[[Reply], Seen]
+
+
+def says_text(reply: Reply) -> Seen:
+    """See text."""
+    return PASSES if reply.output.text else ("not seen", "the model writes no text")
+
+
+def reasons(reply: Reply) -> Seen:
+    """See reasoning."""
+    return PASSES if reply.output.reasoning else ("not seen", "the model does not reason")
+
+
+def counts(reply: Reply) -> Seen:
+    """See the tokens of the input and of the output."""
+    tokens, output, total = reply.usage
+    return PASSES if tokens > 0 and output > 0 and total == tokens + output else ("fails", f"usage is {[*reply.usage]}")
+
+
+def calls(reply: Reply, names: Sequence[str], *, most: int = 9, forced: bool = False) -> Seen:
+    """See calls of these tools, at most so many; with `forced`, an answer without one breaks the request."""
+    called = [name for name, _ in reply.output.calls]
+    if len(called) > most:
+        return "fails", f"{len(called)} calls: {', '.join(called)}"
+    if forced and reply.reason not in CUT and not set(called) & set(names):
+        return "fails", f"calls {', '.join(called) or 'nothing'}"
+    missing = [name for name in names if name not in called]
+    return ("not seen", f"the model does not call {', '.join(missing)}") if missing else PASSES
+
+
+def writes(reply: Reply, text: str) -> Seen:
+    """See this text."""
+    return PASSES if text in reply.output.text else ("not seen", f"the model does not write {text!r}")
+
+
+def calls_nothing(reply: Reply) -> Seen:
+    """See that no tool is called."""
+    return ("fails", f"calls {reply.output.calls[0][0]}") if reply.output.calls else PASSES
+
+
+def is_cut(reply: Reply, most: int) -> Seen:
+    """See that the limit of tokens ends the answer."""
+    if reply.reason in CUT:
+        return PASSES
+    return ("fails", f"{reply.usage[1]} tokens instead of {most}") if reply.usage[1] > most else ("not seen", "it ends earlier")
+
+
+def is_json(reply: Reply, names: Sequence[str] = ()) -> Seen:
+    """See an object with these fields in the text."""
+    if reply.reason in CUT:
+        return "not seen", "the text reaches its limit"
+    try:
+        value = loads(reply.output.text)
+    except (ValueError, RecursionError):
+        return "fails", f"the text is not JSON: {reply.output.text[:40]!r}"
+    return PASSES if is_object(value) and set(names) <= value.keys() else ("fails", f"the text has another schema: {value!r:.40}")
+
+
+def stops(reply: Reply, stop: str) -> Seen:
+    """See that the text does not have the string that ends it."""
+    return ("fails", f"the text has {stop!r}") if stop in reply.output.text else PASSES
+
+
+def has_logprobs(reply: Reply) -> Seen:
+    """See log probabilities."""
+    return PASSES if b'"logprob":' in reply.raw.replace(b'" :', b'":') else ("not served", "there are none")
+
+
+@frozen
+class Step:
+    """A request of a case with several, for what an answer alone cannot show.
+
+    Args:
+        method: The method.
+        path: The path after that of the API, or a whole one from `/v1`, with `{id}` for the id in the first answer.
+        fields: The request, in the words of the Responses API, or its bytes.
+        drop: The fields that this path does not have.
+        refused: Whether the server must refuse it with an error of the API, or only may.
+        has: The fields that the answer must have, with their values.
+        same: The fields that must be those of the first answer.
+        grows: Whether the input must have more tokens than that of the first request.
+        ended: Whether to repeat the request until the response has ended.
+        resumed: The number of the first event of a stream; None for an answer that is no stream.
+    """
+
+    method: str = "POST"
+    path: str = ""
+    fields: Body | bytes | None = None
+    drop: Sequence[str] = ()
+    refused: Literal["", "must", "may"] = ""
+    has: Mapping[str, object] = field(factory=dict[str, object])
+    same: Sequence[str] = ()
+    grows: bool = False
+    ended: bool = False
+    resumed: int | None = None
+
+
+@frozen
+class Case:
+    """A request, played as a stream and as a whole; or one that has steps, or is played in another `way`.
+
+    Args:
+        name: What it tries.
+        fields: The request, in the words of the Responses API.
+        check: What must be seen.
+        apis: The APIs that have it.
+        needs: The case that must pass, because this one shows nothing without it.
+        steps: The steps.
+        way: `socket`: over a WebSocket, twice; `disconnect`: the client leaves inside the stream.
+    """
+
+    name: str
+    fields: Body = field(factory=dict[str, object])
+    check: Check = says_text
+    apis: Sequence[ApiName] = ("responses", "messages", "chat")
+    needs: str = ""
+    steps: Sequence[Step] = ()
+    way: Literal["", "socket", "disconnect"] = ""
+
+
+_R: Final[Sequence[ApiName]] = ("responses",)
+_RC: Final[Sequence[ApiName]] = ("responses", "chat")
+_MC: Final[Sequence[ApiName]] = ("messages", "chat")
+
+
+def _steps(name: str, *steps: Step, apis: Sequence[ApiName] = _R, needs: str = "") -> Case:
+    return Case(name, apis=apis, steps=steps, needs=needs)
+
+
+def _object(**properties: str) -> Body:
+    described = {name: {"type": type_} for name, type_ in properties.items()}
+    return {"type": "object", "properties": described, "required": [*properties], "additionalProperties": False}
+
+
+def _tool(name: str, **parameters: str) -> Body:
+    return {"type": "function", "name": name, "description": "Get it.", "parameters": _object(**parameters)}
+
+
+def _called(*names: str, most: int = 9, forced: bool = False) -> Check:
+    return partial(calls, names=names, most=most, forced=forced)
+
+
+MOST: Final = 16
+"""The least limit of tokens that OpenAI accepts."""
+HELLO: Final[Body] = {"input": "Say hello."}
+COUNT: Final[Body] = {"input": "Count from one to twenty in words: one, two, three"}
+STORY: Final[Body] = {"input": "Write a long story about a railway, with every detail that you can think of."}
+WEATHER: Final = _tool("get_weather", city="string")
+TOOLS: Final = [WEATHER, _tool("get_time", zone="string")]
+ASK: Final[Body] = {"input": "Call get_weather with the city: Berlin", "tools": [WEATHER]}
+BOTH: Final[Body] = {"input": "Call get_weather for Berlin, and also get_time for the zone: CET", "tools": TOOLS}
+SQL: Final[Body] = {"type": "custom", "name": "run_sql", "description": "Run a query in SQL."}
+SCHEMA: Final[Body] = {"type": "json_schema", "name": "place", "schema": _object(city="string"), "strict": True}
+DIALOGUE: Final[Sequence[Body]] = (
+    {"role": "user", "content": "My name is Ada."},
+    {"role": "assistant", "content": "Hello, Ada."},
+    {"role": "user", "content": "What is my name?"},
+)
+ANSWERED: Final[Sequence[Body]] = (
+    {"role": "user", "content": ASK["input"]},
+    {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Berlin"}'},
+    {"type": "function_call_output", "call_id": "call_1", "output": "18 degrees and sunny"},
+)
+LOGPROBS: Final[Body] = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+STORED: Final = Step(fields={**HELLO, "store": True}, has={"id": ANY})
+BEGUN: Final = Step(fields={**HELLO, "store": True, "background": True}, has={"id": ANY, "background": True})
+BEGUN_STORY: Final = Step(fields={**STORY, "store": True, "background": True}, has={"id": ANY, "background": True})
+GET: Final = Step("GET", "/{id}")
+REFUSED: Final = Step("GET", "/{id}", refused="must")
+NOBODY: Final = "resp_0123456789abcdef0123456789abcdef"
+BROKEN: Final[Body] = {"input": "Hi.", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9}
+
+
+def _broken(**fields: object) -> Step:
+    return Step(fields=dumps({**BROKEN, **fields}), refused="must")
+
+
+CASES: Final[Mapping[str, Sequence[Case]]] = {
+    "text": [
+        Case("text", HELLO),
+        Case("instructions", {**HELLO, "instructions": "You are a pirate."}),
+        Case("a dialogue", {"input": DIALOGUE}),
+        Case("other scripts", {"input": "Repeat: Grüße, 世界 👩‍👩‍👧 עִבְרִית"}),
+        Case("usage", HELLO, counts),
+        Case("reasoning", {"input": "What is 17 times 23?", "reasoning": {"effort": "low"}}, reasons),
+        Case("a long text", COUNT, partial(writes, text="e")),
+        Case("a stop string", {**COUNT, "stop": ["e"]}, partial(stops, stop="e"), _MC, needs="a long text"),
+        Case("a limit of tokens", {**STORY, "max_output_tokens": MOST}, partial(is_cut, most=MOST)),
+        Case("log probabilities", {**HELLO, **LOGPROBS}, has_logprobs, _RC),
+        Case("a JSON schema", {"input": "Name the city: Berlin", "text": {"format": SCHEMA}}, partial(is_json, names=["city"])),
+        Case("a JSON object", {"input": "Answer in JSON.", "text": {"format": {"type": "json_object"}}}, is_json, _RC),
+    ],
+    "tools": [
+        Case("a call", ASK, _called("get_weather")),
+        Case("a required call", {**ASK, "tool_choice": "required"}, _called("get_weather", forced=True)),
+        Case(
+            "a named call",
+            {**ASK, "tools": TOOLS, "tool_choice": {"type": "function", "name": "get_time"}},
+            _called("get_time", forced=True),
+        ),
+        Case("no call", {**ASK, "tool_choice": "none"}, calls_nothing, needs="a call"),
+        Case("parallel calls", BOTH, _called("get_weather", "get_time")),
+        Case("one call at a time", {**BOTH, "parallel_tool_calls": False}, _called(most=1), needs="parallel calls"),
+        Case("the result of a call", {"input": ANSWERED, "tools": [WEATHER]}),
+        Case("a truncated call", {**ASK, "tool_choice": "required", "max_output_tokens": MOST}, partial(is_cut, most=MOST)),
+        Case("a custom tool", {"input": "Call run_sql: SELECT 1", "tools": [SQL]}, _called("run_sql"), _R),
+    ],
+    "state": [
+        _steps("retrieve", STORED, evolve(GET, same=["output", "status"])),
+        _steps("delete", STORED, Step("DELETE", "/{id}", has={"deleted": True}), REFUSED),
+        _steps("list the input", STORED, Step("GET", "/{id}/input_items", has={"object": "list", "data": ANY})),
+        _steps("do not store", Step(fields={**HELLO, "store": False}, has={"id": ANY}), REFUSED, needs="retrieve"),
+        _steps("continue", STORED, Step(fields={**HELLO, "previous_response_id": "{id}"}, has={"output": ANY}, grows=True)),
+        _steps(
+            "a conversation",
+            Step(path="/v1/conversations", fields={}, has={"object": "conversation", "id": ANY}),
+            Step(fields={**HELLO, "conversation": "{id}"}, has={"output": ANY}),
+            Step("GET", "/v1/conversations/{id}/items", has={"object": "list", "data": ANY}),
+        ),
+        _steps("background", BEGUN, evolve(GET, ended=True, has={"status": "completed", "output": ANY})),
+        _steps("resume a stream", BEGUN, evolve(GET, path="/{id}?stream=true&starting_after=1", resumed=2)),
+        _steps("cancel", BEGUN_STORY, Step(path="/{id}/cancel"), evolve(GET, ended=True, has={"status": "cancelled"})),
+        _steps("count the input", Step(path="/input_tokens", fields=HELLO, has={"input_tokens": ANY})),
+        _steps(
+            "count tokens",
+            Step(path="/count_tokens", fields=HELLO, drop=["max_tokens"], has={"input_tokens": ANY}),
+            apis=["messages"],
+        ),
+        _steps(
+            "compact", Step(path="/compact", fields={"input": DIALOGUE}, has={"object": "response.compaction", "output": ANY})
+        ),
+        _steps("list the models", Step("GET", "/v1/models", has={"data": ANY}), apis=["responses", "messages", "chat"]),
+    ],
+    "connections": [
+        Case("a WebSocket", HELLO, apis=_R, way="socket"),
+        Case("a client that leaves", STORY, way="disconnect"),
+    ],
+    "errors": [
+        Case("malformed JSON", steps=[Step(fields=b'{"model": ', refused="must")]),
+        Case("a number as the input", steps=[_broken(input=5, messages=5)]),
+        Case("a tool without a name", steps=[_broken(tools=[{"type": "function"}])]),
+        Case("an unknown model", steps=[Step(fields={**HELLO, "model": "no-such-model"}, refused="may")]),
+        Case("a temperature of 9", steps=[Step(fields={**HELLO, "temperature": 9}, refused="may")]),
+        _steps("an unknown response", Step("GET", f"/{NOBODY}", refused="must"), needs="retrieve"),
+        _steps(
+            "an unknown previous response",
+            Step(fields={**HELLO, "previous_response_id": NOBODY}, refused="must"),
+            needs="continue",
+        ),
+    ],
+}
+"""The cases by what they are about."""

@@ -1,0 +1,329 @@
+"""Plays cases to a server, and judges the answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import define, field, frozen
+
+from interlock.events.decode import SseDecoder
+from interlock.events.json import as_text, dumps, is_object, loads, members
+from interlock.events.stream import TERMINAL, Completed
+from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
+from interlock.fsm.acceptor.fields import field_faults
+from interlock.serving.conformance.answers import Body, Output, streamed, whole, with_objects
+from interlock.serving.conformance.cases import ANY, CASES, Case, Reply, Result, Step
+from interlock.serving.conformance.exchange import ExchangeError, exchange
+from interlock.serving.conformance.requests import PATHS, written
+
+_OK: Final = 200
+_REFUSALS: Final = range(400, 500)
+_NO_ENTRY: Final = (401, 403)
+_WAIT: Final = 0.5
+"""The seconds between two requests for a response that has not ended."""
+_SHOWN: Final = 160
+"""The most characters of a note."""
+_ONE_TRUTH: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
+_EVENT_STREAM: Final = "text/event-stream"
+
+
+@frozen
+class Played:
+    """The result of a case: why, and how often each rule was broken, by severity."""
+
+    group: str
+    name: str
+    result: Result
+    note: str = ""
+    errors: Mapping[str, int] = field(factory=dict[str, int])
+    deviations: Mapping[str, int] = field(factory=dict[str, int])
+
+
+class _Shown(Exception):  # noqa: N818 - it ends a case, whose result may be good
+    """A case has this result."""
+
+    def __init__(self, result: Result, note: str) -> None:
+        super().__init__(note)
+        self.result = result
+
+
+class NoEntryError(Exception):
+    """The server wants a key, or there is no server."""
+
+
+@define
+class Player:
+    """Plays the cases of an API to the server at a URL; `timeout` is the most seconds for one answer."""
+
+    url: str
+    api: ApiName
+    model: str
+    headers: Mapping[str, str]
+    timeout: float
+    _results: dict[str, Result] = field(factory=dict[str, Result], init=False)
+    """The results of the cases so far, whatever the judge says of their streams."""
+    _verdicts: list[Verdict] = field(factory=list[Verdict], init=False)
+    """The verdicts on the streams of the case that is played."""
+
+    def play(self) -> Iterator[Played]:
+        """Play all cases, and yield their results.
+
+        Raises:
+            NoEntryError: The server is not reached, or wants a key.
+        """
+        for group, cases in CASES.items():
+            for case in cases:
+                if self.api in case.apis:
+                    yield self._play(case, group)
+
+    def _play(self, case: Case, group: str) -> Played:
+        needed = self._results.get(case.needs, "passes")
+        if needed != "passes":
+            return Played(group, case.name, "not served" if needed == "not served" else "not seen", f"needs: {case.needs}")
+        self._verdicts = []
+        result, note = "passes", ""
+        try:
+            if case.steps:
+                self._take_steps(case.steps)
+            elif case.way == "socket":
+                self._talk(case)
+            elif case.way == "disconnect":
+                self._leave(case)
+            else:
+                self._compare(case)
+        except _Shown as shown:
+            result, note = shown.result, str(shown)
+        except ExchangeError as error:
+            if not self._results:
+                raise NoEntryError(str(error)) from error
+            result, note = "fails", str(error)
+        self._results[case.name] = result
+        errors, deviations = self._count("error"), self._count("deviation")
+        if errors and result != "fails":
+            result, note = "fails", next(_messages(self._verdicts))
+        return Played(group, case.name, result, " ".join(note.split())[:_SHOWN], errors, deviations)
+
+    def _count(self, severity: Severity) -> Mapping[str, int]:
+        counts = Counter[str]()
+        for verdict in self._verdicts:
+            for reported in verdict.reported:
+                if reported.finding.severity == severity:
+                    name = reported.finding.deviation or reported.finding.rule
+                    counts[name] += reported.times
+        return counts
+
+    def _compare(self, case: Case) -> None:
+        """Play a case as a stream and as a whole; if they differ, again, because a model may answer differently."""
+        request = {"model": self.model, "temperature": 0, **case.fields}
+        body = written(self.api, request)
+        replies = [self._stream(body), self._whole(body)]
+        for reply in replies:
+            result, note = case.check(reply)
+            if result != "passes":
+                raise _Shown(result, note)
+        first = [self._said(reply) for reply in replies]
+        if first[0] != first[1] and first == [self._said(self._stream(body)), self._said(self._whole(body))]:
+            names = [
+                name for name, one, other in zip(("text", "reasoning", "calls", "reason"), *first, strict=True) if one != other
+            ]
+            raise _Shown("fails", f"{_ONE_TRUTH[self.api]}: stream and whole answer differ in {', '.join(names)}")
+
+    def _said(self, reply: Reply) -> tuple[object, ...]:
+        output: Output = with_objects(reply.output) if self.api == "messages" else reply.output
+        return output.text, output.reasoning, output.calls, reply.reason
+
+    def _stream(self, body: Body) -> Reply:
+        more = {"stream_options": {"include_usage": True}} if self.api == "chat" else {}
+        raw = b"".join(self._read(PATHS[self.api], {**body, "stream": True, **more}))
+        bodies = self._judge(raw)
+        return Reply(*streamed(self.api, bodies), _usage(bodies), raw)
+
+    def _read(self, path: str, body: Body | None, method: str = "POST") -> Iterator[bytes]:
+        """Yield the chunks of a stream."""
+        with exchange(method, f"{self.url}{path}", self._headers(_EVENT_STREAM), body and dumps(body), self.timeout) as answer:
+            if answer.status != _OK:
+                raise self._refusal(answer.status, answer.read())
+            if answer.content_type.partition(";")[0].strip() != _EVENT_STREAM:
+                raise _Shown("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
+            yield from answer.chunks
+
+    def _judge(self, raw: bytes, first: int = 0) -> Sequence[Body]:
+        """Judge a stream, and return the bodies of its events."""
+        judge = AnyJudge(api=self.api, first=first)
+        judge.content_type(_EVENT_STREAM)
+        judge.feed(raw)
+        self._verdicts.append(judge.end())
+        decoder = SseDecoder()
+        return [body for message in (*decoder.feed(raw), *decoder.end()) if is_object(body := _loaded(message.data))]
+
+    def _headers(self, accept: str) -> Mapping[str, str]:
+        return {"Accept": accept, "Content-Type": "application/json", **self.headers}
+
+    def _send(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
+        with exchange(method, f"{self.url}{path}", self._headers("application/json"), data, self.timeout) as answer:
+            return answer.status, answer.read()
+
+    def _whole(self, body: Body) -> Reply:
+        status, raw = self._send("POST", PATHS[self.api], dumps(body))
+        if status != _OK:
+            raise self._refusal(status, raw)
+        answer = _loaded(raw)
+        if not is_object(answer):
+            raise _Shown("fails", f"the answer is not a JSON object: {raw[:40]!r}")
+        if self.api == "responses":
+            event: Body = {"type": "response.completed", "sequence_number": 0, "response": answer}
+            for fault in field_faults(Completed, event):
+                if not fault.deviation:
+                    raise _Shown("fails", f"R14: {fault.message}")
+        return Reply(*whole(self.api, answer), _usage([answer]), raw)
+
+    def _refusal(self, status: int, raw: bytes) -> Exception:
+        """Return the exception for an answer with a status that is not 200."""
+        said = f"{status} {_error(self.api, _loaded(raw)) or raw[:_SHOWN].decode(errors='replace')}"
+        if status in _NO_ENTRY and not self._results:
+            return NoEntryError(said)
+        return _Shown("not served" if status in _REFUSALS or status == 501 else "fails", said)  # noqa: PLR2004 - not implemented
+
+    def _take_steps(self, steps: Sequence[Step]) -> None:
+        first: Body = {}
+        for place, step in enumerate(steps):
+            answer = self._take(step, first)
+            wrong = [*_differences(step, answer, first)]
+            if wrong and step.has.get("status") == "cancelled" and answer.get("status") == "completed":
+                raise _Shown("not seen", "it ends earlier")
+            if wrong:
+                raise _Shown("not served" if place == 0 and len(steps) > 1 else "fails", wrong[0])
+            if step.grows and _usage([answer])[0] <= _usage([first])[0]:
+                raise _Shown("not seen", "the input has no more tokens than the first one")
+            first = first or answer
+
+    def _take(self, step: Step, first: Body) -> Body:
+        """Send the request of a step, and return the answer."""
+        path = step.path.replace("{id}", as_text(first.get("id")))
+        path = path if path.startswith("/v1") else PATHS[self.api] + path
+        data = step.fields if not is_object(step.fields) else self._body(step, first)
+        if isinstance(data, bytes):
+            data = data.replace(b'{"input"', b'{"model":' + dumps(self.model) + b',"input"')
+        if step.resumed is not None:
+            self._judge(b"".join(self._read(path, None, "GET")), step.resumed)
+            return {}
+        deadline = time.monotonic() + self.timeout
+        while True:
+            status, raw = self._send(step.method, path, data)
+            answer = members(_loaded(raw))
+            if not (step.ended and answer.get("status") in ("queued", "in_progress") and time.monotonic() < deadline):
+                break
+            time.sleep(_WAIT)
+        if step.refused:
+            self._check_refusal(step, status, raw)
+            return {}
+        if status != _OK:
+            raise self._refusal(status, raw)
+        return answer
+
+    def _body(self, step: Step, first: Body) -> bytes:
+        fields = members(step.fields)
+        if step.path.startswith("/v1/"):
+            return dumps(fields)
+        body = {
+            name: value for name, value in written(self.api, {"model": self.model, **fields}).items() if name not in step.drop
+        }
+        return dumps(body).replace(b"{id}", as_text(first.get("id")).encode())
+
+    def _check_refusal(self, step: Step, status: int, raw: bytes) -> None:
+        """Check that a request is refused with an error of the API."""
+        if status == _OK:
+            raise _Shown("not served" if step.refused == "may" else "fails", "accepted")
+        if status not in _REFUSALS:
+            raise _Shown("fails", f"{status} {raw[:_SHOWN].decode(errors='replace')}")
+        if not _error(self.api, _loaded(raw)):
+            raise _Shown("fails", f"{status} with an error that clients cannot read: {raw[:_SHOWN].decode(errors='replace')}")
+
+    def _leave(self, case: Case) -> None:
+        """Leave inside a stream; the server must still answer another client."""
+        chunks = self._read(PATHS[self.api], {**written(self.api, {"model": self.model, **case.fields}), "stream": True})
+        next(chunks, b"")
+        chunks.close()  # type: ignore[attr-defined]
+        self._whole(written(self.api, {"model": self.model, "input": "Say hello."}))
+
+    def _talk(self, case: Case) -> None:
+        """Send two requests over one WebSocket, the second of which goes on from the first."""
+        from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException  # noqa: PLC0415 - of the extra `serve`
+        from websockets.sync.client import connect  # noqa: PLC0415 - likewise
+
+        address = f"ws{self.url.removeprefix('http')}{PATHS[self.api]}"
+        try:
+            with connect(
+                address, additional_headers=self.headers, open_timeout=self.timeout, max_size=None, proxy=None
+            ) as socket:
+                previous: Body = {}
+                for _ in range(2):
+                    request = {"type": "response.create", "model": self.model, **case.fields, **previous}
+                    socket.send(json.dumps(request))
+                    frames: list[str] = []
+                    while not frames or _kind(frames[-1]) not in (*TERMINAL, "error"):
+                        frames.append(str(socket.recv(timeout=self.timeout)))
+                    if _kind(frames[-1]) == "error":
+                        raise _Shown("not served", frames[-1])
+                    events = self._judge(
+                        b"".join(f"event: {_kind(one)}\ndata: {one}\n\n".encode() for one in frames) + b"data: [DONE]\n\n"
+                    )
+                    previous = {"previous_response_id": members(events[-1].get("response")).get("id")}
+        except (InvalidHandshake, InvalidMessage) as error:
+            raise _Shown("not served", str(error)) from error
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise _Shown("fails", f"{type(error).__name__}: {error}") from error
+
+
+def _differences(step: Step, answer: Body, first: Body) -> Iterator[str]:
+    """Yield what a step's answer has not."""
+    for name, value in step.has.items():
+        wanted = value.replace("{id}", as_text(first.get("id"))) if isinstance(value, str) else value
+        if not (answer.get(name) if wanted is ANY else answer.get(name) == wanted):
+            yield f"{name} is {dumps(answer.get(name)).decode()}"
+    yield from (f"{name} is another than in the first answer" for name in step.same if answer.get(name) != first.get(name))
+
+
+def _loaded(data: str | bytes) -> object:
+    try:
+        return loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _kind(frame: str) -> str:
+    return as_text(members(_loaded(frame)).get("type"))
+
+
+def _error(api: ApiName, answer: object) -> str:
+    """Return the message of an error of an API; an empty text if the answer is none."""
+    body = members(answer)
+    error = members(body.get("error"))
+    typed = api != "messages" or (body.get("type") == "error" and bool(as_text(error.get("type"))))
+    return as_text(error.get("message")) if typed else ""
+
+
+def _usage(bodies: Sequence[Body]) -> tuple[int, int, int]:
+    """Return the tokens of input, of output and of both that an answer reports, streamed or whole."""
+    counts: dict[str, object] = {}
+    for body in bodies:
+        for holder in (body, members(body.get("response")), members(body.get("message"))):
+            counts |= members(holder.get("usage"))
+    first, second = (counts.get(f"{new}_tokens", counts.get(f"{old}_tokens")) for new, old in _NAMES)
+    tokens, output = (count if isinstance(count, int) else 0 for count in (first, second))
+    total = counts.get("total_tokens", tokens + output)
+    return tokens, output, total if isinstance(total, int) else 0
+
+
+_NAMES: Final = (("input", "prompt"), ("output", "completion"))
+
+
+def _messages(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    for verdict in verdicts:
+        for reported in verdict.reported:
+            if reported.finding.severity == "error":
+                yield f"{reported.finding.rule}: {reported.finding.message}"

@@ -1,0 +1,168 @@
+"""The command `interlock conformance`: against our own server, and against servers that break what it judges."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.testing import frames
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+LEGAL = (CORPUS / "legal" / "message.sse").read_bytes()
+EVENTS = [json.loads(line[6:]) for line in LEGAL.decode().splitlines() if line.startswith("data: {")]
+RESPONSE = EVENTS[-1]["response"]
+OTHER = {
+    **RESPONSE,
+    "output": [{**RESPONSE["output"][0], "content": [{"type": "output_text", "text": "No.", "annotations": []}]}],
+}
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["conformance", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def ours():
+    with ServerThread(create_app(EmbeddedEngine())) as url:
+        yield url
+
+
+@pytest.mark.parametrize(("api", "unseen"), [("responses", {"cancel"}), ("messages", set()), ("chat", set())])
+def test_our_own_server_passes_every_case_that_its_engine_shows(ours, api, unseen) -> None:
+    result = run(ours, "--api", api, "--format", "json")
+    report = json.loads(result.stdout)
+    others = {case["name"]: (case["result"], case["note"]) for case in report["cases"] if case["result"] != "passes"}
+    assert (result.exit_code, report["counts"]["passes"] > 20) == (0, True)
+    assert {name: outcome for name, outcome in others.items() if name not in unseen} == {}
+
+
+def test_the_page_and_the_badge_stand_alone(ours, tmp_path) -> None:
+    page, badge = tmp_path / "report.html", tmp_path / "badge.svg"
+    result = run(f"{ours}/v1/", "--api", "chat", "--html", page, "--badge", badge)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "27 cases of chat: 27 passes")
+    assert (page.read_text().count("<tr><td>"), "http" in page.read_text().replace(ours, "")) == (27, False)
+    assert "chat conformance: 27 of 27" in badge.read_text()
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Answers what the test sets, by the method, and the path or whether a stream is requested."""
+
+    answers: dict = {}  # noqa: RUF012 - the tests' own
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        kind = "stream" if b'"stream":true' in body.replace(b" ", b"") else "whole"
+        status, media, data = self.answers.get(self.path if self.path != "/v1/responses" else kind) or (
+            404,
+            "text/plain",
+            b"nothing here",
+        )
+        self.send_response(status)
+        self.send_header("Content-Type", media)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.answer()
+
+    def do_DELETE(self) -> None:
+        self.answer()
+
+    def log_message(self, *_arguments) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def results():
+    """Return a function that plays all cases to a server with these answers, and returns the exit status and the results."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    def play(**answers):
+        Answer.answers = {"/v1/models": (200, "application/json", b'{"data": [{"id": "m"}]}'), **answers}
+        done = run(f"http://127.0.0.1:{server.server_port}", "--format", "json", "--timeout", 5)
+        cases = json.loads(done.stdout)["cases"] if done.exit_code < 2 else []
+        return done, {case["name"]: (case["result"], case["note"]) for case in cases}
+
+    yield play
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def stream(data=LEGAL):
+    return 200, "text/event-stream", data
+
+
+def whole(body):
+    return 200, "application/json", json.dumps(body).encode()
+
+
+def test_what_the_model_does_not_do_is_not_seen_and_what_is_refused_is_not_served(results) -> None:
+    done, seen = results(stream=stream(), whole=whole(RESPONSE))
+    assert done.exit_code == 1  # it accepts malformed JSON
+    assert (seen["text"], seen["malformed JSON"]) == (("passes", ""), ("fails", "accepted"))
+    assert seen["a call"] == ("not seen", "the model does not call get_weather")
+    assert seen["no call"] == ("not seen", "needs: a call")
+    assert seen["a required call"] == ("fails", "calls nothing")
+    assert seen["retrieve"] == ("not served", "404 nothing here")
+    assert seen["do not store"] == ("not served", "needs: retrieve")
+    assert seen["background"] == ("not served", "background is null")
+    assert seen["log probabilities"] == ("not served", "there are none")
+
+
+def test_a_stream_that_breaks_a_rule_fails_with_the_rule(results) -> None:
+    broken = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes()
+    done, seen = results(stream=stream(broken), whole=whole(RESPONSE))
+    assert (done.exit_code, seen["text"]) == (1, ("fails", "R9: text differs from the deltas at character 5"))
+
+
+def test_an_answer_that_differs_from_its_stream_each_time_fails(results) -> None:
+    assert results(stream=stream(), whole=whole(OTHER))[1]["text"] == ("fails", "R19: stream and whole answer differ in text")
+
+
+def test_an_answer_that_lacks_a_field_fails(results) -> None:
+    lacking = {name: value for name, value in RESPONSE.items() if name != "created_at"}
+    assert results(stream=stream(), whole=whole(lacking))[1]["text"] == ("fails", "R14: response: created_at is missing")
+
+
+def test_a_stream_that_is_none_and_one_that_is_cut(results) -> None:
+    assert results(stream=whole(RESPONSE), whole=whole(RESPONSE))[1]["text"] == (
+        "not served",
+        "the answer is application/json instead of a stream",
+    )
+    cut = frames(EVENTS[:5]).removesuffix(b"data: [DONE]\n\n")
+    assert results(stream=stream(cut), whole=whole(RESPONSE))[1]["text"][0] == "fails"
+
+
+def test_an_error_that_clients_cannot_read_fails(results) -> None:
+    refusal = (422, "application/json", b'{"detail": "no"}')
+    seen = results(stream=stream(), whole=refusal)[1]
+    assert seen["malformed JSON"] == ("fails", '422 with an error that clients cannot read: {"detail": "no"}')
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_wants_a_key_is_not_judged(results, status) -> None:
+    done, _ = results(stream=(status, "application/json", b'{"error": {"message": "no key"}}'))
+    assert (done.exit_code, f": {status} no key" in done.stderr) == (2, True)
+
+
+def test_a_server_that_is_not_there_ends_the_command() -> None:
+    assert (
+        run("http://127.0.0.1:1").exit_code
+        == run("http://127.0.0.1:1", "--model", "m").exit_code
+        == run("nowhere").exit_code
+        == 2
+    )
