@@ -242,13 +242,30 @@ bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from t
 site: .venv/.dev ## Build the documentation site in build/site/html, with warnings as errors
 	$(BIN)/python release/site.py
 
+.PHONY: specification
+specification: .venv/.dev ## Write the tables, rules and test vectors as JSON into build/specification and an archive of it
+	$(BIN)/python docs/specification.py build/specification
+
+# Each in an environment of its own, because they pin what others want otherwise.
+.venv-servers/%/.installed:
+	$(PYTHON) -m venv .venv-servers/$*
+	.venv-servers/$*/bin/pip install '$(SERVER_$*)'
+	@touch $@
+SERVER_agentic := agentic-api==0.9.0
+SERVER_litellm := litellm[proxy]
+SERVER_relay := codex-relay==0.5.8
+
+.PHONY: servers
+servers: .venv/.dev .venv-vllm/.test $(addprefix .venv-servers/,agentic/.installed litellm/.installed relay/.installed) ## Play interlock conformance to servers, some 20 minutes; writes docs/servers.md; ONLY='vllm litellm'
+	$(BIN)/python benchmarks/servers.py $(ONLY)
+
 .PHONY: dist
 dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
 	$(BIN)/python release/dist.py
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-floor .venv-vllm .venv-clients .venv-litellm .venv-aider .venv-deploy tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-* tests/clients/node_modules viewer/node_modules build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 
 # An environment is made once; what it holds is installed again only when pyproject.toml has changed.

@@ -79,6 +79,7 @@ NAV: Nav = [
             {"The viewer": "viewer.md"},
             {"Rules": "rules.md"},
             {"Conformance": "conformance.md"},
+            {"Servers": "servers.md"},
             {"Testing a client": "testing.md"},
         ]
     },
@@ -90,6 +91,7 @@ NAV: Nav = [
             {"How stores work": "store-design.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Proof": "proof.md"},
+            {"Porting": "porting.md"},
         ]
     },
     {
@@ -135,6 +137,8 @@ def main() -> None:
     done = subprocess.run(command, cwd=BUILD, check=False)  # noqa: S603 - our own command
     if done.returncode:
         sys.exit(f"site: {' '.join(command)} failed")
+    specification = BUILD / "html" / "specification"
+    subprocess.run([sys.executable, str(DOCS / "specification.py"), str(specification)], check=True)  # noqa: S603 - likewise
     print(f"site: {BUILD / 'html' / 'index.html'}")
 
 

@@ -1,9 +1,9 @@
-"""Serves a tiny model whose turns are scripted, for tests that run in another environment.
+"""Serves a tiny model, whose turns may be scripted, for programs that run in another environment.
 
-    python tests/vllm/serve.py SETUP FOLDER
+    python tests/vllm/serve.py SETUP [FOLDER]
 
-SETUP is one of `servers.SETUPS` that ends in `-turns`; FOLDER has the script (see `scripted_turns`). When the server is ready,
-its URL is written to standard output; at the end of standard input, it stops.
+SETUP is one of `servers.SETUPS`; for one that ends in `-turns`, FOLDER has the script (see `scripted_turns`). When the server is
+ready, its URL is written to standard output; at the end of standard input, it stops.
 """
 
 import sys
@@ -12,7 +12,7 @@ from attrs import evolve
 from servers import SETUPS, Server
 
 
-def main(name: str, folder: str) -> None:
+def main(name: str, folder: str = "") -> None:
     """Serve until standard input ends."""
     setup = SETUPS[name]
     turns = {"INTERLOCK_TURNS": folder, "INTERLOCK_TURNS_MODEL": setup.model}

@@ -96,6 +96,7 @@ class Setup:
 
 HARMONY: Final = Setup("gpt_oss", tools=True, context=16384)  # an endless response fills it in most of a minute
 PARSED: Final = Setup("qwen3", (*FAULTS, *PARSERS))
+SMOLLM2: Final = Setup("smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"))
 
 
 def family(name: str) -> Setup:
@@ -160,9 +161,8 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "stock-harmony": evolve(HARMONY, plugin=False),
     "stock-parsed": evolve(PARSED, flags=PARSERS, plugin=False),
     "stock-families": Setup("families", plugin=False),
-    "smollm2": Setup(
-        "smollm2", ("--enable-auto-tool-choice", "--tool-call-parser", "hermes"), adapters={"adapted": "smollm2_lora"}
-    ),
+    "smollm2": evolve(SMOLLM2, environment=ALL_APIS, adapters={"adapted": "smollm2_lora"}),
+    "stock-smollm2": evolve(SMOLLM2, plugin=False),
 }
 
 

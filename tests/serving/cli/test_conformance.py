@@ -126,7 +126,7 @@ def test_what_the_model_does_not_do_is_not_seen_and_what_is_refused_is_not_serve
 def test_a_stream_that_breaks_a_rule_fails_with_the_rule(results) -> None:
     broken = (CORPUS / "broken" / "R9-delta-lost.sse").read_bytes()
     done, seen = results(stream=stream(broken), whole=whole(RESPONSE))
-    assert (done.exit_code, seen["text"]) == (1, ("fails", "R9: text differs from the deltas at character 5"))
+    assert (done.exit_code, seen["text"]) == (1, ("fails", "R9: output_text.done: text differs from the deltas at character 5"))
 
 
 def test_an_answer_that_differs_from_its_stream_each_time_fails(results) -> None:

@@ -17,9 +17,9 @@ from typing import Final
 
 from interlock.fsm.diagram.graph import Graph, NodeRole, draw, graph_of, key_of
 from interlock.fsm.diagram.svg import to_svg
-from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table, to_xstate
+from interlock.fsm.diagram.text import to_dot, to_json, to_mermaid, to_table, to_xstate, written_tables
 
-__all__ = ["RENDERERS", "Graph", "NodeRole", "draw", "graph_of", "key_of", "to_mermaid", "to_svg"]
+__all__ = ["RENDERERS", "Graph", "NodeRole", "draw", "graph_of", "key_of", "to_mermaid", "to_svg", "written_tables"]
 
 RENDERERS: Final[Mapping[str, Callable[[Graph], str]]] = {
     "mermaid": to_mermaid,

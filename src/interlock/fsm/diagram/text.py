@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from attrs import asdict
@@ -119,7 +119,17 @@ def to_dot(graph: Graph) -> str:
 
 def to_json(graph: Graph) -> str:
     """Return a graph as JSON with full wire names."""
-    document = {
+    return json.dumps(_document(graph), indent=2) + "\n"
+
+
+def written_tables(graphs: Iterable[Graph]) -> str:
+    """Return several graphs as one JSON object, with a line for each; docs/porting.md explains it."""
+    lines = (f"{json.dumps(graph.name)}: {json.dumps(_document(graph), separators=(',', ':'))}" for graph in graphs)
+    return '{"version": 1, "tables": {\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def _document(graph: Graph) -> dict[str, object]:
+    return {
         "name": graph.name,
         "nodes": [{"name": node.name, "role": node.role.value} for node in graph.nodes],
         "edges": [
@@ -136,7 +146,6 @@ def to_json(graph: Graph) -> str:
         "triggers": dict(graph.triggers),
         "key": dict(graph.key),
     }
-    return json.dumps(document, indent=2) + "\n"
 
 
 def to_xstate(graph: Graph) -> str:

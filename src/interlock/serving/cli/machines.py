@@ -106,12 +106,14 @@ def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", 
     """Draw a lifecycle, as a diagram or as a table.
 
     KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
-    Without it, the command lists the kinds.
+    Without it, the command lists the kinds, or writes all tables with `--format json`.
     """
-    from interlock.fsm.diagram import RENDERERS
+    from interlock.fsm.diagram import RENDERERS, written_tables
 
     graphs = {**stream_graphs(), **process_graphs()}
-    if kind is None:
+    if kind is None and form == "json":
+        click.echo(written_tables(graphs.values()), nl=False)
+    elif kind is None:
         for graph in graphs.values():
             states, edges = graph.size
             click.echo(f"{graph.name}: {states} states, {edges} edges")

