@@ -12,6 +12,8 @@ from typing import Final
 
 import grimp
 
+from interlock.fsm.diagram.svg import in_both_schemes
+
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "interlock"
 WIDTH, HEIGHT, GAP, RISE, MARGIN = 170, 40, 40, 64, 28
@@ -20,13 +22,17 @@ Layers = Sequence[Sequence[str]]
 """The packages of each layer, the highest first."""
 
 STYLE: Final = """
-    text { font: 600 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; text-anchor: middle; fill: #1f2328 }
-    .card { fill: #ffffff; stroke: #d0d7de }
-    .box { fill: #f6f8fa; stroke: #57606a; stroke-width: 1.5 }
-    .serving { fill: #ddf4ff; stroke: #0969da }
-    .arrow { fill: none; stroke: #57606a; stroke-width: 1.4; marker-end: url(#head) }
-    marker path { fill: #57606a }
-"""
+text { font: 600 13px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; text-anchor: middle }
+.box { stroke-width: 1.5 }
+.arrow { fill: none; stroke-width: 1.4; marker-end: url(#head) }
+""" + in_both_schemes("""
+text { fill: $ink }
+.card { fill: $card; stroke: $border }
+.box { fill: $fill; stroke: $normal }
+.serving { fill: $blue_fill; stroke: $blue }
+.arrow { stroke: $normal }
+marker path { fill: $normal }
+""")
 
 
 def layers() -> Layers:

@@ -23,8 +23,9 @@ def written(graphs: Iterable[Graph]) -> str:
 def picture(graph: Graph) -> Mapping[str, object]:
     """Return the picture of a graph.
 
-    It has the size in pixels, the `states` and the `frames` of the regions with their boxes, the `lines` as they are drawn, and
-    the `edges`. An edge has the states that it leaves and enters, its triggers with their events, its full path, and its label.
+    It has the size in pixels, the `states` and the `frames` of the regions with their boxes, the `lines` in groups that merge,
+    and the `edges`. An edge has the states that it leaves and enters, its triggers with their events, its full path, and its
+    label.
     """
     layout = lay_out(graph)
     right, bottom = layout.corner
@@ -36,7 +37,7 @@ def picture(graph: Graph) -> Mapping[str, object]:
         "up": up,
         "states": [_state(graph, state) for state in layout.states],
         "frames": [{"name": name, "box": _box(box)} for name, box in layout.frames.items()],
-        "lines": [_line(line) for line in layout.lines],
+        "lines": [[*map(_line, lines)] for lines in layout.merged],
         "edges": list(_edges(graph, layout)),
     }
 

@@ -37,7 +37,8 @@ STYLE = """\
 .md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
 .md-typeset td:first-child code { white-space: nowrap }
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
-.md-typeset img { max-width: 100% }
+.md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
+.md-typeset img[src$=".svg"] { max-width: max(100%, 1100px) }
 """
 
 Nav = list[dict[str, object]]
@@ -157,7 +158,7 @@ def linked(source: Path, page: Path) -> str:
             aim = PAGES / "index.md"
         elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
             aim = PAGES / target.relative_to(DOCS)
-            if image and target.suffix == ".svg":  # wider than a page: a click shows it in its own size
+            if image and target.suffix == ".svg":  # a wide one scrolls; a click shows it alone
                 place = os.path.relpath(aim, page.parent)
                 return f"[![{label}]({place})]({place})"
         else:

@@ -24,7 +24,12 @@ _LEADING: Final = 18
 """From one label to the next below it."""
 _FEW: Final = 2
 """Powers of ten up to which the numbers between them are marked too."""
-_STYLE: Final = "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}"
+_STYLE: Final = (
+    "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.g{stroke:#d8dee4}.m{fill:#57606a}.p{fill:#fff}"
+    "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.g{stroke:#30363d}.m{fill:#8d96a0}.p{fill:#0d1117}"
+    "[fill^='#'],[stroke^='#'],[style]{filter:brightness(1.5)}}"
+)
+"""The style, on dark pages with brighter inks."""
 
 
 @frozen
@@ -137,7 +142,7 @@ def _short(value: float) -> str:
 
 def _svg(title: str, height: int, drawn: Iterator[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">'
-    paper = f'<style>{_STYLE}</style><rect width="{_WIDTH}" height="{height}" fill="#fff"/>'
+    paper = f'<style>{_STYLE}</style><rect width="{_WIDTH}" height="{height}" class="p"/>'
     return "\n".join([head, paper, _text(20, 30, title, "start", "t"), *drawn, "</svg>", ""])
 
 

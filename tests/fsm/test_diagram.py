@@ -400,6 +400,23 @@ def test_the_main_path_is_straight() -> None:
     assert [line.points[0][0] for line in layout.lines if line.rail] == [middles["absent"]] * (len(main) - 1)
 
 
+def test_a_line_is_drawn_over_a_gap_in_the_lines_that_it_crosses_and_not_in_those_that_it_joins() -> None:
+    merged = [[*lines] for lines in laid_out(GRAPHS["message"]).merged]
+    assert [len({id(line.owner) for line in lines}) for lines in merged] == [1] * len(merged)
+    assert sum(len(lines) > 1 for lines in merged) == 5
+    drawn = [path.attrib["class"].split()[0] for path in picture(GRAPHS["message"]).findall("{http://www.w3.org/2000/svg}path")]
+    assert drawn[: sum(map(len, merged)) * 2] == [kind for lines in merged for kind in ("halo", "line") for _ in lines]
+
+
+def test_a_picture_has_the_colours_of_dark_pages_for_the_same_rules() -> None:
+    light, dark = re.search(
+        r"(\ntext { fill.*?)@media \(prefers-color-scheme: dark\) {(.*?)}\n</style>", to_svg(FRAMING), re.DOTALL
+    ).groups()
+    colour = re.compile(r"#[0-9a-f]{6}")
+    assert colour.sub("", light) == colour.sub("", dark)
+    assert not set(colour.findall(light)) & set(colour.findall(dark))
+
+
 def test_a_picture_is_the_same_every_time() -> None:
     assert to_svg(GRAPHS["mcp_call"]) == to_svg(draw(LIFECYCLES["mcp_call"]))
 

@@ -139,7 +139,7 @@ def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(open_page) ->
             target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, headers={"Authorization": "Bearer secret"}, timeout=120)
         )
         asking.start()
-        expect(page.locator("td .pill")).to_have_text("streaming")
+        expect(page.locator("td .pill")).to_have_text("streaming …")
         assert violations(page) == []
         page.locator("td a").click()
         expect(page.locator(".pill")).to_have_text("streaming …")

@@ -1,7 +1,7 @@
 // The header of the page, and the bar that moves through the stream.
 
 import { count, plural, seconds } from "./format";
-import type { Finding } from "./lines";
+import type { Counts, Ending } from "./lines";
 import { SPEEDS } from "./play";
 import { DONE, type Stream } from "./stream";
 import type { Theme } from "./theme";
@@ -36,12 +36,8 @@ function Icon({ name }: { name: keyof typeof ICONS }) {
   );
 }
 
-export function verdict(stream: Stream): { look: string; text: string } {
-  const all = [...stream.findings.values()].flat();
-  const number = (severity: Finding["severity"]): number => all.filter((one) => one.severity === severity).length;
-  const [errors, deviations, unjudged] = [number("error"), number("deviation"), number("not_judged")];
+export function verdict({ error: errors = 0, deviation: deviations = 0, not_judged: unjudged = 0 }: Counts, ending: Ending | null): { look: string; text: string } {
   const counts = [errors && plural(errors, "error"), deviations && plural(deviations, "deviation"), unjudged && `${count(unjudged)} not judged`].filter(Boolean).join(", ");
-  const { ending } = stream;
   if (ending?.broken) return { look: "bad", text: ending.broken };
   if (ending && !ending.readable) return { look: "bad", text: "no events" };
   if (errors) return { look: "bad", text: `illegal: ${counts}` };
@@ -72,7 +68,7 @@ export function Header({ streams, theme, redacted, notice, title, turn, help, ch
       <div class="sources">
         {title && <span class="source">{title}</span>}
         {streams.map((stream) => {
-          const { look, text } = verdict(stream);
+          const { look, text } = verdict(stream.counts, stream.ending);
           return (
             <span class="source" key={stream.name}>
               <bdi title={stream.name}>{stream.name}</bdi>

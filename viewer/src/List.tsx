@@ -1,7 +1,8 @@
 // The recent responses of a server, newest first.
 
-import { Header } from "./Bars";
-import { bytes } from "./format";
+import { Header, verdict } from "./Bars";
+import { bytes, count, seconds } from "./format";
+import type { StreamEntry } from "./lines";
 import type { Page } from "./stream";
 import { useTheme } from "./theme";
 
@@ -17,27 +18,17 @@ export function List({ page }: { page: Page }) {
             <thead>
               <tr>
                 <th scope="col">response</th>
+                <th scope="col">verdict</th>
+                <th scope="col">first words</th>
+                <th scope="col" class="amount">tokens</th>
+                <th scope="col" class="amount">duration</th>
+                <th scope="col" class="amount">size</th>
                 <th scope="col">start</th>
-                <th scope="col">status</th>
-                <th scope="col">size</th>
               </tr>
             </thead>
             <tbody>
               {entries.map((one) => (
-                <tr key={one.number}>
-                  <td>
-                    <a href={`${one.number}/`}>{one.id || "a response without an id"}</a>
-                    {one.model && <span class="quiet"> {one.model}</span>}
-                  </td>
-                  <td>{new Date(one.started * 1000).toLocaleTimeString()}</td>
-                  <td>
-                    <span class={`pill ${one.ended ? "" : "live"}`}>{one.ended ? "ended" : "streaming"}</span>
-                  </td>
-                  <td>
-                    {bytes(one.bytes)}
-                    {one.truncated && <span class="quiet"> truncated</span>}
-                  </td>
-                </tr>
+                <Row key={one.number} entry={one} />
               ))}
             </tbody>
           </table>
@@ -48,5 +39,33 @@ export function List({ page }: { page: Page }) {
         )}
       </main>
     </>
+  );
+}
+
+function Row({ entry }: { entry: StreamEntry }) {
+  const { look, text } = verdict(entry.findings ?? {}, entry.ending ?? null);
+  const [input, output] = entry.tokens ?? [null, null];
+  return (
+    <tr>
+      <td>
+        <a href={`${entry.number}/`}>{entry.id || "a response without an id"}</a>
+        {entry.model && <div class="quiet">{entry.model}</div>}
+      </td>
+      <td>
+        <span class={`pill ${look}`}>{text}</span>
+      </td>
+      <td class="words" title={entry.words}>
+        {entry.words}
+      </td>
+      <td class="amount" title="of the input + of the output">
+        {output !== null && `${input === null ? "" : `${count(input)} + `}${count(output)}`}
+      </td>
+      <td class="amount">{seconds(entry.duration)}</td>
+      <td class="amount">
+        {bytes(entry.bytes)}
+        {entry.truncated && <span class="quiet"> truncated</span>}
+      </td>
+      <td>{new Date(entry.started * 1000).toLocaleTimeString()}</td>
+    </tr>
   );
 }

@@ -48,7 +48,7 @@ export function Machine({ picture, step, path, visited, several, prefix }: Props
     <svg
       class="machine"
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
-      style={{ maxWidth: `${Math.round(picture.width * 1.15)}px` }}
+      style={{ "--width": `${picture.width}px` }}
       role="img"
       aria-label={`The machine of ${picture.name}${step?.states.length ? `, in ${step.states.join(" or ")}` : ""}`}
     >
@@ -67,17 +67,17 @@ export function Machine({ picture, step, path, visited, several, prefix }: Props
           </text>
         </g>
       ))}
-      {picture.lines.map((line) => (
-        <path key={line.path} class="halo" d={line.path} />
-      ))}
-      {picture.lines.map((line) => (
-        <path
-          key={line.path}
-          class={`line ${line.style}${line.rail ? " rail" : ""}`}
-          d={line.path}
-          {...(line.arrow ? { "marker-end": `url(#${name("head", line.rail ? "rail" : line.style)})` } : {})}
-        />
-      ))}
+      {picture.lines.flatMap((merged) => [
+        ...merged.map((line) => <path key={`halo ${line.path}`} class="halo" d={line.path} />),
+        ...merged.map((line) => (
+          <path
+            key={line.path}
+            class={`line ${line.style}${line.rail ? " rail" : ""}`}
+            d={line.path}
+            {...(line.arrow ? { "marker-end": `url(#${name("head", line.rail ? "rail" : line.style)})` } : {})}
+          />
+        )),
+      ])}
       {drawn
         .filter(({ look }) => look)
         .sort((one, other) => depth(one.look) - depth(other.look))

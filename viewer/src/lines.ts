@@ -27,7 +27,8 @@ export interface Picture {
   up: number;
   states: State[];
   frames: { name: string; box: [number, number, number, number] }[];
-  lines: { path: string; style: string; arrow: boolean; rail: boolean }[];
+  /** In groups that merge. */
+  lines: { path: string; style: string; arrow: boolean; rail: boolean }[][];
   edges: Edge[];
 }
 
@@ -128,9 +129,20 @@ export interface StreamEntry {
   started: number;
   ended: boolean;
   bytes: number;
+  /** Milliseconds from the start to the last chunk. */
+  duration: number;
   /** Whether only its beginning is stored. */
   truncated: boolean;
+  /** The number of findings of each severity; this and the rest are absent while the stream runs. */
+  findings?: Counts;
+  ending?: Ending;
+  /** Of the input and of the output. */
+  tokens?: [number | null, number | null];
+  words?: string;
 }
+
+/** The number of findings of each severity. */
+export type Counts = Partial<Record<Finding["severity"], number>>;
 
 /** How long to block the page at a time, in milliseconds. */
 const SLICE = 12;

@@ -1,6 +1,6 @@
 // One stream: columns of its events, its lanes, its findings. No rule and no event is hard-coded here.
 
-import type { Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
+import type { Counts, Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
 
 /** A list of numbers that grows in place. */
 export class Numbers {
@@ -119,6 +119,13 @@ export class Stream {
 
   findingsOf(event: number): Finding[] {
     return this.findings.get(event) ?? [];
+  }
+
+  /** The number of findings of each severity. */
+  get counts(): Counts {
+    const counts: Counts = {};
+    for (const { severity } of [...this.findings.values()].flat()) counts[severity] = (counts[severity] ?? 0) + 1;
+    return counts;
   }
 
   body(event: number): unknown {

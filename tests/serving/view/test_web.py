@@ -14,7 +14,7 @@ from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.view import web
-from interlock.serving.view.web import RecentStreams, ViewerMiddleware, site
+from interlock.serving.view.web import CapturedStream, RecentStreams, ViewerMiddleware, site
 
 REQUEST = {"model": "interlock-embedded", "input": "Hello there", "stream": True}
 
@@ -75,6 +75,58 @@ def test_the_streams_of_other_apis_are_shown_too(path, start, machine) -> None:
     assert trace_lines[-1][2]["legal"] is True
 
 
+@pytest.mark.parametrize(
+    ("bodies", "tokens", "words"),
+    [
+        (
+            [
+                {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}},
+                {"type": "response.output_text.delta", "delta": "Warm, "},
+                {"type": "response.reasoning_text.delta", "delta": "Hm."},
+                {"type": "response.output_text.delta", "delta": "and " * 99},
+                {"type": "response.completed", "response": {"usage": {"input_tokens": 7, "output_tokens": 9}}},
+            ],
+            [7, 9],
+            ("Warm, " + "and " * 99)[:80].strip(),
+        ),
+        (
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}},
+                {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Warm."}},
+                {"type": "message_delta", "usage": {"output_tokens": 4}},
+            ],
+            [5, 4],
+            "Warm.",
+        ),
+        (
+            [
+                {"object": "chat.completion.chunk", "choices": [{"delta": {"content": "Warm."}}]},
+                {"object": "chat.completion.chunk", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+            ],
+            [3, 2],
+            "Warm.",
+        ),
+        (
+            [{"type": "response.output_item.added", "output_index": 0, "item": {"type": "function_call", "name": "look"}}],
+            [None, None],
+            "look",
+        ),
+    ],
+    ids=["Responses", "Messages", "Chat Completions", "a call alone"],
+)
+def test_the_list_has_the_verdict_the_tokens_and_the_first_words_of_a_stream_that_has_ended(bodies, tokens, words) -> None:
+    app, recent = watched()
+    stream = CapturedStream("", "POST", "openai")
+    recent.store(stream)
+    for body in bodies:
+        recent.add(stream, f"data: {json.dumps(body)}\n\n".encode())
+    client = TestClient(app)
+    running, ended = [lines(client.get("/interlock/lines"))[1][1][0] for stream.ended in (False, True)]
+    assert ended.keys() - running.keys() == {"findings", "ending", "tokens", "words"}
+    assert (ended["tokens"], ended["words"]) == (tokens, words)
+    assert (ended["ending"]["legal"], ended["findings"]["error"] > 0) == (False, True)
+
+
 def test_the_stream_to_the_client_is_not_changed() -> None:
     plain = TestClient(create_app(EmbeddedEngine()))
     app, _ = watched()
@@ -117,7 +169,7 @@ def test_redacted_streams_have_no_texts_and_no_request() -> None:
     client = TestClient(app)
     client.post("/v1/responses", json={**REQUEST, "input": "a secret question"})
     text = client.get("/interlock/0/lines").text
-    assert "secret" not in text
+    assert "secret" not in text + client.get("/interlock/lines").text
     assert "request" not in json.loads(text.splitlines()[0])[1]["streams"][0]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -52,7 +52,7 @@ _ABOVE: Final = 4  # between a label and the line below it
 _TITLE: Final = 22  # the height of a frame's name
 _PAD: Final = 14  # between a frame and its content
 _CLEAR: Final = EVENT_SIZE - _ABOVE  # between the strip of a frame's lane and the next line below it
-_JOIN: Final = 8  # how far a line overlaps the one that it joins
+_JOIN: Final = 16  # how far a line overlaps the one that it joins
 _WRAP: Final = {True: 31, False: 42}  # characters per line, by whether both sides have labels
 _NARROW: Final = 19  # characters per line if there are frames
 
@@ -164,6 +164,11 @@ class Layout:
     """The frames of the regions, by name."""
     routes: Mapping[DrawnEdge, tuple[Coordinate, ...]] = field(factory=dict[DrawnEdge, "tuple[Coordinate, ...]"])
     """The full path of each edge from state to state, including parts that it shares with other edges."""
+
+    @property
+    def merged(self) -> Iterator[tuple[PlacedLine, ...]]:
+        """The lines, each with those that merge with it; these are drawn together, over a gap in the lines that they cross."""
+        return (tuple(lines) for _, lines in groupby(self.lines, key=lambda line: id(line.owner)))
 
     @property
     def corner(self) -> Coordinate:

@@ -1,13 +1,11 @@
-"""Renders a graph as a self-contained SVG picture.
-
-The picture has its own background, so it looks the same on light and dark pages.
-"""
+"""Renders a graph as a self-contained SVG picture, in the light or the dark colours that its reader prefers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil, dist
+from string import Template
 from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
@@ -37,9 +35,34 @@ _SAMPLE_WIDTH: Final = 220  # of a sample with its name
 _KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
 _LONGEST: Final = 875  # the y that the key should not exceed
 
-_COLOURS: Final = {NodeStyle.NORMAL: "#57606a", NodeStyle.CUT: "#9a6700", NodeStyle.FAIL: "#cf222e"}
-_HEADS: Final = {"rail": "#1f2328", **{style.value: colour for style, colour in _COLOURS.items()}}
 _NAMES: Final = {NodeStyle.NORMAL: "normal", NodeStyle.CUT: "cut short", NodeStyle.FAIL: "failure"}
+
+_COLOURS: Final = {
+    "card": ("#ffffff", "#0d1117"),
+    "border": ("#d0d7de", "#30363d"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "event": ("#424a53", "#b7c0ca"),
+    "note": ("#656d76", "#8d96a0"),
+    "fill": ("#f6f8fa", "#161b22"),
+    "normal": ("#57606a", "#8d96a0"),
+    "faint": ("#8c959f", "#6e7681"),
+    "good": ("#1a7f37", "#3fb950"),
+    "good_fill": ("#dafbe1", "#12261e"),
+    "cut": ("#9a6700", "#d29922"),
+    "cut_fill": ("#fff8c5", "#2b2111"),
+    "fail": ("#cf222e", "#f85149"),
+    "fail_fill": ("#ffebe9", "#2d1518"),
+    "blue": ("#0969da", "#58a6ff"),
+    "blue_fill": ("#ddf4ff", "#0c2d4d"),
+}
+"""Each colour on light and on dark pages."""
+
+
+def in_both_schemes(rules: str) -> str:
+    """Return CSS rules twice, in the colours of light and of dark pages; `$name` stands for a colour."""
+    light, dark = (Template(rules).substitute({name: pair[scheme] for name, pair in _COLOURS.items()}) for scheme in (0, 1))
+    return f"{light}@media (prefers-color-scheme: dark) {{{dark}}}\n"
+
 
 _TRIGGERS: Final = (
     ("cut", "Something outside ends it: the token limit, a cancellation, the end of the response"),
@@ -52,32 +75,45 @@ _TRIGGERS: Final = (
 """The meanings of triggers that explain themselves least, for graphs that have no meanings of their own."""
 
 _SHEET: Final = f"""
-    text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }}
-    .card {{ fill: #ffffff; stroke: #d0d7de }}
-    .title {{ font-size: 16px; font-weight: 700 }}
-    .note {{ font-size: 10px; fill: #656d76 }}
-    .state {{ fill: #f6f8fa; stroke: #57606a; stroke-width: 1.5 }}
-    .name {{ font-size: {STATE_SIZE}px; font-weight: 600; text-anchor: middle }}
-    .frame {{ fill: none; stroke: #8c959f; stroke-width: 1.2 }}
-    .region {{ font-size: {TRIGGER_SIZE}px; font-weight: 600; fill: #656d76 }}
-    .inner {{ fill: none; stroke-width: 1 }}
-    .initial {{ fill: #ffffff; stroke: #57606a; stroke-width: 1.5; stroke-dasharray: 3 3 }}
-    .good {{ fill: #dafbe1; stroke: #1a7f37 }}
-    .cut-end {{ fill: #fff8c5; stroke: #9a6700 }}
-    .fail-end {{ fill: #ffebe9; stroke: #cf222e }}
-    .dropped {{ fill: #f6f8fa; stroke: #8c959f; stroke-dasharray: 3 3 }}
-    .trigger {{ font-size: {TRIGGER_SIZE}px; font-weight: 700 }}
-    .event {{ font-size: {EVENT_SIZE}px; fill: #424a53 }}
-    .leftward {{ text-anchor: end }}
-    .halo {{ fill: none; stroke: #ffffff; stroke-width: 6 }}
-    .line {{ fill: none; stroke-width: 1.6 }}
-    .rail {{ stroke-width: 2.6; stroke: #1f2328 }}
-    .normal {{ stroke: {_COLOURS[NodeStyle.NORMAL]} }}
-    .cut {{ stroke: {_COLOURS[NodeStyle.CUT]}; stroke-dasharray: 7 4 }}
-    .fail {{ stroke: {_COLOURS[NodeStyle.FAIL]}; stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
-    tspan.cut {{ stroke: none; fill: {_COLOURS[NodeStyle.CUT]} }}
-    tspan.fail {{ stroke: none; fill: {_COLOURS[NodeStyle.FAIL]} }}
-"""
+text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }}
+.title {{ font-size: 16px; font-weight: 700 }}
+.note {{ font-size: 10px }}
+.name {{ font-size: {STATE_SIZE}px; font-weight: 600; text-anchor: middle }}
+.region {{ font-size: {TRIGGER_SIZE}px; font-weight: 600 }}
+.trigger {{ font-size: {TRIGGER_SIZE}px; font-weight: 700 }}
+.event {{ font-size: {EVENT_SIZE}px }}
+.leftward {{ text-anchor: end }}
+.state, .initial {{ stroke-width: 1.5 }}
+.frame {{ fill: none; stroke-width: 1.2 }}
+.initial, .dropped {{ stroke-dasharray: 3 3 }}
+.halo {{ fill: none; stroke-width: 8 }}
+.line {{ fill: none; stroke-width: 1.6 }}
+.rail {{ stroke-width: 2.6 }}
+path.cut {{ stroke-dasharray: 7 4 }}
+path.fail {{ stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
+""" + in_both_schemes("""
+text { fill: $ink }
+.note, .region { fill: $note }
+.event { fill: $event }
+.card { fill: $card; stroke: $border }
+.initial { fill: $card; stroke: $normal }
+.state { fill: $fill; stroke: $normal }
+.frame { stroke: $faint }
+.good { fill: $good_fill; stroke: $good }
+.cut-end { fill: $cut_fill; stroke: $cut }
+.fail-end { fill: $fail_fill; stroke: $fail }
+.dropped { fill: $fill; stroke: $faint }
+rect.inner { fill: none; stroke-width: 1 }
+.halo { stroke: $card }
+path.rail { stroke: $ink }
+path.normal { stroke: $normal }
+path.cut { stroke: $cut }
+path.fail { stroke: $fail }
+#rail { fill: $ink }
+#normal { fill: $normal }
+#cut, tspan.cut { fill: $cut }
+#fail, tspan.fail { fill: $fail }
+""")
 
 
 def to_svg(graph: Graph) -> str:
@@ -92,12 +128,11 @@ def to_svg(graph: Graph) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
         f"<style>{_SHEET}</style>",
-        f"<defs>{''.join(_arrowhead(name, colour) for name, colour in _HEADS.items())}</defs>",
+        f"<defs>{''.join(map(_arrowhead, ('rail', *(style.value for style in NodeStyle))))}</defs>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>',
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
         *(shape for name, box in layout.frames.items() for shape in _frame(name, box)),
-        *(_path("halo", line.points) for line in layout.lines),
-        *map(_line, layout.lines),
+        *(path for lines in layout.merged for path in (*(_path("halo", line.points) for line in lines), *map(_line, lines))),
         *(shape for state in layout.states for shape in _state(state, ending(graph, state))),
         *(text for label in layout.labels for text in _label(label)),
         *legend,
@@ -111,10 +146,9 @@ def _frame(name: str, box: Box) -> Iterator[str]:
     yield f'<text class="region" x="{_short(box.x + 10)}" y="{_short(box.y + 16)}">{escape(name)}</text>'
 
 
-def _arrowhead(name: str, colour: str) -> str:
-    shape = f'<path d="M0 0L9 4L0 8z" fill="{colour}"/>'
+def _arrowhead(name: str) -> str:
     frame = 'refX="8.5" refY="4" markerWidth="9" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"'
-    return f'<marker id="{name}" {frame}>{shape}</marker>'
+    return f'<marker id="{name}" {frame}><path d="M0 0L9 4L0 8z"/></marker>'
 
 
 def _line(line: PlacedLine) -> str:

@@ -116,7 +116,7 @@ def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", 
     elif kind is None:
         for graph in graphs.values():
             states, edges = graph.size
-            click.echo(f"{graph.name}: {states} states, {edges} edges")
+            click.echo(f"{graph.name}: {states} states, {edges} edge{'' if edges == 1 else 's'}")
     elif kind not in graphs:
         fail(f"no diagram of {kind!r}; choose one of {', '.join(graphs)}")
     else:

@@ -9,6 +9,7 @@ import re
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias, TypeVar
@@ -23,8 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI, DialectName
-from interlock.events.json import members
+from interlock.events.json import as_text, elements, members
 from interlock.events.sse import CONTENT_TYPE
+from interlock.events.stream import TextDelta, wire_name
 from interlock.serving.requests.api_keys import Keys, authorization_of
 from interlock.serving.view.dialect_lines import AnyTrace
 from interlock.serving.view.event_lines import Line, encode_lines
@@ -45,6 +47,12 @@ REQUEST_BYTES: Final = 2**18
 _DATA: Final = re.compile(rb"^data:(.*)$", re.MULTILINE)
 _FIRST: Final = 4
 """The chunks at the beginning of a stream that may have its id, because pings come before it."""
+
+_WORDS: Final = 80
+"""The characters of a stream's text that the list shows."""
+
+_USAGE: Final = {"input_tokens": 0, "prompt_tokens": 0, "output_tokens": 1, "completion_tokens": 1}
+"""The place of each count of tokens in the list."""
 
 _POLL_SECONDS: Final = 0.05
 _BATCH: Final = 256
@@ -122,6 +130,8 @@ class CapturedStream:
     ended: bool = field(default=False, init=False)
     truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
+    summary: Mapping[str, object] | None = field(default=None, init=False)
+    """What `_summary` has returned, which judges the stream once."""
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
@@ -150,6 +160,8 @@ class CapturedStream:
             "ended": self.ended,
             "truncated": self.truncated,
             "bytes": self.size,
+            "duration": self.chunks[-1][0] if self.chunks else 0,
+            **(self.summary or {}),
         }
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
@@ -269,9 +281,14 @@ class ViewerMiddleware:
             return HTMLResponse(served("Streams" if stream is None else f"stream {stream.number}"), headers=HEADERS)
         if stream is not None:
             return StreamingResponse(self._lines(stream), media_type=NDJSON, headers=HEADERS)
-        entries = [stream.entry() for stream in reversed(streams.values())]
-        lines: list[Line] = [head("list", [], redact=self.recent.redact), ("list", entries)]
-        return Response(encode_lines(lines), media_type=NDJSON, headers=HEADERS)
+        return StreamingResponse(self._list([*reversed(streams.values())]), media_type=NDJSON, headers=HEADERS)
+
+    async def _list(self, streams: Sequence[CapturedStream]) -> AsyncGenerator[bytes]:
+        """Yield the lines of the list. A thread judges the streams that have ended since the list was last read."""
+        for stream in streams:
+            if stream.ended and stream.summary is None:
+                stream.summary = await asyncio.to_thread(_summary, stream, redact=self.recent.redact)
+        yield encode_lines([head("list", [], redact=self.recent.redact), ("list", [stream.entry() for stream in streams])])
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
         """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
@@ -282,6 +299,38 @@ class ViewerMiddleware:
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judge, trace, chunks[start : start + _BATCH])
         yield await asyncio.to_thread(lambda: encode_lines(trace.end()))
+
+
+def _summary(stream: CapturedStream, *, redact: bool) -> Mapping[str, object]:
+    """Return the verdict of an ended stream, the tokens that it counts, and its first words, or else the tools that it calls."""
+    trace = AnyTrace(dialect=stream.dialect, redact=redact)
+    lines = [*(line for arrival, chunk in stream.chunks for line in trace.feed(chunk, arrival)), *trace.end()]
+    tokens: list[object] = [None, None]
+    text = ""
+    for data in (str(line[-1]) for line in lines if line[0] == "e"):
+        with suppress(orjson.JSONDecodeError):
+            body = members(orjson.loads(data))
+            for place in (body, members(body.get("response")), members(body.get("message"))):
+                for name, count in members(place.get("usage")).items():
+                    if name in _USAGE:
+                        tokens[_USAGE[name]] = count
+            text += _text(body)[: _WORDS - len(text)]
+    tools = [as_text(members(line[-1]).get("name")) for line in lines if line[0] == "lane"]
+    return {
+        "findings": dict(Counter(as_text(members(line[-1]).get("severity")) for line in lines if line[0] == "f")),
+        "ending": lines[-1][-1],
+        "tokens": tokens,
+        "words": text.strip() or ", ".join(filter(None, tools)),
+    }
+
+
+def _text(body: Mapping[str, object]) -> str:
+    """Return the text of an answer in a delta event of any API."""
+    delta = body.get("delta")
+    if body.get("type") == wire_name(TextDelta):
+        return as_text(delta)
+    chunk = next(iter(elements(body.get("choices"))), None)
+    return as_text(members(delta).get("text")) or as_text(members(members(chunk).get("delta")).get("content"))
 
 
 def _judge(trace: AnyTrace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
