@@ -8,16 +8,14 @@ lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads e
     grammar      the order as regular expressions
     stream_view  the stream in OpenAI's dialect, split into items
     rules        the rules
-    messages     the rules of a stream of Messages
-    chat         the rules of a stream of Chat Completions
+    dialects     the rules of a stream of Messages or Chat Completions
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from interlock.fsm.oracle.chat import check_chat
-from interlock.fsm.oracle.messages import check_messages
+from interlock.fsm.oracle.dialects import check_chat, check_messages
 from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE, r14_malformed, r14_strays
 from interlock.fsm.oracle.stream_view import Stream, Violation, to_openai
 
