@@ -170,25 +170,25 @@ class BlockStart(MessagesEvent, tag="content_block_start"):
     content_block: Block
 
 
-class TextPiece(Struct, tag_field="type", tag="text_delta"):
+class TextBlockDelta(Struct, tag_field="type", tag="text_delta"):
     """More text."""
 
     text: str
 
 
-class ThinkingPiece(Struct, tag_field="type", tag="thinking_delta"):
+class ThinkingBlockDelta(Struct, tag_field="type", tag="thinking_delta"):
     """More reasoning."""
 
     thinking: str
 
 
-class SignaturePiece(Struct, tag_field="type", tag="signature_delta"):
+class SignatureBlockDelta(Struct, tag_field="type", tag="signature_delta"):
     """The signature of a thinking block."""
 
     signature: str
 
 
-class InputPiece(Struct, tag_field="type", tag="input_json_delta"):
+class InputBlockDelta(Struct, tag_field="type", tag="input_json_delta"):
     """More of the JSON of a call's input."""
 
     partial_json: str
@@ -198,7 +198,7 @@ class BlockDelta(MessagesEvent, tag="content_block_delta"):
     """More of the open block."""
 
     index: int
-    delta: TextPiece | ThinkingPiece | SignaturePiece | InputPiece
+    delta: TextBlockDelta | ThinkingBlockDelta | SignatureBlockDelta | InputBlockDelta
 
 
 class BlockStop(MessagesEvent, tag="content_block_stop"):

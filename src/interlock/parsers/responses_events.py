@@ -86,7 +86,7 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
 """The texts of items by the subject of their events, `response.SUBJECT.delta` and `.done`."""
 
 OTHER_NAMES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
-"""Our subjects, by their names in Open Responses and older services."""
+"""The subjects, by their names in Open Responses and older services."""
 
 PARTS: Final = {
     "output_text": "output_text",
@@ -652,7 +652,7 @@ def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace])
     its subject correspond in their order.
     """
     of_subject = {subject: [place for place in received if place[0] == subject] for subject, _ in received}
-    shifted = [subject for subject, ours in of_subject.items() if not {*ours} <= {*places}]
+    shifted = [subject for subject, known in of_subject.items() if not {*known} <= {*places}]
     return {
         place: found
         for subject in shifted

@@ -71,7 +71,7 @@ _WireEdge: TypeAlias = Edge[str, str]
 
 
 @frozen(cache_hash=True)
-class _Position:
+class _TablePosition:
     """A state (`edge` is None and nothing is due), or an edge with events still due."""
 
     state: str
@@ -100,8 +100,8 @@ class AutomatonNode:
     ends: frozenset[str]
     inside_part: bool
     following: dict[str, AutomatonNode] = field(factory=dict[str, "AutomatonNode"], init=False)
-    positions: frozenset[_Position] = field(repr=False)
-    moves: Mapping[str, frozenset[_Position]] = field(repr=False)
+    positions: frozenset[_TablePosition] = field(repr=False)
+    moves: Mapping[str, frozenset[_TablePosition]] = field(repr=False)
 
 
 @frozen
@@ -175,9 +175,9 @@ class Automaton:
         self._all = tuple(self._positions())
         """Every position, in the order of the table."""
         self._steps: dict[tuple[AutomatonNode, str, AutomatonNode], Step] = {}
-        self._nodes: dict[frozenset[_Position], AutomatonNode] = {}
+        self._nodes: dict[frozenset[_TablePosition], AutomatonNode] = {}
         self._anywhere = self._moves(self._all)
-        self.start = self._node([_Position(lifecycle.initial)])
+        self.start = self._node([_TablePosition(lifecycle.initial)])
         self.unknown = self._node(self._all)
         """The node for an unknown state: the union of all positions."""
         self.events = frozenset(self._anywhere)
@@ -214,7 +214,7 @@ class Automaton:
     def beyond(self, node: AutomatonNode) -> AutomatonNode:
         """Return the union of a node and all nodes after it."""
         nodes = reachable([node], lambda one: map(self._node, one.moves.values()))
-        return self._node(frozenset[_Position]().union(*(one.positions for one in nodes)))
+        return self._node(frozenset[_TablePosition]().union(*(one.positions for one in nodes)))
 
     def after(self, event: str) -> AutomatonNode:
         """Return the node after an event if the node before is unknown."""
@@ -226,7 +226,7 @@ class Automaton:
 
     def anywhere_in(self, state: str) -> AutomatonNode:
         """Return the node of one state, including states that it reaches without an event."""
-        return self._node([_Position(state)])
+        return self._node([_TablePosition(state)])
 
     def explain(self, before: AutomatonNode, event: str, after: AutomatonNode) -> Step:
         """Return the step from one node to another, without the item's index; steps are cached."""
@@ -239,7 +239,7 @@ class Automaton:
             step = self._steps[key] = Step(self._name, None, tuple(self._fire(before, event)), at, possible)
         return step
 
-    def _is_certain(self, position: _Position, positions: frozenset[_Position]) -> bool:
+    def _is_certain(self, position: _TablePosition, positions: frozenset[_TablePosition]) -> bool:
         """Return whether no other position reaches this one without an event."""
         return not any(position in self._closure([other]) for other in positions if other != position)
 
@@ -266,14 +266,14 @@ class Automaton:
                     waiting.append(edge.dest)
         return paths
 
-    def _node(self, positions: Iterable[_Position]) -> AutomatonNode:
+    def _node(self, positions: Iterable[_TablePosition]) -> AutomatonNode:
         closed = self._closure(positions)
         node = self._nodes.get(closed)
         if node is None:
             node = self._nodes[closed] = self._make(closed)
         return node
 
-    def _make(self, closed: frozenset[_Position]) -> AutomatonNode:
+    def _make(self, closed: frozenset[_TablePosition]) -> AutomatonNode:
         moves = self._moves(self._in_order(closed))
         at = [position.state for position in self._in_order(closed) if not position.due]
         leaving = [f"leaving {position.state}" for position in self._in_order(closed) if position.due]
@@ -287,40 +287,40 @@ class Automaton:
             moves=moves,
         )
 
-    def _in_order(self, closed: frozenset[_Position]) -> list[_Position]:
+    def _in_order(self, closed: frozenset[_TablePosition]) -> list[_TablePosition]:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
         return [position for position in self._all if position in closed]
 
-    def _begin(self, position: _Position) -> Iterable[tuple[_WireEdge, Sequence[str]]]:
+    def _begin(self, position: _TablePosition) -> Iterable[tuple[_WireEdge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""
         if position.edge:
             return [(position.edge, position.due)]
         return [(edge, edge.effects) for edge in self._edges[position.state]]
 
-    def _closure(self, positions: Iterable[_Position]) -> frozenset[_Position]:
+    def _closure(self, positions: Iterable[_TablePosition]) -> frozenset[_TablePosition]:
         """Add every position that can be reached without an event."""
         return frozenset(reachable(positions, self._settle))
 
-    def _settle(self, position: _Position) -> Iterator[_Position]:
+    def _settle(self, position: _TablePosition) -> Iterator[_TablePosition]:
         """Yield the positions that one edge reaches from a position without an event."""
-        yield from (_Position(edge.dest) for edge, due in self._begin(position) if _is_optional(due))
+        yield from (_TablePosition(edge.dest) for edge, due in self._begin(position) if _is_optional(due))
 
-    def _moves(self, positions: Iterable[_Position]) -> dict[str, frozenset[_Position]]:
+    def _moves(self, positions: Iterable[_TablePosition]) -> dict[str, frozenset[_TablePosition]]:
         """Return the positions after each legal event."""
-        moves: dict[str, frozenset[_Position]] = {}
+        moves: dict[str, frozenset[_TablePosition]] = {}
         for position in positions:
             for edge, due in self._begin(position):
                 for event, rest in _following(due):
-                    after = _Position(edge.source, edge, rest) if rest else _Position(edge.dest)
+                    after = _TablePosition(edge.source, edge, rest) if rest else _TablePosition(edge.dest)
                     moves[event] = moves.get(event, frozenset()) | {after}
         return moves
 
-    def _positions(self) -> Iterator[_Position]:
+    def _positions(self) -> Iterator[_TablePosition]:
         """Yield every position in the table."""
         for name, edges in self._edges.items():
-            yield _Position(name)
+            yield _TablePosition(name)
             for edge in edges:
-                yield from (_Position(name, edge, edge.effects[number:]) for number in range(1, len(edge.effects)))
+                yield from (_TablePosition(name, edge, edge.effects[number:]) for number in range(1, len(edge.effects)))
 
 
 def _following(due: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:

@@ -207,15 +207,15 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
         for choice in chunk.choices:
             finish_reason = choice.finish_reason or finish_reason
             logprobs += (choice.logprobs and choice.logprobs.content) or ()
-            for name, pieces in texts.items():
-                pieces.append(getattr(choice.delta, name) or "")
+            for name, parts in texts.items():
+                parts.append(getattr(choice.delta, name) or "")
             for call in choice.delta.tool_calls or ():
                 if call.id is UNSET:
                     calls[-1].function.arguments += call.function.arguments
                 else:
                     calls.append(replace(call, index=UNSET, function=replace(call.function)))
     assert last is not None  # noqa: S101 - every stream has a chunk with the role
-    content, reasoning, refusal = ("".join(pieces) for pieces in texts.values())
+    content, reasoning, refusal = ("".join(parts) for parts in texts.values())
     message = api.ChatMessage(
         content=content or None,
         refusal=refusal or None,

@@ -129,12 +129,12 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
     def mark(self, event: api.MessagesEvent) -> api.MessagesEvent | None:
         """Return a delta with `MARK` as its text, or None for any other event."""
         match event:
-            case api.BlockDelta(delta=api.TextPiece()):
-                return replace(event, delta=api.TextPiece(MARK))
-            case api.BlockDelta(delta=api.ThinkingPiece()):
-                return replace(event, delta=api.ThinkingPiece(MARK))
-            case api.BlockDelta(delta=api.InputPiece()):
-                return replace(event, delta=api.InputPiece(MARK))
+            case api.BlockDelta(delta=api.TextBlockDelta()):
+                return replace(event, delta=api.TextBlockDelta(MARK))
+            case api.BlockDelta(delta=api.ThinkingBlockDelta()):
+                return replace(event, delta=api.ThinkingBlockDelta(MARK))
+            case api.BlockDelta(delta=api.InputBlockDelta()):
+                return replace(event, delta=api.InputBlockDelta(MARK))
             case _:
                 return None
 
@@ -148,22 +148,22 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
             case _E.TEXT_START, _:
                 return [self._start(api.TextBlock())]
             case _E.TEXT, stream.TextDelta(delta=text) | str(text):
-                return [self._delta(api.TextPiece(text))]
+                return [self._delta(api.TextBlockDelta(text))]
             case _E.THINKING_START, _:
                 return [self._start(api.ThinkingBlock())]
             case _E.THINKING, str():
-                return [self._delta(api.ThinkingPiece(argument))]
+                return [self._delta(api.ThinkingBlockDelta(argument))]
             case _E.SIGNATURE, str():
-                return [self._delta(api.SignaturePiece(argument))]
+                return [self._delta(api.SignatureBlockDelta(argument))]
             case _E.CALL_START, items.FunctionCall() | items.CustomToolCall():
                 return [self._start(api.ToolUseBlock(id=argument.call_id, name=argument.name))]
             case _E.INPUT, str():
-                return [self._delta(api.InputPiece(argument))]
+                return [self._delta(api.InputBlockDelta(argument))]
             case _E.STOP, _:
                 return [api.BlockStop(index=self._index - 1)]
             case _E.USE, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
                 start = self._start(_use_block(argument))
-                return [start, self._delta(api.InputPiece(_input(argument))), *self.make(_E.STOP, None)]
+                return [start, self._delta(api.InputBlockDelta(_input(argument))), *self.make(_E.STOP, None)]
             case _E.RESULT, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
                 return [self._start(_result_block(argument)), *self.make(_E.STOP, None)]
             case _E.HOLD_USE | _E.HOLD_RESULT, _:
@@ -186,8 +186,10 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         self._index += 1
         return api.BlockStart(index=self._index - 1, content_block=block)
 
-    def _delta(self, piece: api.TextPiece | api.ThinkingPiece | api.SignaturePiece | api.InputPiece) -> api.BlockDelta:
-        return api.BlockDelta(index=self._index - 1, delta=piece)
+    def _delta(
+        self, chunk: api.TextBlockDelta | api.ThinkingBlockDelta | api.SignatureBlockDelta | api.InputBlockDelta
+    ) -> api.BlockDelta:
+        return api.BlockDelta(index=self._index - 1, delta=chunk)
 
 
 def error_message(status: int, message: str) -> api.ErrorMessage:
@@ -288,20 +290,20 @@ def _usage(usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
 def fold_messages(events: Iterable[api.MessagesEvent]) -> api.MessageObject | api.ErrorMessage:
     """Return the whole message that the events of a stream add up to, or the error that ended it (rule M13)."""
     message = api.MessageObject(id="", model="")
-    pieces: list[str] = []
+    chunks: list[str] = []
     for event in events:
         match event:
             case api.MessageStart():
                 message = event.message
             case api.BlockStart():
                 message.content.append(event.content_block)
-                pieces = []
-            case api.BlockDelta(delta=api.SignaturePiece(signature)):
+                chunks = []
+            case api.BlockDelta(delta=api.SignatureBlockDelta(signature)):
                 message.content[-1] = replace(message.content[-1], signature=signature)
-            case api.BlockDelta(delta=api.TextPiece(piece) | api.ThinkingPiece(piece) | api.InputPiece(piece)):
-                pieces.append(piece)
+            case api.BlockDelta(delta=api.TextBlockDelta(chunk) | api.ThinkingBlockDelta(chunk) | api.InputBlockDelta(chunk)):
+                chunks.append(chunk)
             case api.BlockStop():
-                message.content[-1] = _whole(message.content[-1], "".join(pieces))
+                message.content[-1] = _whole(message.content[-1], "".join(chunks))
             case api.MessageDelta():
                 message.stop_reason, message.stop_sequence = event.delta.stop_reason, event.delta.stop_sequence
                 message.usage = event.usage

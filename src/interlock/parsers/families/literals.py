@@ -208,12 +208,12 @@ _READERS: Final[Sequence[Callable[[str], int | float]]] = (int, partial(int, bas
 
 
 def _typed(text: str, schema: Schema) -> str:
-    """Return a value as JSON of one of its types, or of any type if none is declared; see `converted`."""
+    """Return a value as JSON of one of its types, or of any type if none is declared; see `convert`."""
     return convert(text, schema.types or ANY)
 
 
 def _text(text: str, schema: Schema) -> str:
-    """Return the text of an element as JSON of one of its types, or as a string if none is declared; see `converted`.
+    """Return the text of an element as JSON of one of its types, or as a string if none is declared; see `convert`.
 
     Blank text is an empty array or object if its types allow one.
     """

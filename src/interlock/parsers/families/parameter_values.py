@@ -215,4 +215,4 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "array": partial(_json, kinds=list),
     "any": partial(_json, kinds=object),
 }
-"""The conversions by type, in the order in which `converted` tries them."""
+"""The conversions by type, in the order in which `convert` tries them."""

@@ -136,7 +136,7 @@ def _keys_syntax(markers: Markers, after: Sequence[_Texts], content: Mapping[str
 
 def _markers_around(before: Sequence[_Texts], after: Sequence[_Texts]) -> Markers:
     """Return the markers around a call, and those around its section if white space separates the two."""
-    begins, ends = _pieces(before), _pieces(after)
+    begins, ends = _split_at_space(before), _split_at_space(after)
     if len(begins) == len(ends) == _PAIR:
         return {
             _T.SECTION: (begins[0],),
@@ -151,15 +151,15 @@ def _markers_around(before: Sequence[_Texts], after: Sequence[_Texts]) -> Marker
     return {_T.CALL: opening, **({_T.UNCALL: closing} if any(closing) else {})}
 
 
-def _pieces(parts: Sequence[_Texts]) -> list[str]:
+def _split_at_space(parts: Sequence[_Texts]) -> list[str]:
     """Return the texts that white space separates."""
-    pieces = [""]
+    texts_between = [""]
     for texts in parts:
         if texts == _SPACE:
-            pieces.append("")
+            texts_between.append("")
         else:
-            pieces[-1] += texts[0]
-    return [piece.strip() for piece in pieces if piece.strip()]
+            texts_between[-1] += texts[0]
+    return [text.strip() for text in texts_between if text.strip()]
 
 
 def _markers(field: Mapping[str, object], which: str) -> _Texts:

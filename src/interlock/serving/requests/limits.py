@@ -43,9 +43,9 @@ CALLED: Final = Meta(max_length=4_096, pattern=r"^(?![\s\S]*<\|)")
 """The name in a call. A model may have invented it; `<|` begins a control token, which no prompt can quote."""
 SOME_CALLED: Final = Meta(min_length=1, max_length=4_096, pattern=CALLED.pattern)
 NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
-FUNCTION: Final = Meta(min_length=1, max_length=128, pattern=r"^[a-zA-Z0-9_-]+\Z")
+"""The name of a custom tool or a schema."""
+FUNCTION: Final = Meta(min_length=1, max_length=128, pattern=NAME.pattern)
 """The name of a function; agents with MCP servers have long ones."""
-"""The name of a function, a custom tool or a schema."""
 PARTS: Final = list[ContentPart] | None
 SOME_TEXT: Final = Annotated[str, SOME]
 
