@@ -166,9 +166,8 @@ class Session:
             if task.done():
                 return task.result()
         except MCPError as error:
-            data = getattr(error, "error", error)  # version 1 of the package has code and message in `error`
-            is_lost = data.code == CONNECTION_CLOSED and (self._faults or data.message == CLOSED)
-            raise ToolError(self._is_lost() if is_lost else _truncate(data.message)) from error
+            is_lost = error.code == CONNECTION_CLOSED and (self._faults or error.message == CLOSED)
+            raise ToolError(self._is_lost() if is_lost else _truncate(error.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -252,7 +251,7 @@ def _error_message(error: BaseException) -> str:
         case httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
             text = f"Communication with the server failed: {error}"
         case MCPError():
-            text = getattr(error, "error", error).message
+            text = error.message
         case _:
             pass
     return _truncate(text)
