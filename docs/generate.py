@@ -6,6 +6,7 @@ python docs/generate.py
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +54,7 @@ from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
+from interlock.serving.engines.script import script_schema
 
 ROOT = Path(__file__).parents[1]
 
@@ -133,6 +135,7 @@ def generated() -> dict[Path, str]:
     files |= {Path("docs", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
     files[Path("docs", "architecture.svg")] = architecture.drawing()
     files[Path("docs", "request.svg")] = architecture.journey()
+    files[Path("docs", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files

@@ -18,9 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alone.script import FRAME, MODEL
-from interlock.serving.cli.sources import read_recording
+from interlock.serving.cli.sources import read_rules
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.script import ScriptedEngine
+from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.active_runs import ActiveRuns
@@ -32,10 +32,12 @@ def application(engine: ScriptedEngine) -> Starlette:
     async def create(request: Request) -> ASGIApp:
         body: Mapping[str, object] = orjson.loads(await request.body())
         turn = Turn(read_request(body), (), budget=int(str(body.get("max_output_tokens") or sys.maxsize)))
+        generation = engine.begin(turn.request, turn.items)
+        await generation.prepare(turn)
 
         async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-            async with aclosing(engine.generate(turn)) as outputs:
+            async with aclosing(generation.generate(turn)) as outputs:
                 async for _ in outputs:
                     await send({"type": "http.response.body", "body": FRAME, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -49,8 +51,7 @@ def application(engine: ScriptedEngine) -> Starlette:
 
 def main() -> None:
     """Serve until a signal; the address goes to standard error."""
-    recording = read_recording(Path(sys.argv[1]))
-    engine = ScriptedEngine([turn.outputs for turn in recording.turns], recording.format, (MODEL,), rate=float(sys.argv[2]))
+    engine = ScriptedEngine(read_rules(Path(sys.argv[1])), (MODEL,), rate=float(sys.argv[2]))
     listening = listen("127.0.0.1", 0)
     serve(application(engine), listening, on_ready=lambda: print(url_of(listening), file=sys.stderr, flush=True))
 

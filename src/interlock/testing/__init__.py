@@ -1,10 +1,13 @@
-"""Assertions on streams, and Hypothesis strategies for legal and broken streams, to test clients and servers.
+"""Assertions on streams, Hypothesis strategies for legal and broken streams, and a mock of a model's server.
 
-The strategies need Hypothesis, and are imported at first use. `docs/testing.md` fuzzes a client with them.
+The strategies need Hypothesis, and the mock the server; both are imported at first use. `docs/testing.md` fuzzes a client with
+the strategies, and `docs/mock.md` describes the mock.
 
-    legality    an assertion that a stream is legal, and legal streams of random deltas
-    strategies  legal and broken streams for Hypothesis
-    faults      ways to break a stream, by rule
+    legality       an assertion that a stream is legal, and legal streams of random deltas
+    strategies     legal and broken streams for Hypothesis
+    faults         ways to break a stream, by rule
+    mock           a server whose answers a test scripts
+    pytest_plugin  the fixture `interlock`
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from interlock.testing.faults import RULES
 from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
 
 if TYPE_CHECKING:
+    from interlock.testing.mock import Mock, MockRequest, MockServer, Scenario
     from interlock.testing.strategies import Broken, broken_streams, legal_streams, sse_bytes
 
 __all__ = [
@@ -23,6 +27,10 @@ __all__ = [
     "KINDS",
     "RULES",
     "Broken",
+    "Mock",
+    "MockRequest",
+    "MockServer",
+    "Scenario",
     "assert_legal",
     "broken_streams",
     "findings",
@@ -31,4 +39,12 @@ __all__ = [
     "sse_bytes",
 ]
 
-__getattr__ = exporter(__name__, __all__, ["interlock.testing.strategies"])
+_MOCK = ("Mock", "MockRequest", "MockServer", "Scenario")
+
+_export_mock = exporter(__name__, _MOCK, ["interlock.testing.mock"])
+_export_strategy = exporter(__name__, __all__, ["interlock.testing.strategies"])
+
+
+def __getattr__(name: str) -> object:
+    """Import a name from its module: the mock needs the server, and a strategy Hypothesis."""
+    return _export_mock(name) if name in _MOCK else _export_strategy(name)

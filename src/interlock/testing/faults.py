@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from interlock.events.items import ITEMS, ItemKind
 from interlock.events.stream import TERMINAL
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.testing.legality import ENDINGS, KINDS, Body, Chance, Ending
+from interlock.testing.legality import ENDINGS, KINDS, Body, Chance, Ending, findings
+
+T = TypeVar("T")
 
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 """Changes the events of a stream in place; returns False if the fault does not apply to them."""
@@ -179,3 +182,26 @@ FAULTS: Final = (
 )
 RULES: Final = tuple(dict.fromkeys(fault.rule for fault in FAULTS))
 """The rules that `FAULTS` can break."""
+
+
+class _FirstChoice:
+    """Chooses the first option, the lowest number and the same text."""
+
+    def choice(self, options: Sequence[T]) -> T:
+        return options[0]
+
+    def randint(self, low: int, high: int) -> int:
+        del high
+        return low
+
+    def text(self) -> str:
+        return "rain"
+
+
+def break_rule(events: Sequence[Body], rule: str) -> list[Body] | None:
+    """Return a legal stream with a change that breaks a rule, always the same one; None if the stream has no place for one."""
+    for fault in FAULTS:
+        changed = copy.deepcopy([*events])
+        if fault.rule == rule and fault.apply(_FirstChoice(), changed) and rule in {each.rule for each in findings(changed)}:
+            return changed
+    return None

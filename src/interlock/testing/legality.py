@@ -79,10 +79,11 @@ def assert_legal(
         results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect)
     failures = [finding for finding in results if strict or finding.severity == "error"]
     if failures:
-        raise AssertionError("\n".join(["the stream is not legal:", *map(_line, failures)]))
+        raise AssertionError("\n".join(["the stream is not legal:", *map(describe_finding, failures)]))
 
 
-def _line(finding: Finding) -> str:
+def describe_finding(finding: Finding) -> str:
+    """Return a finding as an indented line."""
     item = f" of {finding.item}" if finding.item else ""
     state = f" ({finding.state})" if finding.state else ""
     expected = f"; expected: {', '.join(finding.expected)}" if finding.expected else ""

@@ -235,7 +235,7 @@ def test_serve_lists_the_known_families_for_an_unknown_one() -> None:
 
 def test_serve_refuses_a_family_beside_a_script() -> None:
     result = run("serve", "--script", TEXT, "--family", "hermes")
-    message = "interlock: --family does not apply to --script: the recording names its format\n"
+    message = "interlock: --family does not apply to --script, which names the families of its rules\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -286,6 +286,21 @@ def test_serve_reports_an_unreadable_script(tmp_path) -> None:
         2,
         f"interlock: {path}:1: not a recording: its first line has no interlock_recording\n",
     )
+
+
+def test_serve_reports_an_invalid_script(tmp_path) -> None:
+    path = tmp_path / "script.toml"
+    path.write_text('[[rules]]\nsteps = [{ say = "Hi" }]\n')
+    result = run("serve", "--script", path)
+    message = f"interlock: {path}: Object contains unknown field `say` - at `$.rules[0].steps[0]`\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+
+
+def test_record_needs_a_server_and_a_json_file(tmp_path) -> None:
+    missing = run("record", "-o", tmp_path / "a.json")
+    assert (missing.exit_code, missing.stderr) == (2, "interlock: name a server: --upstream URL, or --config FILE\n")
+    wrong = run("record", "--upstream", "http://127.0.0.1:1", "-o", "a.toml")
+    assert (wrong.exit_code, wrong.stderr.partition(";")[0]) == (2, "interlock: -o a.toml: a recorded script is JSON")
 
 
 def test_serve_reports_a_port_in_use() -> None:

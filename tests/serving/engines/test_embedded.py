@@ -16,10 +16,9 @@ from recovery.notation import items, run
 from interlock.parsers import Chunk, Tagged, parser_for
 from interlock.parsers.families import DEFAULT_REASONING
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import count_prompt, prompt
-from interlock.serving.engines.script import ScriptedEngine
-from interlock.serving.requests.api_errors import EngineError, PromptError
+from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.create import read_request
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
@@ -433,56 +432,3 @@ def test_a_generation_can_be_closed_at_any_step():
 def test_any_words_give_harmony(words, tools, choice):
     steps = messages(turn_for(words, tools=list(tools), tool_choice=choice))
     assert steps[-1][0] == ("final" if choice == "none" else "commentary")
-
-
-SCRIPT = [
-    [EngineOutput(Chunk([1, 2], logprobs=[{"token": "a"}, {"token": "b"}])), EngineOutput(Chunk([3]), "stop")],
-    [EngineOutput(Chunk([4]))],
-    [],
-]
-
-
-def test_a_script_is_replayed_turn_by_turn():
-    engine = ScriptedEngine(SCRIPT)
-    assert outputs(turn_for(), engine) == SCRIPT[0]
-    assert outputs(turn_for(index=1), engine) == [EngineOutput(Chunk([4]), "stop")]
-    answered = conversation(("f", "x"), ("g", "y"))
-    assert outputs(turn_for(items=answered), engine) == [EngineOutput(Chunk([4]), "stop")]
-    assert outputs(turn_for(items=[*answered, {"role": "user", "content": "again"}]), engine) == SCRIPT[0]
-    assert outputs(turn_for(index=2), engine) == [EngineOutput(Chunk(), "stop")]
-
-
-def test_a_missing_turn_of_a_script_is_an_engine_error():
-    with pytest.raises(EngineError, match="3 turns, and turn 4"):
-        outputs(turn_for(index=3), ScriptedEngine(SCRIPT))
-
-
-def test_a_script_is_truncated_to_its_budget_and_keeps_its_rate(monkeypatch):
-    slept = []
-
-    async def note(seconds):
-        slept.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", note)
-    truncated = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
-    assert outputs(turn_for(budget=1), ScriptedEngine(SCRIPT)) == truncated
-    assert outputs(turn_for(budget=3), ScriptedEngine(SCRIPT, rate=10)) == SCRIPT[0]
-    assert slept == [0, 0.2, 0.1]
-
-
-LOGPROBS = [{"token": "Hello"}, {"token": "!"}]
-DELTA = {"content": "Hello!"}
-
-
-@pytest.mark.parametrize(
-    ("chunk", "one", "none"),
-    [
-        (Chunk([1, 2], "Hello!", LOGPROBS), Chunk([1], "Hello", LOGPROBS[:1]), Chunk([], "", [])),
-        (Chunk([1, 2], "Hello!"), Chunk([1], "Hel"), Chunk([])),
-        (Chunk([1, 2], delta=DELTA), Chunk([1], delta=DELTA), Chunk([])),
-    ],
-)
-def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, none):
-    engine = ScriptedEngine([[EngineOutput(Chunk([0])), EngineOutput(chunk)]])
-    assert outputs(turn_for(budget=2), engine) == [EngineOutput(Chunk([0])), EngineOutput(one, "length")]
-    assert outputs(turn_for(budget=1), engine) == [EngineOutput(Chunk([0])), EngineOutput(none, "length")]

@@ -6,9 +6,10 @@ from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, wit
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 
 from interlock.serving.engines.embedded import MODEL
+from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.tools.tool_runner import RecordedTools
+from interlock.serving.tools.tool_runner import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {}}
 FUNCTION = {"name": "look_up", "description": "Look a word up.", "parameters": SCHEMA}
@@ -63,7 +64,7 @@ def test_a_web_search_is_refused_unless_the_server_runs_it(url) -> None:
     message = "This server does not run 'web_search'. Start it with --web-search or --tool-server, or omit the tool."
     assert refused.json()["error"]["message"] == message
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(app.create_app(engine, tools=RecordedTools(()))) as other:
+    with ServerThread(app.create_app(engine, tools=ScriptedTools(ScriptedEngine(())))) as other:
         assert post_chat(other, web_search_options={"search_context_size": "low"}).status_code == 200
     assert engine.turns[0].request.tools == ({"type": "web_search", "search_context_size": "low"},)
 

@@ -14,7 +14,9 @@ from websockets.sync.client import connect
 from interlock.fsm.deltas import Run, Succeed
 from interlock.fsm.oracle import check
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.engines.script import ScriptedEngine
+from interlock.serving.engines.recordings import RecordedTurn, Recording
+from interlock.serving.engines.script import recorded_rule
+from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.requests.normalize import PENDING
 
 LOOK_UP = {"type": "function", "name": "look_up", "parameters": {"type": "object"}, "async": True}
@@ -195,7 +197,8 @@ def test_the_embedded_engine(serve) -> None:
 
 def test_a_script_counts_the_turn_after_a_pending_call(serve) -> None:
     texts = [[*steps(f"<|channel|>final<|message|>{text}")] for text in ("One", "Two")]
-    with serve(ScriptedEngine((CALLED, texts[0], texts[1]), models=("staged",))) as url:
+    turns = tuple(RecordedTurn(tuple(turn)) for turn in (CALLED, *texts))
+    with serve(ScriptedEngine([recorded_rule(Recording("harmony", {}, turns))])) as url:
         first = post(url)
         second = chain(url, first, [output(first["output"][0]["call_id"], "late")])
         again = chain(url, second, [{"role": "user", "content": "Again"}])

@@ -19,6 +19,7 @@ from interlock.serving.cli.options import FILE, dialect_option, examples
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "serve",
     "run": "run_client",
+    "record": "record",
     "doctor": "doctor",
     "check": "check",
     "conformance": "conformance",

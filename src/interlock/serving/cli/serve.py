@@ -30,7 +30,7 @@ from interlock.serving.cli.options import (
     upstream_options,
     upstreams_of,
 )
-from interlock.serving.cli.sources import bind, fail, is_url, read_recording
+from interlock.serving.cli.sources import bind, fail, is_url, read_rules
 from interlock.serving.requests.logs import LOG_FORMATS, LogFormat, announce, log_to_stderr
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS, HostedTool
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.upstream.gateway import Gateway
+    from interlock.serving.engines.generation import ResponseEngine
     from interlock.serving.engines.upstream.survey import UpstreamReport
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.store import ResponseStore
@@ -162,7 +162,7 @@ def _pause_collector() -> Generator[None]:
     "For a gateway also ALIAS=NAME.",
 )
 @click.option("--rate", type=NumberType(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
-@click.option("--script", type=FILE, metavar="FILE", help="Replay this recording, with the results of its tools, as the model.")
+@click.option("--script", type=FILE, metavar="FILE", help="Answer by this script (TOML or JSON), or replay this recording.")
 @click.option(
     "--family",
     metavar="NAME",
@@ -290,7 +290,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         Supervisor(lambda each: create(slots=each), listening, slots, on_ready, level, drain, keys).run()
 
 
-def _application(settings: ServeSettings) -> tuple[Engine | Gateway, ToolRunner, Callable[..., Starlette]]:
+def _application(settings: ServeSettings) -> tuple[Engine | ResponseEngine, ToolRunner, Callable[..., Starlette]]:
     """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.host_guard import LOOPBACK
@@ -325,7 +325,7 @@ def _api_keys(settings: ServeSettings) -> tuple[str, ...]:
     return settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
 
 
-def _survey(engine: Engine | Gateway) -> list[UpstreamReport]:
+def _survey(engine: Engine | ResponseEngine) -> list[UpstreamReport]:
     """Ask the upstreams of a gateway for their models; another engine has none."""
     from interlock.serving.engines.upstream.gateway import Gateway
 
@@ -338,7 +338,7 @@ def _survey(engine: Engine | Gateway) -> list[UpstreamReport]:
 
 def _banner(
     settings: ServeSettings,
-    engine: Engine | Gateway,
+    engine: Engine | ResponseEngine,
     tools: ToolRunner,
     reports: Sequence[UpstreamReport],
     url: str,
@@ -400,7 +400,7 @@ def _open_store(settings: ServeSettings) -> ResponseStore:
     return store
 
 
-def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | Gateway, ToolRunner]:
+def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | ResponseEngine, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
     upstreams = upstreams_of(settings, models=settings.model, family=settings.family, pass_key=settings.pass_key)
     if not upstreams:
@@ -412,12 +412,12 @@ def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | Gat
     return Gateway(upstreams, servers.descriptions), servers
 
 
-def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
+def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine | ResponseEngine, ToolRunner]:
     from interlock.parsers import Tagged
     from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-    from interlock.serving.engines.script import SCRIPTED, ScriptedEngine
-    from interlock.serving.tools.tool_runner import RecordedTools
+    from interlock.serving.engines.scripted_engine import ScriptedEngine
+    from interlock.serving.tools.tool_runner import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
     if family is not None and family not in DEFAULT_REASONING:
@@ -426,10 +426,9 @@ def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine,
         output_format = None if family is None else Tagged(family, DEFAULT_REASONING[family])
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
-        fail("--family does not apply to --script: the recording names its format")
-    recording = read_recording(script)
-    turns = [turn.outputs for turn in recording.turns]
-    return ScriptedEngine(turns, recording.format, models or (SCRIPTED,), rate=rate), RecordedTools(recording.turns)
+        fail("--family does not apply to --script, which names the families of its rules")
+    engine = ScriptedEngine(read_rules(script), models, rate=rate)
+    return engine, ScriptedTools(engine)
 
 
 def _hosted_tools(settings: ServeSettings) -> dict[HostedTool, str | LocalTool]:

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
 from io import BufferedReader
@@ -23,6 +23,7 @@ from interlock.serving.conformance.exchange import ExchangeError, exchange
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
+    from interlock.serving.engines.script import Rule
 
 UNUSABLE: Final = 2
 """The exit status for unusable input, the same as for an invalid option."""
@@ -154,6 +155,20 @@ def read_recording(file: Path) -> Recording:
         fail(f"{line_name(str(file), error.line)}: {error.message}")
     except SourceError as error:
         fail(str(error))
+
+
+def read_rules(file: Path) -> Sequence[Rule]:
+    """Read a script or a recording, or end the command with a message that names the file; `-` is standard input."""
+    from interlock.serving.engines import recordings, script
+
+    try:
+        return script.read_rules(file, sys.stdin.buffer.read() if str(file) == "-" else None)
+    except recordings.RecordingError as error:
+        fail(f"{line_name(str(file), error.line)}: {error.message}")
+    except script.ScriptError as error:
+        fail(f"{display_name(str(file))}: {error}")
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
 
 
 def expand_folders(sources: Iterable[str]) -> Iterator[str]:

@@ -98,6 +98,8 @@ class ResponseEngine(ABC):
 
     is_remote: ClassVar[bool] = False
     """Whether the models are on other servers, which may let a request wait."""
+    has_faults: ClassVar[bool] = False
+    """Whether it may ask the server to break connections and streams (`interlock.serving.http.script_faults`)."""
 
     @property
     @abstractmethod

@@ -1,86 +1,325 @@
-"""An engine that replays turns instead of generating them: the engine of `interlock serve --script`."""
+"""The format of scripts: rules that say which requests get which answers, for `interlock serve --script` and the mock for tests.
+
+docs/mock.md describes the format. A recording of an engine's output is a script of one rule that any request matches.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from itertools import pairwise
-from typing import Final
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
 
-from attrs import evolve, field, frozen
-from attrs.validators import ge
+import msgspec
+from attrs import frozen
+from msgspec import Meta, Struct
 
-from interlock.parsers import Chunk, Format
-from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.prompt import count_prompt, is_client_output, is_from_user
-from interlock.serving.requests.api_errors import EngineError
-from interlock.serving.requests.input_items import JsonItem
+from interlock.events.json import elements, loads, members
+from interlock.fsm.errors import InterlockError
+from interlock.parsers import Format, Tagged
+from interlock.serving.engines.prompt import is_client_output, is_from_user
+from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, read
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem, text_of
+from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
-SCRIPTED: Final = "interlock-script"
+Ending: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+FAULTS: Final = ("fails", "disconnects", "stops", "breaks")
+"""The fields of a step that spoil its answer, of which it has at most one."""
+
+
+class ScriptError(InterlockError):
+    """A script is invalid; the message names the place."""
+
+
+class _Fields(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """An object of the file."""
+
+
+class When(_Fields, frozen=True):
+    """The requests of a rule. All fields that are given must match."""
+
+    text: Annotated[str, Meta(description="A part of the user's message; upper and lower case are the same.")] | None = None
+    pattern: Annotated[str, Meta(description="A regular expression that is found in the user's message.")] | None = None
+    tools: Annotated[list[str], Meta(description="The names of tools that the request offers, among others.")] = []
+    model: Annotated[str, Meta(description="The name of the model.")] | None = None
+    turn: Annotated[int, Meta(ge=1, description="The number of the model's turn in the conversation, from 1.")] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an invalid pattern."""
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise ValueError(f"pattern: {error}") from None
+
+    def __str__(self) -> str:
+        """Return the conditions in words."""
+        conditions = [
+            *([f"text {self.text!r}"] if self.text is not None else []),
+            *([f"pattern {self.pattern!r}"] if self.pattern is not None else []),
+            *([f"tools {', '.join(self.tools)}"] if self.tools else []),
+            *([f"model {self.model}"] if self.model is not None else []),
+            *([f"turn {self.turn}"] if self.turn is not None else []),
+        ]
+        return "; ".join(conditions) or "any request"
+
+
+class Call(_Fields, frozen=True):
+    """A call of a tool."""
+
+    name: str
+    arguments: Annotated[dict[str, object] | str, Meta(description="An object, or text that is sent as it is.")] = {}
+    returns: Annotated[str, Meta(description="The result of a hosted tool.")] | None = None
+
+
+class Failure(_Fields, frozen=True):
+    """An HTTP error in place of an answer."""
+
+    status: Annotated[int, Meta(ge=400, le=599)]
+    message: str = "The script fails this request."
+    retry_after: Annotated[Seconds, Meta(description="Seconds for the header Retry-After.")] | None = None
+
+
+class Step(_Fields, frozen=True):
+    """One turn of the model, or a fault in place of it."""
+
+    waits: Annotated[Seconds, Meta(description="Seconds before the output or the error.")] = 0.0
+    between: Annotated[Seconds, Meta(description="Seconds between two chunks of the output.")] = 0.0
+    thinks: Annotated[str, Meta(description="The reasoning.")] | None = None
+    says: (
+        Annotated[str | dict[str, object] | list[object], Meta(description="The message; an object is written as JSON.")] | None
+    ) = None
+    calls: list[Call] = []
+    writes: Annotated[str, Meta(description="The raw output, in the format of the rule's family.")] | None = None
+    ends: Annotated[Ending, Meta(description="Why the model's turn ends.")] = "stop"
+    fails: Failure | None = None
+    disconnects: Annotated[Count, Meta(description="Break the connection after this many events.")] | None = None
+    stops: Annotated[Count, Meta(description="End the stream after this many events.")] | None = None
+    breaks: Annotated[str, Meta(description="Break this rule of docs/rules.md, such as R7, in the stream.")] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse fields that exclude each other, and a rule that no stream can break."""
+        faults = [name for name in FAULTS if getattr(self, name) is not None]
+        if len(faults) > 1:
+            raise ValueError(f"{faults[0]} and {faults[1]} exclude each other: a step has one fault")
+        if self.writes is not None and self.has_output:
+            raise ValueError("writes is the whole output, without thinks, says and calls")
+        if self.breaks is not None:
+            from interlock.testing.faults import RULES  # noqa: PLC0415 - few scripts break streams
+
+            if self.breaks not in RULES:
+                raise ValueError(f"breaks: {self.breaks!r} is not one of {', '.join(RULES)}")
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the model writes anything but raw output."""
+        return (self.thinks, self.says, self.calls) != (None, None, [])
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the client receives the whole answer, and goes on with it."""
+        return self.fails is None and self.disconnects is None and self.stops is None
+
+    @property
+    def results(self) -> Sequence[ToolResult]:
+        """The results of its hosted calls, in order."""
+        return [ToolResult(call.returns) for call in self.calls if call.returns is not None]
+
+
+class Rule(_Fields, frozen=True):
+    """The answers to the requests of one kind, turn by turn."""
+
+    steps: list[Step]
+    when: Annotated[When | str, Meta(description="The conditions; a text alone is `text`.")] = When()
+    family: Annotated[str, Meta(description="Write the format of this family of models; harmony for gpt-oss.")] | None = None
+    per: Annotated[
+        Literal["conversation", "server"],
+        Meta(description="What the steps are counted by: the turns of each conversation, or all requests together."),
+    ] = "conversation"
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown family, and raw output without one."""
+        if self.family not in (None, "harmony"):
+            from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - few scripts have families
+
+            if self.family not in DEFAULT_REASONING:
+                raise ValueError(f"family: {self.family!r} is not harmony or one of {', '.join(DEFAULT_REASONING)}")
+        if self.family is None and any(step.writes is not None for step in self.steps):
+            raise ValueError("writes needs a family, whose format it is in")
+        if self.family == "harmony" and any(step.writes is None and step.has_output for step in self.steps):
+            raise ValueError("the family harmony needs writes")
+
+    @property
+    def conditions(self) -> When:
+        """The conditions of the rule."""
+        return When(text=self.when) if isinstance(self.when, str) else self.when
+
+    @property
+    def format(self) -> Format:
+        """The format of the output."""
+        if self.family is None:
+            return "chat"
+        if self.family == "harmony":
+            return "harmony"
+        from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - as above
+
+        return Tagged(self.family, DEFAULT_REASONING[self.family])
+
+    @property
+    def turns(self) -> list[list[Step]]:
+        """The steps of each turn of the model: faults, each of which the same request meets once, and the answer."""
+        turns: list[list[Step]] = []
+        for step in self.steps:
+            if turns and not turns[-1][-1].has_answer:
+                turns[-1].append(step)
+            else:
+                turns.append([step])
+        return turns
+
+
+class RecordedStep(Step, frozen=True, kw_only=True):
+    """A recorded turn."""
+
+    turn: RecordedTurn
+
+    @property
+    def results(self) -> Sequence[ToolResult]:
+        """The recorded results."""
+        return self.turn.results
+
+
+class RecordedRule(Rule, frozen=True, kw_only=True):
+    """A recording: any user's message begins with its first turn."""
+
+    recorded_format: Format
+
+    @property
+    def format(self) -> Format:
+        """The format of the recorded output."""
+        return self.recorded_format
+
+
+class Script(_Fields, frozen=True):
+    """The file: its rules, of which the first that matches a request answers it."""
+
+    rules: list[Rule]
+    schema: str | None = msgspec.field(default=None, name="$schema")
+    """The address of the JSON schema, for an editor."""
+
+
+def recorded_rule(recording: Recording) -> Rule:
+    """Return the rule that replays a recording, whatever the request."""
+    return RecordedRule(steps=[RecordedStep(turn=turn) for turn in recording.turns], recorded_format=recording.format)
+
+
+def read_rules(file: Path, data: bytes | None = None) -> Sequence[Rule]:
+    """Read the rules of a script, as TOML if the name of the file ends so, or the rule of a recording; `data` is its content.
+
+    Raises:
+        ScriptError: The script is invalid.
+        RecordingError: The recording is invalid.
+        OSError: The file cannot be read.
+    """
+    data = file.read_bytes() if data is None else data
+    if file.suffix == ".jsonl" or b'"interlock_recording"' in data[:512]:
+        return [recorded_rule(read(data.splitlines()))]
+    is_toml = file.suffix == ".toml"
+    try:
+        return msgspec.convert(tomllib.loads(data.decode()) if is_toml else loads(data), Script).rules
+    except msgspec.ValidationError as error:
+        raise ScriptError(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise ScriptError(f"not {'TOML' if is_toml else 'JSON'}: {error}") from None
+
+
+def script_schema() -> dict[str, object]:
+    """Return the JSON schema of scripts."""
+    schema = msgspec.json.schema(Script, schema_hook=lambda _: {"description": "Any JSON value."})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 @frozen
-class ScriptedEngine:
-    """An engine with fixed turns: the first answers a user's message, and each later one the results of tools.
+class Conversation:
+    """What rules are matched with.
 
-    A budget truncates turns that are recorded with token ids. A turn without a finish reason ends with `stop`. The rate is in
-    tokens per second and turn, where an output without tokens counts as one; 0 for no limit.
+    Args:
+        model: The model.
+        tools: The names of the tools on offer.
+        texts: For each turn of the model, and for the one that the request asks for, the user's message before it; None if the
+            turn answers only results of tools.
     """
 
-    turns: Sequence[Sequence[EngineOutput]]
-    format: Format = "harmony"
-    models: Sequence[str] = (SCRIPTED,)
-    rate: float = field(default=0.0, validator=ge(0), kw_only=True)
+    model: str
+    tools: Sequence[str]
+    texts: Sequence[str | None]
 
-    async def count(self, turn: Turn) -> int:
-        return await count_prompt(turn)
+    @classmethod
+    def of(cls, request: ResponseRequest, items: Sequence[JsonItem]) -> Conversation:
+        """Return the conversation of a request, whose input is at the end of `items`."""
+        return cls(request.model, [*_tool_names(request.tools)], _texts(items))
 
-    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Replay the turn whose number is the index plus the client's tool rounds since the user's last message.
+    @property
+    def turn(self) -> int:
+        """The number of the turn that the request asks for, from 1."""
+        return len(self.texts)
 
-        Raises:
-            EngineError: The script has no turn with that number.
+    @property
+    def text(self) -> str:
+        """The user's last message."""
+        return next((text for text in reversed(self.texts) if text is not None), "")
+
+    def starts(self, when: When, index: int) -> bool:
+        """Return whether a rule with these conditions starts at a turn: where the user speaks, unless it names the turn."""
+        text = self.texts[index]
+        return (
+            (text is not None or index == 0 if when.turn is None else when.turn == index + 1)
+            and (when.text is None or (text is not None and when.text.casefold() in text.casefold()))
+            and (when.pattern is None or (text is not None and re.search(when.pattern, text) is not None))
+            and (when.model is None or when.model == self.model)
+            and {*when.tools} <= {*self.tools}
+        )
+
+    def find(self, rules: Sequence[Rule]) -> tuple[int, int] | None:
+        """Return the index of the rule that answers, and how many turns of the model it has answered before, or None.
+
+        It is the first rule that starts at the user's last message, or else at the one before, and so on.
         """
-        number = turn.index + rounds(turn.items)
-        if number >= len(self.turns):
-            raise EngineError(f"The script has {len(self.turns)} turns, and turn {number + 1} was requested.")
-        for output in _within_budget(self.turns[number], turn.budget):
-            await asyncio.sleep((len(output.chunk.token_ids) or 1) / self.rate if self.rate else 0)
-            yield output
+        for index in reversed(range(self.turn)):
+            for number, rule in enumerate(rules):
+                if self.starts(rule.conditions, index):
+                    return number, self.turn - 1 - index
+        return None
+
+    def describe(self) -> str:
+        """Return what the request asks in words."""
+        tools = f", tools {', '.join(self.tools)}" if self.tools else ""
+        return f"model {self.model}, turn {self.turn}, text {self.text[:200]!r}{tools}"
 
 
-def rounds(items: Sequence[JsonItem]) -> int:
-    """Count how many times the client sent tool outputs after the user's last message; outputs in a row count once.
-
-    The output of a call that is still pending counts only before another output: the turn after it was of an earlier response.
-    """
-    outputs = [False]
-    ends = (index for index, item in enumerate(items, 1) if is_from_user(item) or (is_client_output(item) and not _pends(item)))
-    for item in items[: max(ends, default=0)]:
-        outputs = [False] if is_from_user(item) else [*outputs, is_client_output(item)]
-    return sum(after and not before for before, after in pairwise(outputs))
+def _tool_names(tools: Sequence[object]) -> Iterator[str]:
+    for tool in map(members, tools):
+        yield str(tool.get("name") or tool.get("server_label") or tool.get("type"))
+        yield from _tool_names(elements(tool.get("tools")))
 
 
-def _pends(item: JsonItem) -> bool:
-    return item.get("status") == "in_progress"
-
-
-def _within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
-    turn: list[EngineOutput] = []
-    for output in outputs:
-        if budget is not None:
-            if len(output.chunk.token_ids) > budget:
-                return [*turn, evolve(output, chunk=_truncate(output.chunk, budget), finish_reason="length")]
-            budget -= len(output.chunk.token_ids)
-        turn.append(output)
-    last = turn.pop() if turn else EngineOutput(Chunk())
-    return [*turn, evolve(last, finish_reason=last.finish_reason or "stop")]
-
-
-def _truncate(chunk: Chunk, count: int) -> Chunk:
-    """Return the first tokens of a chunk with their text, which is estimated without log probabilities; a delta stays whole."""
-    entries = chunk.logprobs
-    texts = [str(entry.get("token", "")) for entry in entries or ()]
-    is_exact = "".join(texts) == chunk.text
-    text = "".join(texts[:count]) if is_exact else chunk.text[: len(chunk.text) * count // len(chunk.token_ids)]
-    return Chunk(chunk.token_ids[:count], text, entries and entries[:count], chunk.delta if count else None)
+def _texts(items: Sequence[JsonItem]) -> list[str | None]:
+    """Return the `texts` of a conversation. A model's turn ends where the user or a tool answers, also a tool of the server."""
+    texts: list[str | None] = [None]
+    part: Literal["input", "hosted", "output"] = "input"
+    for item in items:
+        if is_from_user(item):
+            text = text_of(item.get("content"))
+            texts[-1] = text if texts[-1] is None else f"{texts[-1]}\n{text}"
+            part = "input"
+        elif is_client_output(item):
+            part = "input"
+        elif item.get("type") != "message" or item.get("role") == "assistant":
+            now: Literal["hosted", "output"] = "hosted" if item.get("type") in HOSTED_CALLS else "output"
+            if part == "input" or (part, now) == ("hosted", "output"):
+                texts.append(None)
+            part = now
+    return texts

@@ -149,7 +149,7 @@ def create_app(
         exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
         lifespan=api.lifespan,
     )
-    app.allowed_hosts = settings.allowed_hosts
+    app.allowed_hosts, app.has_faults = settings.allowed_hosts, service.engine.has_faults
     app.router.redirect_slashes = False
     app.state.active_runs = service.active_runs
     app.state.open_sockets = api.open_sockets
@@ -161,12 +161,18 @@ class Application(Starlette):
     """A Starlette application, whose requests have ids and allowed hosts before all other middleware but `FaultBarrier`."""
 
     allowed_hosts: Sequence[str] = ()
+    has_faults: bool = False
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
         hosts = [Middleware(HostGuard, self.allowed_hosts)] if self.allowed_hosts else []
         self.user_middleware = [Middleware(FaultBarrier), Middleware(RequestIds), *hosts, *self.user_middleware]
-        return super().build_middleware_stack()
+        stack = super().build_middleware_stack()
+        if not self.has_faults:
+            return stack
+        from interlock.serving.http.script_faults import ScriptFaults  # noqa: PLC0415 - few servers have a script
+
+        return ScriptFaults(stack)
 
 
 @frozen

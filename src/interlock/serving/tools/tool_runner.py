@@ -1,4 +1,4 @@
-"""The interfaces of hosted tools, and two implementations that run nothing: `NullTools` and `RecordedTools`."""
+"""The interfaces of hosted tools, and two implementations that run nothing: `NullTools` and `ScriptedTools`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.normalize import answer_async_calls
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 
-if TYPE_CHECKING:  # a server without recordings does not load the modules that read and render them
-    from interlock.serving.engines.recordings import RecordedTurn, ToolResult
+if TYPE_CHECKING:  # a server without a script does not load the modules that read and render it
+    from interlock.serving.engines.recordings import ToolResult
+    from interlock.serving.engines.scripted_engine import ScriptedEngine
 
 
 class Tools(Protocol):
@@ -134,36 +136,31 @@ class NullTools:
 
 
 @frozen
-class RecordedTools:
-    """Replays the tool results of a recording, from the turn that a conversation has reached."""
+class ScriptedTools:
+    """Returns the results that a script has for its hosted calls."""
 
-    turns: Sequence[RecordedTurn]
+    engine: ScriptedEngine
 
     @property
     def hosted(self) -> Container[HostedTool]:
         return HOSTED_TOOLS
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
-        from interlock.serving.engines.script import rounds  # noqa: PLC0415
-        from interlock.serving.requests.normalize import answer_async_calls  # noqa: PLC0415
-
-        del request, tenant
-        return nullcontext(
-            _RecordedResults(result for turn in self.turns[rounds(answer_async_calls(items)) :] for result in turn.results)
-        )
+        del tenant
+        return nullcontext(_ScriptedResults(self.engine.results(request, answer_async_calls(items))))
 
     async def close(self) -> None:
         pass
 
 
 @frozen
-class _RecordedResults(NullTools):
+class _ScriptedResults(NullTools):
     """The results for one response, in the order of the calls; a call without a result is not run."""
 
     results: Iterator[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
-        from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415
+        from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415 - only scripts need it
 
         del rejected
         for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost

@@ -1,0 +1,283 @@
+"""An engine that follows a script instead of a model: the engine of `interlock serve --script` and of the mock for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, evolve, field
+
+from interlock.events.json import dumps
+from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.recordings import ToolResult
+from interlock.serving.engines.script import Conversation, RecordedStep, Rule, Step
+from interlock.serving.metrics import OTHER
+from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
+from interlock.serving.requests.create import ResponseRequest, read_request
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS, find_hosted, route_hosted
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+SCRIPTED: Final = "interlock-script"
+
+EXCHANGE: Final = "interlock.exchange"
+"""The key of the `Exchange` in the scope of a connection."""
+
+_WORDS: Final = re.compile(r"\s*\S+|\s+")
+"""Matches what a chunk of text has."""
+_TOKENS: Final = re.compile(rb"\w+|[^\w\s]")
+"""Matches what counts as a token, because a script has no tokenizer."""
+
+
+@define(eq=False)
+class Exchange:
+    """What a script makes of the requests of one connection: its HTTP request, or those of a WebSocket, one after another."""
+
+    step: Step | None = field(default=None, init=False)
+    """The step that answers the last request, whose faults the connection has."""
+    sent: int = field(default=0, init=False)
+    """The events of the answer since the step began."""
+
+    def begin(self, request: ResponseRequest, conversation: Conversation, rule: Rule | None) -> None:
+        """Begin the answer to a request, with the rule that it matches."""
+
+    def refuse(self, reason: str) -> None:
+        """Note that the script has no answer."""
+
+
+@define(eq=False)
+class ScriptedEngine(ResponseEngine):
+    """An engine with rules, of which the first that matches a request answers it.
+
+    Without `only`, a request may name any model. The rate is in tokens per second and turn, where an output without tokens
+    counts as one; 0 for no limit.
+    """
+
+    rules: Sequence[Rule]
+    only: Sequence[str] = ()
+    rate: float = field(default=0.0, kw_only=True)
+    _served: Counter[object] = field(factory=Counter[object], init=False)
+    """How many requests each rule that counts `per` server has answered, and how many steps each turn that has faults."""
+
+    has_faults = True
+
+    @property
+    def format(self) -> Format:
+        return self.rules[0].format if self.rules else "chat"
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The models that it lists."""
+        return self.only or [*dict.fromkeys([SCRIPTED, *(rule.conditions.model or SCRIPTED for rule in self.rules)])]
+
+    async def names(self) -> Sequence[str]:
+        return self.models
+
+    def model_label(self, name: str) -> str:
+        return name if name in self.models else OTHER
+
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
+        """Validate a request body; raise a 404 for an unknown model."""
+        request = read_request(raw)
+        if self.only and request.model not in self.only:
+            raise no_such_model(request.model, self.only)
+        return request
+
+    def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> ScriptedGeneration:
+        del tenant
+        exchange = Exchange() if connection is None else connection.scope.get(EXCHANGE, Exchange())
+        return ScriptedGeneration(self, request, request.declare_tools(items), exchange)
+
+    def find(self, conversation: Conversation) -> tuple[int, int] | None:
+        """Return the index of the rule that answers a conversation, and the index of the turn of the rule, or None."""
+        found = conversation.find(self.rules)
+        if found is None or self.rules[found[0]].per == "conversation":
+            return found
+        return found[0], self._served[found[0]]
+
+    def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> Step:
+        """Take the step for a turn of a rule; the same conversation takes the next one when it asks again after a fault.
+
+        Raises:
+            EngineError: The rule has no such turn.
+        """
+        rule, turns = self.rules[index], self.rules[index].turns
+        if rule.per == "server":
+            self._served[index] += 1
+            turns = [[step] for step in rule.steps]
+        if turn >= len(turns):
+            raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has {len(turns)} turns, and needs {turn + 1}.")
+        steps, attempt = turns[turn], 0
+        if len(steps) > 1:
+            key = index, turn, hashlib.sha256(dumps([{**item, "id": None} for item in items])).digest()
+            attempt, self._served[key] = self._served[key], self._served[key] + 1
+        return steps[min(attempt, len(steps) - 1)]
+
+    def results(self, request: ResponseRequest, items: Sequence[JsonItem]) -> Iterator[ToolResult]:
+        """Yield the results of the hosted calls of a response, which its first turn has not taken yet."""
+        found = self.find(Conversation.of(request, items))
+        if found is not None:
+            index, turn = found
+            yield from (result for steps in self.rules[index].turns[turn:] for result in steps[-1].results)
+
+
+@define(eq=False)
+class ScriptedGeneration(Generation):
+    """The generation of one response by the rule that its conversation matches."""
+
+    _engine: ScriptedEngine
+    _request: ResponseRequest
+    _declared: Mapping[str, object] = field(repr=False)
+    _exchange: Exchange = field(repr=False)
+    parser: Parser = field(init=False)  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the property
+    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - as above
+    _index: int = field(default=0, init=False)
+    _turn: int = field(default=0, init=False)
+    _step: Step | None = field(default=None, init=False)
+    """The step of the next turn, if it is taken."""
+
+    async def prepare(self, turn: Turn) -> Mapping[str, object]:
+        """Find the rule.
+
+        Raises:
+            ApiError: 400 if none matches; the message has what the request asks, and the rules.
+        """
+        conversation = Conversation.of(self._request, turn.items)
+        found = self._engine.find(conversation)
+        self._exchange.begin(self._request, conversation, None if found is None else self._engine.rules[found[0]])
+        if found is None:
+            listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self._engine.rules, 1)) or "none"
+            raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
+        self._index, self._turn = found
+        self.parser = self._parser(self._engine.rules[self._index].format)
+        try:
+            self._take(turn)
+        except EngineError as error:
+            raise self._refuse(f"{error} The request: {conversation.describe()}.") from error
+        return {}
+
+    def _parser(self, output_format: Format) -> Parser:
+        if output_format != "chat":
+            return parser_for(output_format, self._declared)
+        hosted = find_hosted(HOSTED_TOOLS, self._request.tools)
+        return ChatParser(route_hosted(Routing.from_request(self._declared), hosted))
+
+    def _refuse(self, reason: str) -> ApiError:
+        self._exchange.refuse(reason)
+        return ApiError(400, reason, code="no_rule_matches")
+
+    def _take(self, turn: Turn) -> Step:
+        self._step = self._engine.take(self._index, self._turn + turn.index, turn.items)
+        if turn.index and self._step.breaks is not None:
+            raise EngineError(
+                "Write .breaks at the first step of a response: the hosted calls before this step belong to it too."
+            )
+        if turn.index == 0 or not self._step.has_answer:  # a stream that is broken stays so
+            self._exchange.step, self._exchange.sent = self._step, 0
+        return self._step
+
+    async def admit(self, turn: Turn) -> None:
+        """Fail the request if the step does."""
+        del turn
+        if self._step is not None and (failure := self._step.fails):
+            await asyncio.sleep(self._step.waits)
+            kind = "invalid_request_error" if failure.status < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
+            kind = "rate_limit_error" if failure.status == 429 else kind  # noqa: PLR2004 - as above
+            raise ApiError(failure.status, failure.message, kind, retry_after=failure.retry_after)
+
+    async def count(self, turn: Turn) -> int:
+        return len(_TOKENS.findall(dumps([turn.request.instructions, *turn.items])))
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Write the step of a turn.
+
+        Raises:
+            EngineError: The rule has no such turn, or the response has begun and the step fails it.
+        """
+        try:
+            step, self._step = self._step or self._take(turn), None
+        except EngineError as error:
+            self._exchange.refuse(str(error))
+            raise
+        if step.fails is not None:
+            raise EngineError(step.fails.message)
+        pause, rate = step.waits, self._engine.rate
+        for output in within_budget(await self._outputs(step, turn), turn.budget):
+            await asyncio.sleep(pause + ((len(output.chunk.token_ids) or 1) / rate if rate else 0))
+            pause = step.between
+            yield output
+
+    async def _outputs(self, step: Step, turn: Turn) -> Sequence[EngineOutput]:
+        if isinstance(step, RecordedStep):
+            return step.turn.outputs
+        chunks = [*_chunks(step, self._engine.rules[self._index].format)] or [Chunk()]
+        prompt, tokens = await self.count(turn), 0 if chunks[0].token_ids else len(chunks)
+        outputs = [EngineOutput(chunk, None, prompt, output_tokens=tokens) for chunk in chunks]
+        outputs[-1].finish_reason = step.ends
+        return outputs
+
+
+def _chunks(step: Step, output_format: Format) -> Iterator[Chunk]:
+    """Yield the output of a step in chunks of a word."""
+    says = step.says if isinstance(step.says, str | None) else dumps(step.says).decode()
+    calls = [
+        (call.name, call.arguments if isinstance(call.arguments, str) else dumps(call.arguments).decode()) for call in step.calls
+    ]
+    if output_format == "harmony":
+        from interlock.serving.engines.harmony_tokens import encode_framing  # noqa: PLC0415 - loads a vocabulary
+
+        yield from (Chunk([token]) for token in encode_framing(step.writes or ""))
+    elif isinstance(output_format, Tagged):
+        yield from (Chunk(text=word) for word in _WORDS.findall(step.writes or _in_family(step, says, calls, output_format)))
+    else:
+        yield from (Chunk(delta={"reasoning": word}) for word in _WORDS.findall(step.thinks or ""))
+        yield from (Chunk(delta={"content": word}) for word in _WORDS.findall(says or ""))
+        for index, (name, arguments) in enumerate(calls):
+            yield Chunk(delta={"tool_calls": [{"index": index, "function": {"name": name, "arguments": ""}}]})
+            for word in _WORDS.findall(arguments):
+                yield Chunk(delta={"tool_calls": [{"index": index, "function": {"arguments": word}}]})
+
+
+def _in_family(step: Step, says: str | None, calls: Sequence[tuple[str, str]], tagged: Tagged) -> str:
+    from interlock.parsers.families import family  # noqa: PLC0415 - few scripts have families
+    from interlock.parsers.families.reference_encoders import WrittenItem, encode  # noqa: PLC0415 - as above
+
+    items = [
+        *([] if step.thinks is None else [WrittenItem("reasoning", step.thinks)]),
+        *([] if says is None else [WrittenItem("message", says)]),
+        *(WrittenItem("call", arguments, name) for name, arguments in calls),
+    ]
+    thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
+    return encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking)
+
+
+def within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
+    """Return the outputs of a turn within its limit of tokens, the last of them with a finish reason."""
+    turn: list[EngineOutput] = []
+    for output in outputs:
+        if budget is not None:
+            if len(output.chunk.token_ids) > budget:
+                return [*turn, evolve(output, chunk=_truncate(output.chunk, budget), finish_reason="length")]
+            budget -= len(output.chunk.token_ids)
+        turn.append(output)
+    last = turn.pop() if turn else EngineOutput(Chunk())
+    return [*turn, evolve(last, finish_reason=last.finish_reason or "stop")]
+
+
+def _truncate(chunk: Chunk, count: int) -> Chunk:
+    """Return the first tokens of a chunk with their text, which is estimated without log probabilities; a delta stays whole."""
+    entries = chunk.logprobs
+    texts = [str(entry.get("token", "")) for entry in entries or ()]
+    is_exact = "".join(texts) == chunk.text
+    text = "".join(texts[:count]) if is_exact else chunk.text[: len(chunk.text) * count // len(chunk.token_ids)]
+    return Chunk(chunk.token_ids[:count], text, entries and entries[:count], chunk.delta if count else None)

@@ -1,0 +1,140 @@
+"""A gateway that records what its upstreams answer, as a script: the engine of `interlock record`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from attrs import define, field, frozen
+
+from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.prompt import NAMED_CALLS, call_text
+from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Script, Step, When
+from interlock.serving.engines.upstream.gateway import Gateway, UpstreamGeneration
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import authorization_of
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem, text_of
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+logger = logging.getLogger(__name__)
+
+ENDINGS: Final[Mapping[object, Ending]] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+@frozen
+class _Start:
+    """The user's message at which a rule starts, the number of the model's turn after it, and the model."""
+
+    text: str
+    turn: int
+    model: str
+
+
+@define(eq=False)
+class ScriptRecorder:
+    """Writes a script with the answers so far after each one. Requests that are equal are recorded once."""
+
+    path: Path
+    _starts: dict[_Start, list[list[Step]]] = field(factory=dict[_Start, list[list[Step]]], init=False)
+
+    def note(self, conversation: Conversation, step: Step) -> None:
+        """Record the answer to a request, or the error in its place."""
+        index = max((index for index, text in enumerate(conversation.texts) if text is not None), default=0)
+        start = _Start(conversation.text, index + 1, conversation.model)
+        turns, position = self._starts.setdefault(start, []), conversation.turn - 1 - index
+        if position > len(turns):
+            logger.warning("the conversation began before the recording; its turn %d is not recorded", conversation.turn)
+            return
+        if position == len(turns):
+            turns.append([])
+        if not turns[position] or not turns[position][-1].has_answer:
+            turns[position].append(step)
+        elif turns[position][-1] != step:
+            logger.warning("the same request had another answer before; only the first is recorded: %s", conversation.describe())
+        self.path.write_bytes(msgspec.json.format(msgspec.json.encode(self.script), indent=2) + b"\n")
+
+    @property
+    def script(self) -> Script:
+        """The script so far. Rules for later turns come first, because rules for the first one match later turns too."""
+        rules: list[Rule] = []
+        for start in sorted(self._starts, key=lambda start: start.turn == 1):
+            models = {each.model for each in self._starts if each.text == start.text}
+            when = When(
+                text=start.text or None,
+                turn=start.turn if start.turn > 1 else None,
+                model=start.model if len(models) > 1 else None,
+            )
+            rules.append(Rule(when=when, steps=[step for steps in self._starts[start] for step in steps]))
+        return Script(rules)
+
+
+@define(eq=False)
+class RecordingGateway(Gateway):
+    """A gateway that records."""
+
+    recorder: ScriptRecorder = field(kw_only=True)
+
+    def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> UpstreamGeneration:
+        """Begin a response, which is recorded at its end."""
+        del tenant
+        authorization = None if connection is None else authorization_of(connection.headers) or None
+        return _RecordedGeneration(self, request, request.declare_tools(items), authorization, recorder=self.recorder)
+
+
+@define(eq=False)
+class _RecordedGeneration(UpstreamGeneration):
+    _recorder: ScriptRecorder = field(kw_only=True)
+    _conversation: Conversation = field(init=False)
+
+    async def prepare(self, turn: Turn) -> Mapping[str, object]:
+        self._conversation = Conversation.of(self._request, turn.items)
+        return await super().prepare(turn)
+
+    async def admit(self, turn: Turn) -> None:
+        try:
+            await super().admit(turn)
+        except ApiError as error:
+            self._recorder.note(self._conversation, Step(fails=Failure(error.status, error.message, error.retry_after)))
+            raise
+
+    def log(self, response: Mapping[str, object]) -> None:
+        if response.get("status") != "cancelled":
+            self._recorder.note(self._conversation, recorded_step(response))
+
+
+def recorded_step(response: Mapping[str, object]) -> Step:
+    """Return the step that writes the output of a response; of a call that a server has run, it has nothing."""
+    thoughts: list[str] = []
+    texts: list[str] = []
+    calls: list[Call] = []
+    for item in map(members, elements(response.get("output"))):
+        match item.get("type"):
+            case "reasoning":
+                thoughts.append(text_of(item.get("content")) or text_of(item.get("summary")))
+            case "message":
+                texts.append(text_of(item.get("content")))
+            case kind if kind in NAMED_CALLS:
+                text = call_text(item)
+                calls.append(Call(as_text(item.get("name")), {"input": text} if "input" in item else _arguments(text)))
+            case kind:
+                logger.warning("a script cannot record an item of the type %s", kind)
+    reason = members(response.get("incomplete_details")).get("reason")
+    ends: Ending = "error" if response.get("status") == "failed" else ENDINGS.get(reason, "stop")
+    return Step(thinks="\n\n".join(thoughts) or None, says="\n\n".join(texts) or None, calls=calls, ends=ends)
+
+
+def _arguments(text: str) -> dict[str, object] | str:
+    try:
+        value = loads(text)
+    except ValueError:
+        return text
+    return dict(value) if is_object(value) else text

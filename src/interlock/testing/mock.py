@@ -1,0 +1,433 @@
+"""A mock of a model's server, whose answers a test scripts: `Mock`, and the server that several mocks share.
+
+docs/mock.md describes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from attrs import define, field
+from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from interlock.events.json import loads, members
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
+from interlock.events.stream import TERMINAL
+from interlock.fsm.acceptor import AnyJudge, Finding
+from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Step, When, read_rules
+from interlock.serving.engines.scripted_engine import EXCHANGE, Exchange, ScriptedEngine
+from interlock.serving.http.answers import error_response
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.tools.tool_runner import ScriptedTools
+from interlock.testing.legality import describe_finding
+
+KEY: Final = "interlock"
+"""The API key in the environment of a test; the mock accepts any."""
+LOCAL: Final = "127.0.0.1"
+
+
+class Scenario:
+    """A rule of a mock. Its methods add to the last step, and return the scenario; `then` begins the next step."""
+
+    def __init__(self, rules: list[Rule], rule: Rule) -> None:
+        """Add a rule without steps to the rules of a mock."""
+        self._rules, self._index = rules, len(rules)
+        rules.append(rule)
+
+    @property
+    def then(self) -> Scenario:
+        """The scenario with another step: the model's next turn, or what the same request gets after a fault."""
+        rule = self._rules[self._index]
+        if not rule.steps:
+            raise ValueError("write the first step before .then")
+        return self._write([*rule.steps, Step()])
+
+    def thinks(self, text: str) -> Scenario:
+        """Write reasoning."""
+        return self._add(thinks=text)
+
+    def says(self, text: str | dict[str, object] | list[object]) -> Scenario:
+        """Write a message; an object is written as JSON."""
+        return self._add(says=text)
+
+    def calls(self, name: str, arguments: str | Mapping[str, object] = "", /, **fields: object) -> Scenario:
+        """Call a tool with the fields of its arguments, or with arguments as an object or as text that is sent as it is.
+
+        Several calls of a step are parallel calls.
+        """
+        whole = arguments if isinstance(arguments, str) and arguments else {**dict(arguments or {}), **fields}
+        return self._extend(Call(name, whole))
+
+    def returns(self, output: str) -> Scenario:
+        """Return this from the last call, which is of a hosted tool, such as `web_search`: the server runs it.
+
+        Raises:
+            ValueError: The step has no call.
+        """
+        calls = self._last.calls
+        if not calls:
+            raise ValueError("write the call before .returns(…)")
+        return self._extend(replace(calls[-1], returns=output), calls[:-1])
+
+    def writes(self, text: str) -> Scenario:
+        """Write raw output in the format of the family that `when` names, which may be malformed."""
+        return self._add(writes=text)
+
+    def waits(self, seconds: float, *, between: float = 0.0) -> Scenario:
+        """Wait before the output or the error, and `between` two chunks of the output."""
+        return self._add(waits=seconds, between=between)
+
+    def ends(self, reason: Ending) -> Scenario:
+        """End the model's turn for a reason other than `stop`, such as `length`."""
+        return self._add(ends=reason)
+
+    def fails(self, status: int, message: str = Failure(500).message, *, retry_after: float | None = None) -> Scenario:
+        """Answer with an HTTP error, perhaps with the header `Retry-After`."""
+        return self._add(fails=Failure(status, message, retry_after))
+
+    def disconnects(self, *, after: int = 0) -> Scenario:
+        """Break the connection after this many events."""
+        return self._add(disconnects=after)
+
+    def stops(self, *, after: int = 0) -> Scenario:
+        """End the stream after this many events, without its last ones."""
+        return self._add(stops=after)
+
+    def breaks(self, rule: str) -> Scenario:
+        """Break a rule, such as R7, in the stream; see `interlock.testing.RULES`."""
+        return self._add(breaks=rule)
+
+    @property
+    def _last(self) -> Step:
+        return (self._rules[self._index].steps or [Step()])[-1]
+
+    def _add(self, **fields: object) -> Scenario:
+        for name in fields:
+            if getattr(self._last, name) != getattr(Step(), name):
+                raise ValueError(f"a step {name} once; write .then before the next step")
+        return self._write([*self._rules[self._index].steps[:-1], replace(self._last, **fields)])
+
+    def _extend(self, call: Call, calls: Sequence[Call] | None = None) -> Scenario:
+        before = self._last.calls if calls is None else calls
+        return self._write([*self._rules[self._index].steps[:-1], replace(self._last, calls=[*before, call])])
+
+    def _write(self, steps: list[Step]) -> Scenario:
+        self._rules[self._index] = replace(self._rules[self._index], steps=steps)
+        return self
+
+
+@define(eq=False)
+class MockRequest:
+    """A request that a mock has received: a POST, or one over a WebSocket."""
+
+    path: str
+    headers: Headers = field(repr=False)
+    body: bytes = b""
+    rule: str | None = None
+    """The conditions of the rule that answered it; None if none did."""
+    problem: str = ""
+    """Why the script has no answer."""
+    conversation: Conversation | None = field(default=None, repr=False)
+    stream: bytes | None = field(default=None, repr=False)
+    """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
+    is_spoiled: bool = False
+    """Whether its scenario has broken the stream."""
+
+    @property
+    def json(self) -> Mapping[str, object]:
+        """The body."""
+        return members(loads(self.body))
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return self._matched().model
+
+    @property
+    def text(self) -> str:
+        """The user's last message."""
+        return self._matched().text
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """The names of the tools on offer."""
+        return self._matched().tools
+
+    @property
+    def turn(self) -> int:
+        """The number of the model's turn in the conversation, from 1."""
+        return self._matched().turn
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the errors of its stream; none if it has no complete one, or if the scenario has spoiled it."""
+        if self.stream is None or self.is_spoiled:
+            return []
+        judge = AnyJudge()
+        judge.feed(self.stream)
+        return [each.finding for each in judge.end().reported if each.finding.severity == "error"]
+
+    def _matched(self) -> Conversation:
+        if self.conversation is None:
+            raise ValueError(f"the request to {self.path} did not ask the model, or was invalid")
+        return self.conversation
+
+
+@define(eq=False)
+class _MockExchange(Exchange):
+    """Notes what a connection carries, as the client receives it."""
+
+    _requests: list[MockRequest]
+    _scope: Scope
+    _receive: Receive
+    _send: Send
+    _bodies: deque[bytes] = field(factory=deque[bytes], init=False)
+    """The frames that ask for a response which has not begun."""
+    _request: MockRequest | None = field(default=None, init=False)
+    """The last request."""
+    _streams: bool = field(default=False, init=False)
+    _data: bytearray = field(factory=bytearray, init=False)
+    """The body of the request, and then the stream so far."""
+
+    @property
+    def transport(self) -> object:
+        """The transport of the connection, which `disconnects` breaks."""
+        return getattr(getattr(self._send, "__self__", None), "transport", None)
+
+    def begin(self, request: ResponseRequest, conversation: Conversation, rule: Rule | None) -> None:
+        del request
+        if self._scope["type"] == "websocket":
+            self._note(self._bodies.popleft() if self._bodies else b"")
+        if self._request is not None:
+            self._request.conversation = conversation
+            self._request.rule = None if rule is None else str(rule.conditions)
+
+    def refuse(self, reason: str) -> None:
+        if self._request is not None:
+            self._request.problem = reason
+
+    def _note(self, body: bytes) -> None:
+        self._request = MockRequest(self._scope["path"], Headers(scope=self._scope), body)
+        self._requests.append(self._request)
+        self._data.clear()
+
+    async def receive(self) -> Message:
+        """Receive a message, and note a request."""
+        message = await self._receive()
+        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._request is None:
+            self._data += message.get("body", b"")
+            if not message.get("more_body", False):
+                self._note(bytes(self._data))
+        elif message["type"] == "websocket.receive":
+            frame = str(message.get("text") or "").encode()
+            if members(loads(frame)).get("type") == "response.create":
+                self._bodies.append(frame)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Note a message of the answer, and send it."""
+        match message["type"]:
+            case "http.response.start":
+                self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
+            case "http.response.body" if self._streams:
+                self._data += message.get("body", b"")
+                self._end(is_last=not message.get("more_body", False))
+            case "websocket.send":
+                kind = str(members(loads(message["text"])).get("type"))
+                self._data += f"event: {kind}\ndata: {message['text']}\n\n".encode()
+                if kind in TERMINAL:
+                    self._data += DONE_FRAME
+                self._end(is_last=kind in TERMINAL)
+            case _:
+                pass
+        await self._send(message)
+
+    def _end(self, *, is_last: bool) -> None:
+        if is_last and self._request is not None:
+            step = self.step
+            self._request.stream = bytes(self._data)
+            self._request.is_spoiled = step is not None and not (step.has_answer and step.breaks is None)
+
+
+class MockServer:
+    """A server in a thread, which several mocks share, one after another or at once: a context manager."""
+
+    def __init__(self) -> None:
+        """Create the server, which does not run yet."""
+        self._app = Starlette()
+        self._app.middleware_stack = self._serve
+        self._app.state.active_runs, self._app.state.open_sockets = ActiveRuns(), ActiveRuns()
+        self._thread = ServerThread(self._app)
+        self._mocks: dict[str, tuple[Mock, Starlette]] = {}
+        self._names = map(str, count(1))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._url = ""
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        self._url = self._thread.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server."""
+        self._thread.stop()
+
+    def open(self, mock: Mock) -> tuple[str, Callable[[], None]]:
+        """Serve a mock, and return its URL and a function that ends it."""
+        name, engine = next(self._names), ScriptedEngine(mock.rules)
+        app = create_app(engine, tools=ScriptedTools(engine))
+        end = asyncio.Event()
+        ready = threading.Event()
+
+        async def live() -> None:
+            async with app.router.lifespan_context(app):
+                self._mocks[name] = mock, app
+                ready.set()
+                await end.wait()
+                del self._mocks[name]
+
+        loop = self._loop
+        assert loop is not None  # noqa: S101 - the server has started
+        living = asyncio.run_coroutine_threadsafe(live(), loop)
+        ready.wait()
+
+        def close() -> None:
+            loop.call_soon_threadsafe(end.set)
+            living.result()
+
+        return f"{self._url}/{name}", close
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request for a mock, whose name is the first part of the path."""
+        if scope["type"] == "lifespan":
+            self._loop = asyncio.get_running_loop()
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+            return
+        _, name, path = [*scope["path"].split("/", 2), ""][:3]
+        scope = {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode(), "root_path": ""}
+        if name not in self._mocks:
+            error = ApiError(410, "The test of this mock has ended.", code="mock_ended")
+            await error_response(error)(scope, receive, send)
+            return
+        mock, app = self._mocks[name]
+        exchange = _MockExchange(mock.requests, scope, receive, send)
+        await app({**scope, EXCHANGE: exchange}, exchange.receive, exchange.send)
+
+
+class Mock:
+    """A mock: a context manager, which ends with `verify`. Without a `server`, it has one of its own.
+
+    `rules` are the scenarios so far, `requests` those that it has received, in order. `url` is what clients of Messages take, and
+    `base_url` what clients of OpenAI's APIs take.
+    """
+
+    def __init__(self, script: str | Path | None = None, *, server: MockServer | None = None) -> None:
+        """Create a mock with the rules of a script, if there is one.
+
+        Raises:
+            InterlockError: The script is invalid.
+            OSError: The file cannot be read.
+        """
+        self.rules: list[Rule] = [] if script is None else [*read_rules(Path(script))]
+        self.requests: list[MockRequest] = []
+        self.url = ""
+        self._server = server
+        self._exits = ExitStack()
+
+    @property
+    def base_url(self) -> str:
+        """The base URL for clients of OpenAI's APIs."""
+        return f"{self.url}/v1"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which the SDKs of OpenAI and Anthropic find the mock."""
+        direct = ",".join(filter(None, [os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOCAL]))
+        return {
+            "OPENAI_BASE_URL": self.base_url,
+            "OPENAI_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "NO_PROXY": direct,
+            "no_proxy": direct,
+        }
+
+    def when(
+        self,
+        text: str | re.Pattern[str] | None = None,
+        *,
+        tools: str | Sequence[str] = (),
+        model: str | None = None,
+        turn: int | None = None,
+        family: str | None = None,
+        per: Literal["conversation", "server"] = "conversation",
+    ) -> Scenario:
+        """Begin a scenario for the requests that match; the first one that matches answers.
+
+        Args:
+            text: A part of the user's message, in upper or lower case, or a pattern that is found in it.
+            tools: Names of tools that the request offers, among others.
+            model: The name of the model.
+            turn: The number of the model's turn in the conversation, from 1; by default, one that answers the user.
+            family: The family of models in whose format the output is written, which is then parsed; `harmony` for gpt-oss.
+            per: What the steps are counted by: the turns of each conversation, or all requests together.
+
+        Raises:
+            ValueError: The pattern has flags, or the family is unknown.
+        """
+        pattern = text.pattern if isinstance(text, re.Pattern) else None
+        if isinstance(text, re.Pattern) and text.flags & ~re.UNICODE:
+            raise ValueError("write the flags into the pattern, such as (?i)")
+        when = When(
+            text=text if isinstance(text, str) else None,
+            pattern=pattern,
+            tools=[tools] if isinstance(tools, str) else [*tools],
+            model=model,
+            turn=turn,
+        )
+        return Scenario(self.rules, Rule(steps=[], when=when, family=family, per=per))
+
+    def verify(self) -> None:
+        """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.
+
+        Raises:
+            AssertionError: One had none, or was not; the message lists all.
+        """
+        problems = [each.problem for each in self.requests if each.problem]
+        problems += [
+            f"the stream of {each.path} is not legal:{describe_finding(finding)}"
+            for each in self.requests
+            for finding in each.findings()
+        ]
+        if problems:
+            raise AssertionError("\n".join(problems))
+
+    def __enter__(self) -> Self:
+        """Begin to serve the mock."""
+        server = self._server or self._exits.enter_context(MockServer())
+        self.url, close = server.open(self)
+        self._exits.callback(close)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the mock, and verify it unless an error ends the context."""
+        self._exits.close()
+        if kind is None:
+            self.verify()

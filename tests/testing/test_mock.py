@@ -1,0 +1,323 @@
+"""A mock answers by its scenarios, over every API, and says what it was asked."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+
+import httpx
+import pytest
+from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
+from websockets.sync.client import connect
+
+from interlock.events.decode import SseDecoder
+from interlock.testing import RULES, Mock, MockServer, findings
+
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with MockServer() as running:
+        yield running
+
+
+@pytest.fixture
+def mock(server):
+    with Mock(server=server) as running:
+        yield running
+
+
+def ask(mock, text="Hi", **fields):
+    return httpx.post(f"{mock.base_url}/responses", json={"model": "m", "input": text, **fields})
+
+
+def said(answer):
+    return "".join(part["text"] for item in answer.json()["output"] if item["type"] == "message" for part in item["content"])
+
+
+def verified(server, use):
+    """Use a mock, and return what `use` returns, and with which error the mock ends."""
+    ended = Mock(server=server)
+    ended.__enter__()
+    result = use(ended)
+    with pytest.raises(AssertionError) as failure:
+        ended.__exit__(None)
+    return result, str(failure.value)
+
+
+def events(data):
+    return [json.loads(message.data) for message in SseDecoder().feed(data) if message.data.startswith("{")]
+
+
+def names(data):
+    return [event["type"] for event in events(data)]
+
+
+def test_a_call_and_the_answer_to_its_result(mock) -> None:
+    mock.when("weather").calls("get_weather", city="Berlin").then.thinks("Warm.").says("18 °C")
+    with OpenAI(base_url=mock.base_url, api_key="any") as client:
+        first = client.responses.create(model="gpt", input="What is the Weather?", tools=[WEATHER])
+        call = first.output[0]
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "weather: 18"}
+        second = client.responses.create(model="gpt", previous_response_id=first.id, input=[result], tools=[WEATHER])
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Berlin"})
+    assert ([item.type for item in second.output], second.output_text) == (["reasoning", "message"], "18 °C")
+    assert [(each.turn, each.text, each.tools, each.model, each.rule) for each in mock.requests] == [
+        (turn, "What is the Weather?", ["get_weather"], "gpt", "text 'weather'") for turn in (1, 2)
+    ]
+    assert mock.requests[0].json["input"] == "What is the Weather?"
+
+
+def test_the_first_rule_that_matches_answers(mock) -> None:
+    mock.when("a", model="big").says("model")
+    mock.when("a", tools="get_weather").says("tools")
+    mock.when(re.compile(r"\bcat\b")).says("pattern")
+    mock.when("a").says("text")
+    mock.when().says("any")
+    asked = [("a", {"model": "big"}), ("a", {"tools": [WEATHER]}), ("a cat", {}), ("concat", {}), ("b", {})]
+    assert [said(ask(mock, text, **fields)) for text, fields in asked] == ["model", "tools", "pattern", "text", "any"]
+
+
+def test_the_last_message_that_matches_a_rule_decides(mock) -> None:
+    mock.when("hi").says("Hello").then.says("again")
+    mock.when("bye").says("Bye")
+    mock.when(turn=4).says("four")
+    history = []
+    answers = []
+    for text in ("Hi", "what?", "bye", "what?"):
+        history.append({"role": "user", "content": text})
+        answers.append(said(ask(mock, history)))
+        history.append({"role": "assistant", "content": answers[-1]})
+    assert answers == ["Hello", "again", "Bye", "four"]
+
+
+def test_twenty_conversations_at_once_have_turns_and_faults_of_their_own(mock) -> None:
+    mock.when("weather").fails(503).then.calls("get_weather", city="Berlin").then.fails(429, retry_after=0).then.says("18 °C")
+
+    async def talk(client, number):
+        asked = [{"role": "user", "content": f"Weather {number}"}]
+        refused = []
+        for _ in range(2):
+            try:
+                await client.responses.create(model="m", input=asked)
+            except (InternalServerError, RateLimitError) as error:
+                refused.append(error.status_code)
+            first = await client.responses.create(model="m", input=asked)
+            call = first.output[0]
+            if call.type == "message":
+                return refused, call.content[0].text
+            result = {"type": "function_call_output", "call_id": call.call_id, "output": "18"}
+            asked += [{"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}, result]
+        return None
+
+    async def talk_all():
+        async with AsyncOpenAI(base_url=mock.base_url, api_key="any", max_retries=0) as client:
+            return await asyncio.gather(*(talk(client, number) for number in range(20)))
+
+    assert asyncio.run(talk_all()) == [([503, 429], "18 °C")] * 20
+
+
+def test_a_rule_that_counts_all_requests_gives_each_step_once(mock) -> None:
+    rule = mock.when("next", per="server")
+    for number in range(20):
+        rule = (rule.then if number else rule).says(str(number))
+
+    async def ask_all():
+        async with httpx.AsyncClient(base_url=mock.base_url) as client:
+            body = {"model": "m", "input": "next"}
+            return await asyncio.gather(*(client.post("/responses", json=body) for _ in range(20)))
+
+    assert Counter(map(said, asyncio.run(ask_all()))) == Counter(map(str, range(20)))
+
+
+def test_a_request_without_a_rule_is_refused_and_fails_the_test(server) -> None:
+    def use(mock):
+        mock.when("weather", tools=["get_weather"]).says("18 °C")
+        mock.when(re.compile("^a"), model="big", turn=2).says("b")
+        return ask(mock, "Hello", tools=[{"type": "web_search"}])
+
+    answer, failure = verified(server, use)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_rule_matches")
+    assert (
+        answer.json()["error"]["message"]
+        == failure
+        == (
+            "No rule of the script matches. The request: model m, turn 1, text 'Hello', tools web_search. The rules: "
+            "1. text 'weather'; tools get_weather; 2. pattern '^a'; model big; turn 2."
+        )
+    )
+
+
+def test_a_turn_beyond_the_last_step_is_refused(server) -> None:
+    def use(mock):
+        mock.when("hi").says("Hello")
+        history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "?"}]
+        return ask(mock, history)
+
+    answer, failure = verified(server, use)
+    assert (answer.status_code, failure) == (
+        400,
+        "Rule 1 of the script (text 'hi') has 1 turns, and needs 2. The request: model m, turn 2, text '?'.",
+    )
+
+
+def test_an_error_has_its_status_and_retry_after_in_the_words_of_each_api(mock) -> None:
+    mock.when().fails(429, "Slow down.", retry_after=7)
+    responses = ask(mock)
+    messages = httpx.post(
+        f"{mock.url}/v1/messages",
+        json={"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+        headers={"anthropic-version": "2023-06-01"},
+    )
+    assert [(each.status_code, each.headers["retry-after"]) for each in (responses, messages)] == [(429, "7")] * 2
+    assert responses.json()["error"]["message"] == messages.json()["error"]["message"] == "Slow down."
+    assert messages.json()["error"]["type"] == "rate_limit_error"
+
+
+def test_every_api(mock) -> None:
+    mock.when("hi").says("Hello")
+    user = {"role": "user", "content": "hi"}
+    with OpenAI(base_url=mock.base_url, api_key="any") as client:
+        assert client.chat.completions.create(model="m", messages=[user]).choices[0].message.content == "Hello"
+        chunks = client.chat.completions.create(model="m", messages=[user], stream=True)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Hello"
+    message = httpx.post(f"{mock.url}/v1/messages", json={"model": "m", "max_tokens": 99, "messages": [user], "stream": True})
+    assert '"text":"Hello"' in message.text
+    with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
+        socket.send(json.dumps({"type": "response.create", "model": "m", "input": "hi"}))
+        while (event := json.loads(socket.recv()))["type"] != "response.completed":
+            pass
+    assert event["response"]["output"][0]["content"][0]["text"] == "Hello"
+    assert [(each.path, each.json["model"], each.text) for each in mock.requests] == [
+        ("/v1/chat/completions", "m", "hi"),
+        ("/v1/chat/completions", "m", "hi"),
+        ("/v1/messages", "m", "hi"),
+        ("/v1/responses", "m", "hi"),
+    ]
+    assert [each.stream is not None for each in mock.requests] == [False, True, True, True]
+
+
+def read_into(received, mock):
+    with httpx.stream("POST", f"{mock.base_url}/responses", json={"model": "m", "input": "Hi", "stream": True}) as answer:
+        for chunk in answer.iter_bytes():
+            received.extend(chunk)
+
+
+def test_a_disconnect_before_the_answer_and_within_its_stream(mock) -> None:
+    mock.when().disconnects().then.says("one two three").disconnects(after=5).then.says("Hello")
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(mock)
+    received = bytearray()
+    with pytest.raises(httpx.RemoteProtocolError):
+        read_into(received, mock)
+    assert names(bytes(received)) == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+    ]
+    assert said(ask(mock)) == "Hello"
+
+
+def test_a_stream_that_stops(mock) -> None:
+    mock.when().says("one two three").stops(after=5).then.stops()
+    streams = [names(ask(mock, stream=True).content) for _ in range(2)]
+    assert [(len(stream), stream[-1:]) for stream in streams] == [(5, ["response.output_text.delta"]), (0, [])]
+
+
+def test_a_websocket_that_breaks_and_one_that_stops(mock) -> None:
+    mock.when("break").says("one two").disconnects(after=2)
+    mock.when("stop").says("one two").stops(after=2)
+    for text in ("break", "stop"):
+        received = []
+        with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
+            socket.send(json.dumps({"type": "response.create", "model": "m", "input": text}))
+            received += [json.loads(frame)["type"] for frame in socket_frames(socket)]
+        assert received == ["response.created", "response.in_progress"]
+
+
+def socket_frames(socket):
+    from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
+
+    while True:
+        try:
+            yield socket.recv(timeout=10)
+        except ConnectionClosed:
+            return
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_stream_that_breaks_a_rule(mock, rule) -> None:
+    ends = {"R4": "error", "R12": "length"}.get(rule, "stop")
+    rule_of = mock.when().says("one two").calls("web_search", query="trains").returns("Trains").ends(ends).breaks(rule)
+    rule_of.then.says("Found.")
+    answer = ask(mock, stream=True, tools=[{"type": "web_search"}])
+    assert rule in {finding.rule for finding in findings(events(answer.content))}
+    assert mock.requests[0].findings() == []
+
+
+def test_a_rule_that_a_stream_cannot_break_is_an_error(server) -> None:
+    def use(mock):
+        mock.when().says("one").breaks("R11")
+        chat = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        return ask(mock), ask(mock, stream=True), httpx.post(f"{mock.base_url}/chat/completions", json=chat)
+
+    answers, failure = verified(server, use)
+    reason = "The script breaks R11, but this answer is not a stream of the Responses API in which it can be broken."
+    assert [(each.status_code, each.json()["error"]["message"]) for each in answers] == [(400, reason)] * 3
+    assert failure.splitlines() == [reason] * 3
+
+
+def test_malformed_output_of_a_family_goes_through_its_parser(mock) -> None:
+    mock.when("hermes", family="hermes").writes(
+        '<think>\nSo.\n</think>\nLook.<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ber'
+    )
+    mock.when("qwen", family="qwen3_coder").thinks("So.").says("Hi").calls("get_weather", city="Berlin")
+    mock.when("oss", family="harmony").writes("<|channel|>final<|message|>Hello<|return|>")
+    outputs = [ask(mock, text, tools=[WEATHER]).json()["output"] for text in ("hermes", "qwen", "oss")]
+    assert [[(item["type"], item.get("status")) for item in output] for output in outputs] == [
+        [("reasoning", "completed"), ("message", "completed"), ("function_call", "incomplete")],
+        [("reasoning", "completed"), ("message", "completed"), ("function_call", "completed")],
+        [("message", "completed")],
+    ]
+
+
+def test_a_hosted_tool_returns_what_the_script_says(mock) -> None:
+    mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").then.says("Found.")
+    answer = ask(mock, "trains", tools=[{"type": "web_search"}])
+    assert [item["type"] for item in answer.json()["output"]] == ["web_search_call", "message"]
+
+
+def test_a_late_request_of_an_ended_test_is_refused(server) -> None:
+    with Mock(server=server) as mock:
+        pass
+    assert ask(mock).status_code == 410
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda rule: rule.then, "first step"),
+        (lambda rule: rule.says("a").says("b"), "says once"),
+        (lambda rule: rule.returns("a"), "write the call"),
+        (lambda rule: rule.writes("a"), "needs a family"),
+        (lambda rule: rule.fails(500).stops(), "exclude each other"),
+        (lambda rule: rule.breaks("R99"), "R99"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_is_refused(mock, write, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        write(mock.when())
+
+
+def test_bad_requests_of_the_test_itself_are_seen_too(mock) -> None:
+    with OpenAI(base_url=mock.base_url, api_key="any") as client, pytest.raises(BadRequestError):
+        client.responses.create(model="m", input="Hi", temperature="hot")
+    with pytest.raises(ValueError, match="did not ask the model"):
+        assert mock.requests[0].text
