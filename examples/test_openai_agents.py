@@ -31,9 +31,16 @@ def new_agent() -> Agent:
     return Agent(name="Weather", instructions="Answer in one sentence.", tools=[get_weather], model="gpt-5")
 
 
-def test_the_agent_uses_its_tool(interlock) -> None:
+@pytest.fixture(scope="module")
+def run():
+    """Run all coroutines in one event loop, because the SDK keeps its connections."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+def test_the_agent_uses_its_tool(interlock, run) -> None:
     interlock.when("weather", tools="get_weather").calls("get_weather", city="Berlin").then.says("It is 18 °C in Berlin.")
-    result = Runner.run_sync(new_agent(), "What is the weather in Berlin?")
+    result = run(Runner.run(new_agent(), "What is the weather in Berlin?"))
     assert result.final_output == "It is 18 °C in Berlin."
     outputs = [item for item in interlock.requests[1].json["input"] if item.get("type") == "function_call_output"]
     assert [item["output"] for item in outputs] == ["Berlin: 18 °C"]
@@ -51,20 +58,20 @@ async def ask_at_once(cities: list[str]) -> list[str]:
     return await asyncio.gather(*map(ask, cities))
 
 
-def test_conversations_at_once_do_not_mix(interlock) -> None:
+def test_conversations_at_once_do_not_mix(interlock, run) -> None:
     cities = [f"city {number}" for number in range(20)]
     for city in reversed(cities):  # `city 1` is a part of `city 10`, and the first rule that matches answers
         interlock.when(city).calls("get_weather", city=city).then.says(f"Fine in {city}.")
-    assert asyncio.run(ask_at_once(cities)) == [f"Fine in {city}." for city in cities]
+    assert run(ask_at_once(cities)) == [f"Fine in {city}." for city in cities]
 
 
-def test_the_sdk_asks_again_after_an_error(interlock) -> None:
+def test_the_sdk_asks_again_after_an_error(interlock, run) -> None:
     interlock.when("weather").fails(429, retry_after=0).then.disconnects().then.says("18 °C")
-    assert Runner.run_sync(new_agent(), "The weather, please.").final_output == "18 °C"
+    assert run(Runner.run(new_agent(), "The weather, please.")).final_output == "18 °C"
     assert len(interlock.requests) == 3
 
 
-def test_the_agent_gives_up_on_a_request_that_is_refused(interlock) -> None:
+def test_the_agent_gives_up_on_a_request_that_is_refused(interlock, run) -> None:
     interlock.when("weather").fails(400, "No.")
     with pytest.raises(BadRequestError, match=r"No\."):
-        Runner.run_sync(new_agent(), "The weather, please.")
+        run(Runner.run(new_agent(), "The weather, please."))

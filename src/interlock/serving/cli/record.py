@@ -26,7 +26,8 @@ from interlock.serving.cli.sources import bind, fail
 def record(output: Path, *, host: str, port: int, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
     """Record what a server answers as a script.
 
-    Clients use the models of the server through this one. The script, a JSON file, has the users' messages and the answers, but no keys and no headers.
+    Clients use the models of the server through this one. The script, a JSON file, has the users' messages and the answers, but
+    no keys and no headers.
     """
     from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder
     from interlock.serving.http import server
