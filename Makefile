@@ -256,8 +256,8 @@ SERVER_litellm := litellm[proxy]
 SERVER_relay := codex-relay==0.5.8
 
 .PHONY: servers
-servers: .venv/.dev .venv-vllm/.test $(addprefix .venv-servers/,agentic/.installed litellm/.installed relay/.installed) ## Play interlock conformance to servers, some 20 minutes; writes docs/servers.md; ONLY='vllm litellm'
-	$(BIN)/python benchmarks/servers.py $(ONLY)
+servers: .venv/.dev .venv-vllm/.test $(addprefix .venv-servers/,agentic/.installed litellm/.installed relay/.installed) ## Play interlock conformance to servers, some 20 minutes; writes docs/servers.md; ONLY='vllm litellm' API=chat
+	API='$(or $(API),responses messages chat)' $(BIN)/python benchmarks/servers.py $(ONLY)
 
 .PHONY: dist
 dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not

@@ -85,10 +85,10 @@ def _first_model(url: str, headers: Mapping[str, str], timeout: float) -> str:
 
     try:
         with exchange("GET", f"{url}/v1/models", headers, None, timeout) as answer:
-            listed = members(loads(answer.read()))
+            listed = loads(answer.read())
     except ExchangeError as error:
         fail(f"{url}: {error}")
     except ValueError:
-        listed = {}
-    names = [as_text(members(model).get("id")) for model in elements(listed.get("data"))]
+        listed = None
+    names = [as_text(members(model).get("id")) for model in elements(members(listed).get("data"))]
     return names[0] if names else fail(f"{url}: the server lists no model; name one with --model")

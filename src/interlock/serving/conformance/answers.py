@@ -16,6 +16,10 @@ Part: TypeAlias = tuple[str, str, str]
 """A part of an answer: `text`, `reasoning` or `call`; the name of what is called; the text or the arguments."""
 
 
+def _as_tuple(calls: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(calls)
+
+
 @frozen
 class Output:
     """The content of an answer, in any API.
@@ -28,7 +32,7 @@ class Output:
 
     text: str = ""
     reasoning: str = ""
-    calls: Sequence[tuple[str, str]] = field(default=(), converter=tuple)
+    calls: Sequence[tuple[str, str]] = field(default=(), converter=_as_tuple)
 
 
 def streamed(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
@@ -36,8 +40,8 @@ def streamed(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
     match api:
         case "responses":
             items = [event.get("item") for event in events if event.get("type") == "response.output_item.done"]
-            last = members(events[-1].get("response")) if events else {}
-            return output_of(_items(items)), as_text(last.get("status"))
+            last = events[-1].get("response") if events else None
+            return output_of(_items(items)), as_text(members(last).get("status"))
         case "messages":
             parts = list(_deltas(events))
             deltas = (members(event.get("delta")) for event in events if event.get("type") == "message_delta")
@@ -96,9 +100,9 @@ def _items(items: Iterable[object]) -> Iterator[Part]:
         match item.get("type"):
             case "function_call" | "custom_tool_call":
                 yield "call", as_text(item.get("name")), as_text(item.get("arguments", item.get("input")))
-            case "message" | "reasoning" as kind:
-                parts = (members(part).get("text") for part in elements(item.get("content")))
-                yield from (("text" if kind == "message" else kind, "", as_text(text)) for text in parts)
+            case "message" | "reasoning":
+                kind = "text" if item["type"] == "message" else "reasoning"
+                yield from ((kind, "", as_text(members(part).get("text"))) for part in elements(item.get("content")))
             case _:
                 pass
 

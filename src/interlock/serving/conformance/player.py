@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import define, field, frozen
@@ -50,7 +50,7 @@ class _Shown(Exception):  # noqa: N818 - it ends a case, whose result may be goo
 
     def __init__(self, result: Result, note: str) -> None:
         super().__init__(note)
-        self.result = result
+        self.result: Result = result
 
 
 class NoEntryError(Exception):
@@ -87,7 +87,8 @@ class Player:
         if needed != "passes":
             return Played(group, case.name, "not served" if needed == "not served" else "not seen", f"needs: {case.needs}")
         self._verdicts = []
-        result, note = "passes", ""
+        result: Result = "passes"
+        note = ""
         try:
             if case.steps:
                 self._take_steps(case.steps)
@@ -144,9 +145,10 @@ class Player:
         bodies = self._judge(raw)
         return Reply(*streamed(self.api, bodies), _usage(bodies), raw)
 
-    def _read(self, path: str, body: Body | None, method: str = "POST") -> Iterator[bytes]:
+    def _read(self, path: str, body: Body | None, method: str = "POST") -> Generator[bytes]:
         """Yield the chunks of a stream."""
-        with exchange(method, f"{self.url}{path}", self._headers(_EVENT_STREAM), body and dumps(body), self.timeout) as answer:
+        data = None if body is None else dumps(body)
+        with exchange(method, f"{self.url}{path}", self._headers(_EVENT_STREAM), data, self.timeout) as answer:
             if answer.status != _OK:
                 raise self._refusal(answer.status, answer.read())
             if answer.content_type.partition(";")[0].strip() != _EVENT_STREAM:
@@ -207,7 +209,7 @@ class Player:
         """Send the request of a step, and return the answer."""
         path = step.path.replace("{id}", as_text(first.get("id")))
         path = path if path.startswith("/v1") else PATHS[self.api] + path
-        data = step.fields if not is_object(step.fields) else self._body(step, first)
+        data = step.fields if step.fields is None or isinstance(step.fields, bytes) else self._body(step.fields, step, first)
         if isinstance(data, bytes):
             data = data.replace(b'{"input"', b'{"model":' + dumps(self.model) + b',"input"')
         if step.resumed is not None:
@@ -227,8 +229,7 @@ class Player:
             raise self._refusal(status, raw)
         return answer
 
-    def _body(self, step: Step, first: Body) -> bytes:
-        fields = members(step.fields)
+    def _body(self, fields: Body, step: Step, first: Body) -> bytes:
         if step.path.startswith("/v1/"):
             return dumps(fields)
         body = {
@@ -249,8 +250,10 @@ class Player:
         """Leave inside a stream; the server must still answer another client."""
         chunks = self._read(PATHS[self.api], {**written(self.api, {"model": self.model, **case.fields}), "stream": True})
         next(chunks, b"")
-        chunks.close()  # type: ignore[attr-defined]
-        self._whole(written(self.api, {"model": self.model, "input": "Say hello."}))
+        chunks.close()
+        status, raw = self._send("POST", PATHS[self.api], dumps(written(self.api, {"model": self.model, "input": "Say hello."})))
+        if status != _OK:
+            raise self._refusal(status, raw)
 
     def _talk(self, case: Case) -> None:
         """Send two requests over one WebSocket, the second of which goes on from the first."""
