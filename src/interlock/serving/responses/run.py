@@ -277,13 +277,13 @@ class ResponseRun(Generic[T]):
                 try:
                     await self._close()
                 finally:
-                    self._leave()
+                    self._fire_at_once(TurnTrigger.LEAVE)
                 if self._error is not None:
                     raise self._take_error(self._error)
 
     def conclude(self) -> list[T]:
         """End a response whose `events` were not exhausted, and return the remaining events."""
-        self._leave()
+        self._fire_at_once(TurnTrigger.LEAVE)
         return self.delivery.take()
 
     def kept_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> AbstractAsyncContextManager[None]:
@@ -303,10 +303,9 @@ class ResponseRun(Generic[T]):
         Only the first call counts. Call this in the run's event loop. Pass a `Cancel` if no client wants the response, or a
         `Fault` if the server ends it.
         """
-        if TurnTrigger.INTERRUPT in self._turns.state.rows:
+        if self._goes_on:
             self._ending = ending
-            for effect in self._turns.fire(TurnTrigger.INTERRUPT):
-                self._apply(effect)
+            self._fire_at_once(TurnTrigger.INTERRUPT)
 
     async def _admit(self) -> RunSteps:
         """Resolve the request, and wait until a host engine has accepted the first turn, unless the response begins before."""
@@ -480,10 +479,10 @@ class ResponseRun(Generic[T]):
             else:
                 self._apply(effect)
 
-    def _leave(self) -> None:
-        """Fire `LEAVE` unless the run has ended, or has not started."""
-        if TurnTrigger.LEAVE in self._turns.state.rows:
-            for effect in self._turns.fire(TurnTrigger.LEAVE):
+    def _fire_at_once(self, trigger: TurnTrigger) -> None:
+        """Fire a trigger whose effects wait for nothing, if the state has an edge for it."""
+        if trigger in self._turns.state.rows:
+            for effect in self._turns.fire(trigger):
                 self._apply(effect)
 
     def _apply(self, effect: TurnEffect) -> None:  # noqa: C901, PLR0912 - one case for each effect, in one place
