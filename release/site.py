@@ -82,6 +82,7 @@ NAV: Nav = [
             {"Conformance": "conformance.md"},
             {"Servers": "servers.md"},
             {"Testing a client": "testing.md"},
+            {"Testing an agent": "mock.md"},
         ]
     },
     {
