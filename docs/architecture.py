@@ -43,7 +43,8 @@ def layers() -> Layers:
         for contract in contracts
         if contract["type"] == "layers"
     )
-    return [*of_serving, *(layer for layer in of_package if layer != [f"{PACKAGE}.serving"])]
+    place = of_package.index([f"{PACKAGE}.serving"])
+    return [*of_package[:place], *of_serving, *of_package[place + 1 :]]
 
 
 def imports(rows: Layers) -> Mapping[str, frozenset[str]]:
