@@ -4,6 +4,7 @@ main        the entry point, which names a missing package
 commands    the list of the commands, and `interlock replay`
 serve       `interlock serve`: runs the server
 run_client  `interlock run`: a client, its settings, and a gateway for it
+record      `interlock record`: records what a server answers as a script
 doctor      `interlock doctor`: says what an upstream can do
 check       `interlock check`: checks streams, and writes the findings as text, JSON or annotations
 view        `interlock view`: shows streams on a page

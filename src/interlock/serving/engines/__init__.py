@@ -1,13 +1,14 @@
 """Engines: sources of raw model output behind one protocol, which the same parsers and driver read.
 
-engine          the protocol
-generation      what an engine does for one response
-embedded        a stand-in model that runs anywhere
-example_values  values for JSON schemas, which the stand-in model writes
-vllm/           vLLM
-upstream/       the gateway to other servers
-script          an engine that replays turns
-recordings      engine outputs as a file: read, written, rechunked and replayed
-prompt          conversations as gpt-oss prompts, for the engines without a model
-harmony_tokens  text and messages as tokens of gpt-oss
+engine           the protocol
+generation       what an engine does for one response
+embedded         a stand-in model that runs anywhere
+example_values   values for JSON schemas, which the stand-in model writes
+vllm/            vLLM
+upstream/        the gateway to other servers
+script           the format of scripts, and which of their rules answers
+scripted_engine  an engine that follows a script
+recordings       engine outputs as a file: read, written, rechunked and replayed
+prompt           conversations as gpt-oss prompts, for the engines without a model
+harmony_tokens   text and messages as tokens of gpt-oss
 """

@@ -7,6 +7,7 @@ gateway_config      upstreams from options or a TOML file
 model_list          the models that an upstream lists
 survey              the models and faults of the upstreams when a gateway starts
 upstream_client     calls of an upstream: event streams, timeouts, retries, errors
+script_recorder     a gateway that records what upstreams answer, as a script
 observed_call       what a call of an upstream adds to the metrics and the traces
 http_client         HTTP/1.1: connections, TLS, proxies, limits
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
