@@ -35,6 +35,10 @@ EMBEDDED: Final = "interlock-embedded"
 START: Final = 300.0
 """The most seconds until a server answers."""
 LITELLM: Final = {"model_list": [{"model_name": EMBEDDED, "litellm_params": {"model": f"openai/{EMBEDDED}", "api_key": "none"}}]}
+LITELLM_SETTINGS: Final = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # it would fetch one otherwise
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+}
 
 
 @frozen
@@ -123,7 +127,7 @@ def running(server: Server, upstream: str, folder: Path) -> Iterator[str]:
         port = listening.getsockname()[1]
     (folder / "litellm.json").write_text(json.dumps(LITELLM))
     command = [each.format(port=port, upstream=upstream, folder=folder) for each in server.command]
-    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_BASE_URL": f"{upstream}/v1"}
+    environment = {**os.environ, **LITELLM_SETTINGS, "OPENAI_BASE_URL": f"{upstream}/v1"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - the commands above
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE if command[0] == VLLM else log, stderr=log

@@ -188,8 +188,8 @@ def _totals(results: Sequence[CheckedSource]) -> Iterator[str]:
     if rules:
         yield ""
     words = Counter(result.word for result in results)
-    counts = ", ".join(f"{words[word]} {word}" for word in ("legal", "illegal", "unreadable") if words[word])
-    yield f"{counted(len(results), 'stream')}: {counts}"
+    verdicts = ", ".join(f"{words[word]} {word}" for word in ("legal", "illegal", "unreadable") if words[word])
+    yield f"{counted(len(results), 'stream')}: {verdicts}"
 
 
 def _by_rule(results: Sequence[CheckedSource]) -> Mapping[str, Mapping[str, int]]:
