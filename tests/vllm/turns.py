@@ -14,6 +14,7 @@ from attrs import field, frozen
 from interlock.parsers.families import SYNTAXES
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.serving.conformance.answers import Output
 
 FUNCTION: Final = {
     "type": "function",
@@ -36,21 +37,6 @@ DONE: Final = f"{ANSWER}It is done.<|return|>"
 
 
 @frozen
-class Output:
-    """The content of an answer, in any API.
-
-    Args:
-        text: The text of all messages.
-        reasoning: All reasoning.
-        calls: The name and arguments of each call of a function.
-    """
-
-    text: str = ""
-    reasoning: str = ""
-    calls: Sequence[tuple[str, str]] = field(default=(), converter=tuple)
-
-
-@frozen
 class Turn:
     """One request, the output that the model writes for it, and the expected response.
 
@@ -70,7 +56,7 @@ class Turn:
     status: str = "completed"
     body: Mapping[str, object] = field(factory=dict[str, object])
     since: tuple[int, int] = (0, 30)
-    output: Output | None = Output()
+    output: Output | None = Output()  # noqa: RUF009 - it is frozen
 
 
 FINISHED: Final = Output("It is done.")
