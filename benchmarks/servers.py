@@ -142,6 +142,8 @@ def running(server: Server, upstream: str, folder: Path) -> Iterator[str]:
                     urllib.request.urlopen(f"{url}{server.health}", timeout=5).close()  # noqa: S310 - our own URL
                     break
                 time.sleep(0.5)
+            if process.poll() is not None:
+                raise RuntimeError(f"{server.name} did not start: {(folder / 'log').read_text(errors='replace')[-2000:]}")
             yield url
         finally:
             if process.stdin is not None:
