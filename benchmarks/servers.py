@@ -210,12 +210,17 @@ def _about(report: Mapping[str, Any]) -> Iterator[str]:
                 causes.setdefault(_cause(case), []).append(case["name"])
         if causes:
             yield f"- **{result}**"
-            yield from (f"  - {cause or 'no note'}: {', '.join(names)}" for cause, names in causes.items())
+            yield from (f"  - {cause}: {_listed(names)}" for cause, names in causes.items())
     deviations = Counter[str]()
     for case in report["cases"]:
         deviations.update(case["deviations"].keys())
     if deviations:
         yield f"- **deviations**: {', '.join(f'`{name}` in {count} cases' for name, count in deviations.most_common())}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    few = 6
+    return ", ".join(names) if len(names) <= few else f"{len(names)} cases, such as {', '.join(names[:3])}"
 
 
 def main() -> None:

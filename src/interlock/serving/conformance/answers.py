@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
+from interlock.events.items import CustomToolCall, FunctionCall
 from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.shapes import name_of
 from interlock.fsm.acceptor import ApiName
 
 Body: TypeAlias = Mapping[str, object]
 Part: TypeAlias = tuple[str, str, str]
 """A part of an answer: `text`, `reasoning` or `call`; the name of what is called; the text or the arguments."""
+
+_CALLS: Final = frozenset(map(name_of, (FunctionCall, CustomToolCall)))
+"""The calls that a client runs and that name what is called."""
 
 
 def _as_tuple(calls: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -98,11 +103,11 @@ def _object(text: str) -> object:
 def _items(items: Iterable[object]) -> Iterator[Part]:
     for item in map(members, items):
         match item.get("type"):
-            case "function_call" | "custom_tool_call":
-                yield "call", as_text(item.get("name")), as_text(item.get("arguments", item.get("input")))
             case "message" | "reasoning":
                 kind = "text" if item["type"] == "message" else "reasoning"
                 yield from ((kind, "", as_text(members(part).get("text"))) for part in elements(item.get("content")))
+            case kind if kind in _CALLS:
+                yield "call", as_text(item.get("name")), as_text(item.get("arguments", item.get("input")))
             case _:
                 pass
 

@@ -8,7 +8,9 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import dumps, is_object, loads
+from interlock.events.shapes import name_of
 from interlock.fsm.acceptor import ApiName
 from interlock.serving.conformance.answers import Body, Output
 
@@ -30,7 +32,7 @@ class Reply:
     output: Output
     reason: str
     usage: tuple[int, int, int]
-    raw: bytes
+    data: bytes
 
 
 Check: TypeAlias = Callable[[Reply], Seen]
@@ -98,7 +100,7 @@ def stops(reply: Reply, stop: str) -> Seen:
 
 def has_logprobs(reply: Reply) -> Seen:
     """See log probabilities."""
-    return PASSES if b'"logprob":' in reply.raw.replace(b'" :', b'":') else ("not served", "there are none")
+    return PASSES if b'"logprob":' in reply.data.replace(b'" :', b'":') else ("not served", "there are none")
 
 
 @frozen
@@ -193,8 +195,8 @@ DIALOGUE: Final[Sequence[Body]] = (
 )
 ANSWERED: Final[Sequence[Body]] = (
     {"role": "user", "content": ASK["input"]},
-    {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Berlin"}'},
-    {"type": "function_call_output", "call_id": "call_1", "output": "18 degrees and sunny"},
+    {"type": name_of(FunctionCall), "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Berlin"}'},
+    {"type": name_of(FunctionCallOutput), "call_id": "call_1", "output": "18 degrees and sunny"},
 )
 LOGPROBS: Final[Body] = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
 STORED: Final = Step(fields={**HELLO, "store": True}, has={"id": ANY})

@@ -67,8 +67,8 @@ def _messages(fields: Body) -> Iterator[tuple[str, object]]:
 
 
 def _as_messages(item: Body) -> Body:
-    match item.get("type"):
-        case "function_call":
+    match item:
+        case {"arguments": _}:
             block = {
                 "type": "tool_use",
                 "id": item["call_id"],
@@ -76,7 +76,7 @@ def _as_messages(item: Body) -> Body:
                 "input": json.loads(as_text(item["arguments"])),
             }
             return {"role": "assistant", "content": [block]}
-        case "function_call_output":
+        case {"output": _}:
             result = {"type": "tool_result", "tool_use_id": item["call_id"], "content": item["output"]}
             return {"role": "user", "content": [result]}
         case _:
@@ -111,12 +111,12 @@ def _chat(fields: Body) -> Iterator[tuple[str, object]]:
 
 
 def _as_chat(item: Body) -> Body:
-    match item.get("type"):
-        case "function_call":
+    match item:
+        case {"arguments": _}:
             function = {"name": item["name"], "arguments": item["arguments"]}
             call = {"id": item["call_id"], "type": "function", "function": function}
             return {"role": "assistant", "content": None, "tool_calls": [call]}
-        case "function_call_output":
+        case {"output": _}:
             return {"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]}
         case _:
             return {"role": item["role"], "content": item["content"]}
