@@ -43,11 +43,20 @@ logger = logging.getLogger("fastapi_server")
 app = FastAPI()
 
 
+def last_text(given: str | list[dict[str, Any]]) -> str:
+    """Return the text of an input: a string, or that of its last item, which is a message or the output of a call."""
+    if isinstance(given, str):
+        return given
+    content = given[-1].get("content", given[-1].get("output", ""))
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
 async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
     """Yield an answer in chunks; replace this by your engine."""
-    answer = str(request["input"])
-    for tool in request.get("tools", []):
-        answer = f"<tool_call>\n{json.dumps({'name': tool['name'], 'arguments': {}})}\n</tool_call>"
+    answer = last_text(request["input"])
+    functions = [tool["name"] for tool in request.get("tools") or [] if tool.get("type") == "function"]
+    if functions and "output" not in request["input"][-1]:
+        answer = f"<tool_call>\n{json.dumps({'name': functions[-1], 'arguments': {}})}\n</tool_call>"
     for word in answer.split(" "):
         await asyncio.sleep(PAUSE)
         if word == "fail":
@@ -69,7 +78,7 @@ async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> 
                 if spent == budget:
                     break
         reason = "length" if spent == budget else "stop"
-        usage = Usage(input_tokens=len(str(request["input"]).split()), output_tokens=spent)
+        usage = Usage(input_tokens=len(last_text(request["input"]).split()), output_tokens=spent)
         yield b"".join(driver.feed([*parser.end(reason, usage), Finish()]))
     except Exception:
         logger.exception("the model failed")
@@ -94,8 +103,11 @@ async def create_response(http: Request) -> Response:
         request = await http.json()
     except ValueError:
         request = None
-    if not isinstance(request, dict) or not isinstance(request.get("input"), str):
-        error = {"message": "The body must be a JSON object with a string `input`.", "type": "invalid_request_error"}
+    if not isinstance(request, dict) or not isinstance(request.get("input"), str | list) or request["input"] == []:
+        error = {
+            "message": "The body must be a JSON object whose `input` is a string or a list of items.",
+            "type": "invalid_request_error",
+        }
         return JSONResponse({"error": {**error, "param": "input", "code": None}}, status_code=400)
     if request.get("stream"):
         return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)

@@ -64,6 +64,15 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
     assert done.stdout == "interlock.late\n"
 
 
+def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "interlock.serving.http.app", None)
+    monkeypatch.delitem(sys.modules, "interlock.serve", raising=False)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"^interlock\.serve needs interlock\.serving\.http\.app: pip install 'interlock\[serve\]'"
+    ):
+        importlib.import_module("interlock.serve")
+
+
 def test_a_driver_for_no_mapping_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^driver_for takes the body of a request, such as \{'model': 'my-model'\}, not 'hi'$"):
         driver_for("hi")

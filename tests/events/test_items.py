@@ -105,7 +105,7 @@ def test_an_item_begins_as_one_of_the_package(kind):
         ("message", {"content": ["x"], "phase": None}, {"role": "assistant", "phase": None, "content": []}),
         ("reasoning", {"content": ["x"]}, {"summary": [], "content": []}),
         ("function_call", {"arguments": "x", "call_id": None}, {"call_id": "", "name": "name", "arguments": ""}),
-        ("mcp_list_tools", {"nonsense": 1}, {"server_label": "server_label", "tools": []}),
+        ("mcp_list_tools", {}, {"server_label": "server_label", "tools": []}),
         (
             "tool_search_call",
             {"call_id": None},
@@ -116,6 +116,12 @@ def test_an_item_begins_as_one_of_the_package(kind):
 )
 def test_what_is_written_later_is_empty_at_first(kind, fields, shown):
     assert beginning(kind, **fields) == shown
+
+
+def test_a_field_that_the_kind_does_not_have_is_refused():
+    says = "an item of kind 'compaction' has no field encryptd_content; it has agent, created_by, encrypted_content, id, type"
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        open_item("compaction", {"encryptd_content": "x"})
 
 
 @pytest.mark.parametrize(

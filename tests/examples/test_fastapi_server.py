@@ -76,6 +76,19 @@ def test_the_client_reads_the_text_and_the_usage(client) -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (2, 2)
 
 
+def test_the_input_may_be_a_list_of_messages_as_the_client_sends_it(client) -> None:
+    parts = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}, {"type": "input_text", "text": "you"}]}]
+    assert client.responses.create(model="m", input=parts).output_text == "Hello you "
+    assert client.responses.create(model="m", input=[{"role": "user", "content": "Hello"}]).output_text == "Hello "
+
+
+def test_the_output_of_a_call_is_answered(client) -> None:
+    (call,) = client.responses.create(model="m", input="Rain?", tools=[WEATHER]).output
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "It rains."}
+    response = client.responses.create(model="m", input=[{"role": "user", "content": "Rain?"}, call, output], tools=[WEATHER])
+    assert response.output_text == "It rains. "
+
+
 def test_a_call_in_the_models_own_format_is_a_call(client) -> None:
     with client.responses.stream(model="m", input="Rain?", tools=[WEATHER]) as events:
         (item,) = events.get_final_response().output
@@ -107,5 +120,5 @@ def test_a_body_without_an_input_is_refused(url, body) -> None:
 
 
 def test_the_client_raises_what_the_refusal_says(client) -> None:
-    with pytest.raises(BadRequestError, match="a string `input`"):
+    with pytest.raises(BadRequestError, match="a string or a list of items"):
         client.responses.create(model="m", input=[])

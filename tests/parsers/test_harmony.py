@@ -157,3 +157,10 @@ def test_chunks_with_and_without_log_probabilities_can_be_mixed():
 def test_the_page_counts_the_recovery_cases():
     page = Path(__file__).parents[2].joinpath("docs", "conformance", "recovery.md").read_text(encoding="utf-8")
     assert f"has all {len(CASES)} cases" in page
+
+
+def test_text_without_tokens_is_refused_at_the_beginning_of_a_turn():
+    parser = HarmonyParser(ROUTING)
+    assert repr(parser) == "<HarmonyParser in 'expect_start'>"
+    with pytest.raises(TypeError, match=r"^this parser reads a chunk's token_ids, but got Chunk\(token_ids=\(\), text='Hi'"):
+        parser.feed(Chunk(text="Hi"))

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from interlock.parsers.harmony_framing import HarmonyTrigger
@@ -32,6 +34,12 @@ def test_ids_without_a_meaning_are_not_remembered():
 
 def test_there_is_one_vocabulary():
     assert vocabulary() is vocabulary()
+
+
+def test_a_missing_vocabulary_is_an_error_that_names_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai_harmony", None)
+    with pytest.raises(ModuleNotFoundError, match=r"^the format 'harmony' needs its vocabulary: pip install openai-harmony$"):
+        vocabulary.__wrapped__()
 
 
 def test_a_character_comes_with_all_of_its_tokens():

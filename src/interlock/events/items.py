@@ -1002,19 +1002,27 @@ def required_fields(kind: type[Item]) -> tuple[str, ...]:
     return tuple(name for name in (*kind.opening, *required) if name not in {*kind.made, *kind.written})
 
 
+@cache
+def _names(kind: type[Item]) -> frozenset[str]:
+    return frozenset({field.encode_name for field in structs.fields(kind)} | {"type"})
+
+
 def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     """Return a new item, whose ids are not generated yet.
 
     Args:
         kind: The item's type.
-        fields: The known fields, by the API's names; unknown names are ignored.
+        fields: The known fields, by the API's names.
 
     Raises:
-        ValueError: The kind is unknown, or a field is missing or has a wrong type.
+        ValueError: The kind or a field is unknown, or a field is missing or has a wrong type.
     """
     if kind not in ITEMS:
         raise ValueError(f"there is no item of kind {kind!r}")
     item = ITEMS[kind]
+    if not fields.keys() <= _names(item):
+        unknown = ", ".join(sorted(fields.keys() - _names(item)))
+        raise ValueError(f"an item of kind {kind!r} has no field {unknown}; it has {', '.join(sorted(_names(item)))}")
     missing = [name for name in required_fields(item) if name not in fields]
     if missing:
         raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")

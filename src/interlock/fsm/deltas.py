@@ -76,7 +76,7 @@ class Open:
         text: The arguments of a hosted call whose events do not show them, such as a web search, for its tool.
 
     Raises:
-        ValueError: The kind is unknown, a field has a wrong type, or a required field is missing.
+        ValueError: The kind or a field is unknown, a field has a wrong type, or a required field is missing.
     """
 
     kind: ItemKind

@@ -52,13 +52,21 @@ class HarmonyParser:
     _reasoning_tokens: int = 0
     recoveries: Recoveries = field(factory=Recoveries, init=False)
 
+    def __repr__(self) -> str:
+        """Return the state of the framing."""
+        return f"<HarmonyParser in {self._state.name!r}>"
+
     @property
     def framing(self) -> str:
         """The name of the state of the framing."""
         return self._state.name
 
     def feed(self, chunk: Chunk) -> list[Delta]:
-        """Return the deltas of a chunk's `token_ids`; its `text` is ignored."""
+        """Return the deltas of a chunk's `token_ids`; its `text` is ignored.
+
+        Raises:
+            TypeError: A turn begins with text alone.
+        """
         tokens = chunk.token_ids
         if chunk.logprobs is not None:
             return self._feed_scored(tokens, chunk.logprobs)
@@ -67,6 +75,8 @@ class HarmonyParser:
             if text is not None:
                 self._tokens += 1
                 return [text]
+        if chunk.text and not tokens and not self._tokens:
+            raise unread(chunk, "token_ids")
         return self._feed_many(tokens)
 
     def _feed_scored(self, tokens: Sequence[int], logprobs: Sequence[Entry]) -> list[Delta]:

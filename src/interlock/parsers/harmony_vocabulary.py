@@ -75,7 +75,12 @@ def vocabulary() -> Vocabulary:
     Raises:
         ModuleNotFoundError: `openai_harmony` is not installed (the extra `harmony`).
     """
-    load: Callable[[str], Encoding] = import_module("openai_harmony").load_harmony_encoding
+    try:
+        load: Callable[[str], Encoding] = import_module("openai_harmony").load_harmony_encoding
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the format 'harmony' needs its vocabulary: pip install openai-harmony", name=error.name
+        ) from error
     return Vocabulary(load("HarmonyGptOss"))
 
 
