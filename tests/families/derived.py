@@ -59,6 +59,10 @@ def cases() -> Iterator[Derived]:
 
 def cases_of(name: str) -> Iterator[Derived]:
     """Yield the cases of a family."""
+    if name not in TEMPLATES:
+        raise LookupError(
+            f"{name!r} needs a template in TEMPLATES of reference_encoders.py: see 'Add a family' in docs/families.md"
+        )
     yield from _whole(name)
     yield from _marked(name)
     yield from _announced(name) if announces(name) else _bare(name)

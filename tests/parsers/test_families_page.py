@@ -41,6 +41,13 @@ def test_the_family_of_the_page_has_the_cases_of_every_family():
             assert [(item.kind, item.text, item.fields.get("name")) for item in read] == list(case.items), case
 
 
+def test_a_family_without_a_template_says_what_is_missing():
+    with pytest.raises(
+        LookupError, match=r"^'parrot' needs a template in TEMPLATES of reference_encoders.py: see 'Add a family'"
+    ):
+        next(derived.cases_of(NAME))
+
+
 @pytest.mark.usefixtures("parrot")
 def test_the_family_of_the_page_fires_its_rows():
     read_as = family(NAME, "qwen3")
