@@ -137,7 +137,7 @@ def _first_event(rows: Rows) -> Answer | None:
         sentence += (
             " From a model's first token to its event, the parser and the driver take "
             f"{short(_median(core[0], 'interlock'))} µs; vLLM's code takes "
-            f"{_times(_median(core[0], 'vllm'), _median(core[0], 'interlock'))} as long."
+            f"{short(core[0]['faster']['median'])} times as long."
         )
     return Answer(picture, "Milliseconds from a request to its first event, by the number of other streams", sentence)
 
@@ -214,7 +214,7 @@ def _reasoning(rows: Rows) -> Answer | None:
     if "vllm" in last["figures"]:
         sentence += (
             f". With vLLM's code, its cost grows from {short(_median(first, 'vllm'))} to {short(_median(last, 'vllm'))} µs, "
-            f"{_times(_median(last, 'vllm'), _median(last, 'interlock'))} as much as with Interlock"
+            f"{short(last['faster']['median'])} times as much as with Interlock"
         )
     sentence += f".{_whole(rows, 'text of gpt-oss, after .*')}"
     return Answer(picture, "Microseconds for each token of harmony, by the number of reasoning tokens before it", sentence)

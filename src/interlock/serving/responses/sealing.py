@@ -37,8 +37,8 @@ KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
 """The environment variable with the keys: 32 bytes each in base64, separated by commas. The first key seals."""
 
 RANDOM_KEY: Final = (
-    f"{KEYS_VARIABLE} is not set: only this process can decrypt the encrypted reasoning and the compactions that it sends, "
-    "and only until it ends."
+    f"{KEYS_VARIABLE} is not set: reasoning and compactions that this process encrypts cannot be decrypted by another one, "
+    "or after a restart."
 )
 """The warning when a server starts with a random key."""
 
