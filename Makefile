@@ -276,7 +276,7 @@ clean: ## Remove the environments, caches and build output
 	@$(PYTHON) -m venv $(@D:/bin=)
 
 .venv/.serve: pyproject.toml | .venv/bin/python
-	@echo "Installing the server and its packages into .venv (190 MB, about a minute)."
+	@echo "Installing the server and its packages into .venv (160 MB, a minute or more)."
 	@$(BIN)/python -m pip install --editable '.[serve,tools]'
 	@touch $@
 

@@ -38,7 +38,7 @@ def test_there_is_one_vocabulary():
 
 def test_a_missing_vocabulary_is_an_error_that_names_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai_harmony", None)
-    with pytest.raises(ModuleNotFoundError, match=r"^the format 'harmony' needs its vocabulary: pip install openai-harmony$"):
+    with pytest.raises(ModuleNotFoundError, match=r"^the format 'harmony' needs its vocabulary: pip install oss-harmony$"):
         vocabulary.__wrapped__()
 
 

@@ -79,7 +79,7 @@ def vocabulary() -> Vocabulary:
         load: Callable[[str], Encoding] = import_module("openai_harmony").load_harmony_encoding
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "the format 'harmony' needs its vocabulary: pip install openai-harmony", name=error.name
+            "the format 'harmony' needs its vocabulary: pip install oss-harmony", name=error.name
         ) from error
     return Vocabulary(load("HarmonyGptOss"))
 
