@@ -163,7 +163,7 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
 	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py $(if $(ONLY),-k '$(ONLY)')
 
-# Codex and Claude Code alone are 0.8 gigabytes, so the clients stay out of the other environments.
+# Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
 test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \

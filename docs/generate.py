@@ -16,6 +16,7 @@ from typing import Final, get_args
 
 import architecture
 import machines
+import tested
 from attrs import evolve, fields
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
@@ -136,6 +137,8 @@ def generated() -> dict[Path, str]:
     files[Path("docs", "architecture.svg")] = architecture.drawing()
     files[Path("docs", "request.svg")] = architecture.journey()
     files[Path("docs", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
+    clients = Path("docs", "clients.md")
+    files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
     return files

@@ -50,6 +50,7 @@ NAV: Nav = [
             {"API coverage": "api.md"},
             {"Messages and Chat Completions": "dialects.md"},
             {"Codex and other clients": "clients.md"},
+            {"Recipes": "recipes.md"},
             {"Hosted tools": "tools.md"},
             {"Conversations and state": "state.md"},
             {"WebSocket mode": "websocket.md"},

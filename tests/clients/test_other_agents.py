@@ -1,0 +1,56 @@
+"""opencode and Continue as they come, without a terminal: each reads a file with its own tool and answers."""
+
+import json
+
+import pytest
+from clients import hosts
+from clients.running import HERE, run
+
+from interlock.parsers.families.reference_encoders import WrittenItem
+
+BIN = HERE / "node_modules" / ".bin"
+OPENCODE = {"openai-compatible": "over Chat Completions", "openai": "over Responses"}
+"""The packages by which opencode speaks the two APIs."""
+
+
+def turns(tool):
+    """Return what the model writes: a call of the tool, then an answer. opencode also asks for a title of its session."""
+    call = [WrittenItem("reasoning", "I look."), WrittenItem("call", json.dumps({"command": "cat notes.txt"}), tool)]
+
+    def write(prompt):
+        if "title generator" in prompt:
+            return [WrittenItem("message", "A file")]
+        return [WrittenItem("message", "The file says helo.")] if "helo" in prompt else call
+
+    return write
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a project with a file, and of an empty home."""
+    (tmp_path / "notes.txt").write_text("helo\n")
+    (tmp_path / "home").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("host", hosts.OURS, indirect=True)
+@pytest.mark.parametrize("package", OPENCODE, ids=OPENCODE.values())
+def test_opencode_reads_a_file(folder, package, host):
+    with host(turns("bash")) as played:
+        options = {"baseURL": f"{played.url}/v1", "apiKey": "none"}
+        provider = {"npm": f"@ai-sdk/{package}", "options": options, "models": {"tiny": {}}}
+        (folder / "opencode.json").write_text(json.dumps({"provider": {"interlock": provider}, "autoupdate": False}))
+        command = [BIN / "opencode", "run", "--model", "interlock/tiny", "What is in notes.txt?"]
+        ran = run(command, folder, PWD=str(folder), HOME=str(folder / "home"), OPENCODE_DISABLE_MODELS_FETCH="1")
+    assert (ran.returncode, ran.stdout.strip()) == (0, "The file says helo."), ran.stderr
+
+
+@pytest.mark.parametrize("host", hosts.OURS, indirect=True)
+def test_continue_reads_a_file(folder, host):
+    with host(turns("Bash")) as played:
+        model = {"name": "tiny", "provider": "openai", "model": "tiny", "apiBase": f"{played.url}/v1", "apiKey": "none"}
+        model |= {"roles": ["chat"], "capabilities": ["tool_use"]}
+        (folder / "config.yaml").write_text(json.dumps({"name": "t", "version": "0.0.1", "schema": "v1", "models": [model]}))
+        command = [BIN / "cn", "-p", "--auto", "--config", "config.yaml", "What is in notes.txt?"]
+        ran = run(command, folder, HOME=str(folder / "home"), CONTINUE_TELEMETRY_ENABLED="0")
+    assert (ran.returncode, ran.stdout.strip()) == (0, "The file says helo."), ran.stderr
