@@ -61,6 +61,7 @@ def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrid
             "architecture": {"input_modalities": ["file", "image", "text"]},
             "supported_parameters": ["temperature", "tools"],
         },
+        {"id": "e", "meta": {"n_ctx": 2048, "n_ctx_train": 4096}},
     ]
     listing = Reply((json.dumps({"data": models}).encode(),), headers={"content-type": "application/json"})
     with (
@@ -70,7 +71,7 @@ def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrid
         answer = httpx.get(f"{gateway_url}/v1/models").json()
         one = httpx.get(f"{gateway_url}/v1/models/large").json()
     windows = {model["id"]: model.get("max_model_len") for model in answer["data"]}
-    assert windows == {"a": 4096, "b": 9000, "c": None, "d": None, "large": 9000}
+    assert windows == {"a": 4096, "b": 9000, "c": None, "d": None, "e": 2048, "large": 9000}
     assert one["max_model_len"] == 9000
     b = ModelFacts(window=9000, efforts=["high"])
     facts = {
@@ -78,6 +79,7 @@ def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrid
         "b": b,
         "c": ModelFacts(),
         "d": ModelFacts(efforts=[], modalities=["text", "image"]),
+        "e": ModelFacts(window=2048),
         "large": b,
     }
     assert answer["models"] == [codex_model(name, facts[name], index) for index, name in enumerate(facts)]

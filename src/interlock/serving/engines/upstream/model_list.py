@@ -30,8 +30,8 @@ LISTING: Final = 10.0
 POLL: Final = 1.0
 """Seconds between two attempts to reach an upstream that is down."""
 
-WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length")
-"""Where lists have the context window of a model: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio."""
+WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
+"""Where lists have a model's window: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio, llama.cpp in `meta`."""
 
 MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
 
@@ -107,8 +107,9 @@ def _facts(model: Mapping[str, object]) -> ModelFacts:
     """Return what an upstream's list says of a model; only OpenRouter's has parameters and kinds of input."""
     inputs = elements(members(model.get("architecture")).get("input_modalities"))
     parameters = elements(model.get("supported_parameters"))
+    windows = {**members(model.get("meta")), **model}
     return ModelFacts(
-        window=next(filter(None, (count_of(model.get(key)) for key in WINDOWS)), None),
+        window=next(filter(None, (count_of(windows.get(key)) for key in WINDOWS)), None),
         efforts=[] if parameters and "reasoning" not in parameters else None,
         modalities=[each for each in MODALITIES if each in inputs] or None,
     )
