@@ -31,7 +31,7 @@ POLL: Final = 1.0
 """Seconds between two attempts to reach an upstream that is down."""
 
 WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
-"""Where lists have a model's window: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio, llama.cpp in `meta`."""
+"""Where lists have a window: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio, llama.cpp in its `meta`."""
 
 MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
 
