@@ -33,7 +33,7 @@ from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.responses.run import ActiveRuns
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.tools.tool_runner import ScriptedTools
 from interlock.testing.legality import describe_finding
 

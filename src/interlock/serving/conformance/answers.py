@@ -17,7 +17,7 @@ Body: TypeAlias = Mapping[str, object]
 Part: TypeAlias = tuple[str, str, str]
 """A part of an answer: `text`, `reasoning` or `call`; the name of what is called; the text or the arguments."""
 
-_CALLS: Final = frozenset(map(name_of, (FunctionCall, CustomToolCall)))
+_CALLS: Final = frozenset(name_of(kind) for kind in (FunctionCall, CustomToolCall))
 """The calls that a client runs and that name what is called."""
 
 
