@@ -9,7 +9,7 @@ fi
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 mkdir -p keys
 printf 'main %s\n' "$(random)" >keys/keys
-chmod 644 keys/keys # the user of the containers reads it
+chmod 755 keys && chmod 644 keys/keys # the user of the containers reads it
 umask 077
 cat >.env <<END
 INTERLOCK_KEYS=$(head -c 32 /dev/urandom | base64)

@@ -66,7 +66,7 @@ def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -
         assert keys.reload()
         assert keys.reload(logging.DEBUG)
     assert (keys.count, tenants(keys, "old", "new", "a", "b", "c")) == (5, ["", "", "acme", "acme", "other"])
-    assert caplog.messages == [f"{file} has 5 API keys, of 3 tenants"]
+    assert caplog.messages == [f"{file}: API keys: 5, tenants: 3"]
 
 
 @pytest.mark.parametrize(

@@ -405,7 +405,7 @@ def test_a_key_is_rotated_without_a_restart(workers, tmp_path) -> None:
         ]:
             keys.write_text(text)
             command.process.send_signal(signal.SIGHUP)
-            log = "the API keys stay as they are" if "key" in text else f"has {text.count(chr(10))} API keys"
+            log = "the API keys stay as they are" if "key" in text else f"API keys: {text.count(chr(10))}, tenants"
             wait_for(lambda log=log: log in command.log.read_text())
             wait_for(lambda expected=expected: statuses("old", "new", "c") == expected)
         if workers > 1:

@@ -104,7 +104,7 @@ class Keys:
         except (OSError, ValueError) as error:
             logger.error("the API keys stay as they are: %s: %s", self.file, error)  # noqa: TRY400 - the error says enough
             return False
-        logger.log(level, "%s has %d API keys, of %d tenants", self.file, self.count, len({name for _, name in self.tenants}))
+        logger.log(level, "%s: API keys: %d, tenants: %d", self.file, self.count, len({name for _, name in self.tenants}))
         return True
 
     def tenant(self, authorization: str) -> str | None:
