@@ -106,8 +106,8 @@ SERVERS: Final[Mapping[str, Server]] = {
         *("litellm", "litellm", "litellm", "--config", "{folder}/litellm.json", "--host", "127.0.0.1", "--port", "{port}"),
         apis=EVERY,
         health="/health/liveliness",
-        remark="Its chunks of Chat Completions omit `finish_reason` where the API has a null, and it serves Messages by the upstream's\n"
-        "Responses API, which has no stop strings.",
+        remark="Its chunks of Chat Completions omit `finish_reason` where the API has a null, and it serves Messages by the\n"
+        "upstream's Responses API, which has no stop strings.",
     ),
     "codex-relay": _peer(
         "codex-relay", "relay", "codex-relay", "--port", "{port}", "--upstream", "{upstream}/v1", "--api-key", "none"
