@@ -252,12 +252,12 @@ specification: .venv/.dev ## Write the tables, rules and test vectors as JSON in
 	.venv-servers/$*/bin/pip install '$(SERVER_$*)'
 	@touch $@
 SERVER_agentic := agentic-api==0.9.0
-SERVER_litellm := litellm[proxy]
+SERVER_litellm := litellm[proxy]==1.108.7
 SERVER_relay := codex-relay==0.5.8
 
 .PHONY: servers
 servers: .venv/.dev .venv-vllm/.test $(addprefix .venv-servers/,agentic/.installed litellm/.installed relay/.installed) ## Play interlock conformance to servers, some 20 minutes; writes docs/servers.md; ONLY='vllm litellm' API=chat
-	API='$(or $(API),responses messages chat)' $(BIN)/python benchmarks/servers.py $(ONLY)
+	API='$(or $(API),responses messages chat)' $(BIN)/python benchmarks/conformance_servers.py $(ONLY)
 
 .PHONY: dist
 dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not

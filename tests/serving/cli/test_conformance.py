@@ -1,6 +1,7 @@
 """The command `interlock conformance`: against our own server, and against servers that break what it judges."""
 
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -166,3 +167,9 @@ def test_a_server_that_is_not_there_ends_the_command() -> None:
         == run("nowhere").exit_code
         == 2
     )
+
+
+def test_without_the_package_for_websockets_they_are_not_seen(results, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "websockets.exceptions", None)
+    seen = results(stream=stream(), whole=whole(RESPONSE))[1]
+    assert seen["a WebSocket"] == ("not seen", "the package websockets is not installed")

@@ -257,9 +257,11 @@ class Player:
 
     def _talk(self, case: Case) -> None:
         """Send two requests over one WebSocket, the second of which goes on from the first."""
-        from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException  # noqa: PLC0415 - of the extra `serve`
-        from websockets.sync.client import connect  # noqa: PLC0415 - likewise
-
+        try:  # the extra `serve` has them
+            from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException  # noqa: PLC0415 - see above
+            from websockets.sync.client import connect  # noqa: PLC0415 - likewise
+        except ModuleNotFoundError as error:
+            raise _Shown("not seen", "the package websockets is not installed") from error
         address = f"ws{self.url.removeprefix('http')}{PATHS[self.api]}"
         try:
             with connect(

@@ -2,8 +2,8 @@
 
     make servers ONLY='vllm agentic-api' API='responses chat'
 
-The results stay in benchmarks/servers.json, so that a run of some servers keeps those of the others. A server that is not
-installed is skipped.
+The results stay in benchmarks/conformance_servers.json, so that a run of some servers keeps those of the others. A server that is
+not installed is skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attrs import frozen
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "servers.md"
-RESULTS: Final = ROOT / "benchmarks" / "servers.json"
+RESULTS: Final = ROOT / "benchmarks" / "conformance_servers.json"
 PEERS: Final = ROOT / ".venv-servers"
 INTERLOCK: Final = str(ROOT / ".venv" / "bin" / "interlock")
 VLLM: Final = str(ROOT / ".venv-vllm" / "bin" / "python")
