@@ -110,7 +110,9 @@ SERVERS: Final[Mapping[str, Server]] = {
         "upstream's Responses API, which has no stop strings.",
     ),
     "codex-relay": _peer(
-        "codex-relay", "relay", "codex-relay", "--port", "{port}", "--upstream", "{upstream}/v1", "--api-key", "none"
+        *("codex-relay", "relay", "codex-relay", "--port", "{port}", "--upstream", "{upstream}/v1", "--api-key", "none"),
+        remark="It is made for Codex, which reads less of a stream than the API has: the response in `response.created` has\n"
+        "only an id, a model and a status.",
     ),
 }
 
