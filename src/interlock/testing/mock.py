@@ -134,16 +134,22 @@ class Scenario:
 
 @define(eq=False)
 class MockRequest:
-    """A request that a mock has received: a POST, or one over a WebSocket."""
+    """A request that a mock has received: a POST, or one over a WebSocket.
+
+    `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
+    """
 
     path: str
     headers: Headers = field(repr=False)
     body: bytes = b""
+    model: str = ""
+    text: str = ""
+    tools: Sequence[str] = ()
+    turn: int = 0
     rule: str | None = None
     """The conditions of the rule that answered it; None if none did."""
     problem: str = ""
     """Why the script has no answer."""
-    conversation: Conversation | None = field(default=None, repr=False)
     stream: bytes | None = field(default=None, repr=False)
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     is_spoiled: bool = False
@@ -154,26 +160,6 @@ class MockRequest:
         """The body."""
         return members(loads(self.body))
 
-    @property
-    def model(self) -> str:
-        """The model."""
-        return self._matched().model
-
-    @property
-    def text(self) -> str:
-        """The user's last message."""
-        return self._matched().text
-
-    @property
-    def tools(self) -> Sequence[str]:
-        """The names of the tools on offer."""
-        return self._matched().tools
-
-    @property
-    def turn(self) -> int:
-        """The number of the model's turn in the conversation, from 1."""
-        return self._matched().turn
-
     def findings(self) -> Sequence[Finding]:
         """Return the errors of its stream; none if it has no complete one, or if the scenario has spoiled it."""
         if self.stream is None or self.is_spoiled:
@@ -181,11 +167,6 @@ class MockRequest:
         judge = AnyJudge()
         judge.feed(self.stream)
         return [each.finding for each in judge.end().reported if each.finding.severity == "error"]
-
-    def _matched(self) -> Conversation:
-        if self.conversation is None:
-            raise ValueError(f"the request to {self.path} did not ask the model, or was invalid")
-        return self.conversation
 
 
 @define(eq=False)
@@ -213,9 +194,14 @@ class _MockExchange(Exchange):
         del request
         if self._scope["type"] == "websocket":
             self._note(self._bodies.popleft() if self._bodies else b"")
-        if self._request is not None:
-            self._request.conversation = conversation
-            self._request.rule = None if rule is None else str(rule.conditions)
+        if (noted := self._request) is not None:
+            noted.model, noted.text, noted.tools, noted.turn = (
+                conversation.model,
+                conversation.text,
+                conversation.tools,
+                conversation.turn,
+            )
+            noted.rule = None if rule is None else str(rule.conditions)
 
     def refuse(self, reason: str) -> None:
         if self._request is not None:

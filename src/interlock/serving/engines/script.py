@@ -130,16 +130,16 @@ class Step(_Fields, frozen=True):
         return [ToolResult(call.returns) for call in self.calls if call.returns is not None]
 
 
-class Rule(_Fields, frozen=True):
+class Rule(_Fields, frozen=True, kw_only=True):
     """The answers to the requests of one kind, turn by turn."""
 
-    steps: list[Step]
     when: Annotated[When | str, Meta(description="The conditions; a text alone is `text`.")] = When()
     family: Annotated[str, Meta(description="Write the format of this family of models; harmony for gpt-oss.")] | None = None
     per: Annotated[
         Literal["conversation", "server"],
         Meta(description="What the steps are counted by: the turns of each conversation, or all requests together."),
     ] = "conversation"
+    steps: list[Step]
 
     def __post_init__(self) -> None:
         """Refuse an unknown family, and raw output without one."""

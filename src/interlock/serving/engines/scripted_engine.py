@@ -139,12 +139,16 @@ class ScriptedGeneration(Generation):
     _request: ResponseRequest
     _declared: Mapping[str, object] = field(repr=False)
     _exchange: Exchange = field(repr=False)
-    parser: Parser = field(init=False)  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the property
-    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - as above
+    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
+    _reader: Parser = field(init=False)
     _index: int = field(default=0, init=False)
     _turn: int = field(default=0, init=False)
     _step: Step | None = field(default=None, init=False)
     """The step of the next turn, if it is taken."""
+
+    @property
+    def parser(self) -> Parser:
+        return self._reader
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Find the rule.
@@ -159,14 +163,14 @@ class ScriptedGeneration(Generation):
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self._engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
         self._index, self._turn = found
-        self.parser = self._parser(self._engine.rules[self._index].format)
+        self._reader = self._new_parser(self._engine.rules[self._index].format)
         try:
             self._take(turn)
         except EngineError as error:
             raise self._refuse(f"{error} The request: {conversation.describe()}.") from error
         return {}
 
-    def _parser(self, output_format: Format) -> Parser:
+    def _new_parser(self, output_format: Format) -> Parser:
         if output_format != "chat":
             return parser_for(output_format, self._declared)
         hosted = find_hosted(HOSTED_TOOLS, self._request.tools)

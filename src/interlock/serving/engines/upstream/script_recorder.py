@@ -92,7 +92,7 @@ class RecordingGateway(Gateway):
 
 @define(eq=False)
 class _RecordedGeneration(UpstreamGeneration):
-    _recorder: ScriptRecorder = field(kw_only=True)
+    recorder: ScriptRecorder = field(kw_only=True)
     _conversation: Conversation = field(init=False)
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
@@ -103,12 +103,12 @@ class _RecordedGeneration(UpstreamGeneration):
         try:
             await super().admit(turn)
         except ApiError as error:
-            self._recorder.note(self._conversation, Step(fails=Failure(error.status, error.message, error.retry_after)))
+            self.recorder.note(self._conversation, Step(fails=Failure(error.status, error.message, error.retry_after)))
             raise
 
     def log(self, response: Mapping[str, object]) -> None:
         if response.get("status") != "cancelled":
-            self._recorder.note(self._conversation, recorded_step(response))
+            self.recorder.note(self._conversation, recorded_step(response))
 
 
 def recorded_step(response: Mapping[str, object]) -> Step:
