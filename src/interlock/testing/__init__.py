@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from interlock.late import exporter
-from interlock.testing.faults import RULES
-from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
 
 if TYPE_CHECKING:
+    from interlock.testing.faults import RULES
+    from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
     from interlock.testing.mock import Mock, MockRequest, MockServer, Scenario
     from interlock.testing.strategies import Broken, broken_streams, legal_streams, sse_bytes
 
@@ -39,12 +39,15 @@ __all__ = [
     "sse_bytes",
 ]
 
-_MOCK = ("Mock", "MockRequest", "MockServer", "Scenario")
-
-_export_mock = exporter(__name__, _MOCK, ["interlock.testing.mock"])
-_export_strategy = exporter(__name__, __all__, ["interlock.testing.strategies"])
+_HOMES = {
+    "mock": ("Mock", "MockRequest", "MockServer", "Scenario"),
+    "strategies": ("Broken", "broken_streams", "legal_streams", "sse_bytes"),
+    "faults": ("RULES",),
+}
+"""The modules that define these names; `legality` defines the others."""
 
 
 def __getattr__(name: str) -> object:
-    """Import a name from its module: the mock needs the server, and a strategy Hypothesis."""
-    return _export_mock(name) if name in _MOCK else _export_strategy(name)
+    """Import a name from its module, and no other module: each run of pytest imports this package, for its plugin."""
+    home = next((home for home, names in _HOMES.items() if name in names), "legality")
+    return exporter(__name__, __all__, [f"{__name__}.{home}"])(name)
