@@ -73,6 +73,13 @@ def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None
         importlib.import_module("interlock.serve")
 
 
+def test_the_mock_without_its_packages_names_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "interlock.serving.http.app", None)
+    monkeypatch.delitem(sys.modules, "interlock.testing.mock", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"^the mock of interlock\.testing needs interlock\.serving\.http\.app: pip "):
+        importlib.import_module("interlock.testing.mock")
+
+
 def test_a_driver_for_no_mapping_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^driver_for takes the body of a request, such as \{'model': 'my-model'\}, not 'hi'$"):
         driver_for("hi")

@@ -18,24 +18,32 @@ from typing import Final, Literal, Self
 
 from attrs import define, field
 from msgspec.structs import replace
-from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.types import Message, Receive, Scope, Send
 
 from interlock.events.json import loads, members
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
 from interlock.fsm.acceptor import AnyJudge, Finding
-from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Step, When, read_rules
-from interlock.serving.engines.scripted_engine import EXCHANGE, Exchange, ScriptedEngine
-from interlock.serving.http.answers import error_response
-from interlock.serving.http.app import create_app
-from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.tools.tool_runner import ScriptedTools
 from interlock.testing.legality import describe_finding
+
+try:
+    from starlette.applications import Starlette
+    from starlette.datastructures import Headers
+    from starlette.types import Message, Receive, Scope, Send
+
+    from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Step, When, read_rules
+    from interlock.serving.engines.scripted_engine import EXCHANGE, Exchange, ScriptedEngine
+    from interlock.serving.http.answers import error_response
+    from interlock.serving.http.app import create_app
+    from interlock.serving.http.server import ServerThread
+    from interlock.serving.requests.api_errors import ApiError
+    from interlock.serving.requests.create import ResponseRequest
+    from interlock.serving.responses.active_runs import ActiveRuns
+    from interlock.serving.tools.tool_runner import ScriptedTools
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"the mock of interlock.testing needs {error.name}: pip install 'interlock[testing]' (in a checkout, '.[testing]')",
+        name=error.name,
+    ) from error
 
 KEY: Final = "interlock"
 """The API key in the environment of a test; the mock accepts any."""
