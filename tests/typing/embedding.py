@@ -3,7 +3,7 @@
 from typing import Any, Literal, assert_never, assert_type
 
 from interlock import AnyEvent, Chunk, EventWriter, Finish, ResponseDriver, Start, Tagged, Usage, driver_for, parser_for
-from interlock.events.items import Item
+from interlock.events.items import FunctionCall
 from interlock.events.stream import ItemDone, ProgressEvent, TextDelta
 
 request: dict[str, Any] = {"model": "m", "input": "Hello"}
@@ -19,7 +19,9 @@ for event in driver.feed([Start(), *parser.feed(Chunk(text="Hello")), *parser.en
         assert_type(event.delta, str)
     elif event.type == "response.output_item.done":
         assert_type(event, ItemDone)
-        assert_type(event.item, Item)
+        if event.item.type == "function_call":
+            assert_type(event.item, FunctionCall)
+            assert_type(event.item.arguments, str)
     elif event.type == "response.mcp_call.failed":
         assert_type(event, ProgressEvent)
     event.delta  # type: ignore[union-attr]  # pyright: ignore  # noqa: B018, PGH003

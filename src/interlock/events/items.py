@@ -1,5 +1,8 @@
 """All kinds of items, with their id prefixes and the fields that may be unknown until an item closes."""
 
+# pyright: reportIncompatibleVariableOverride=false
+# The `type` of a class is one of the strings that it is in its base class; nobody sets it.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,6 +72,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     The class variables of a kind are its facts:
 
+    - `type`: the name of the kind.
     - `prefix`: the prefix of the item's id.
     - `made`: the prefixes of other fields with generated ids, by field.
     - `opening`: the fields that an item must open with, besides the required ones.
@@ -86,6 +90,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `shown_output`: for a kind that a model reads as the output of a call, the field with the output.
     """
 
+    type: ClassVar[str]
     prefix: ClassVar[str] = ""
     made: ClassVar[Mapping[str, str]] = NOTHING
     opening: ClassVar[tuple[str, ...]] = ()
@@ -140,6 +145,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 class Reasoning(Item, tag="reasoning", kw_only=True):
     """The model's reasoning, as text, as a summary or encrypted."""
 
+    type: ClassVar[Literal["reasoning"]]
     prefix = "rs"
     written = MappingProxyType({"summary": [], "content": []})
     late = ("encrypted_content",)
@@ -155,6 +161,7 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
 class Message(Item, tag="message", kw_only=True):
     """The assistant's message in a response."""
 
+    type: ClassVar[Literal["message"]]
     prefix = "msg"
     written = MappingProxyType({"content": []})
     prose = True
@@ -168,6 +175,7 @@ class Message(Item, tag="message", kw_only=True):
 class InputMessage(Item, tag="message", kw_only=True):
     """A message of any role in a request."""
 
+    type: ClassVar[Literal["message"]]
     prefix = "msg"
 
     role: Literal["user", "assistant", "system", "developer"]
@@ -179,6 +187,7 @@ class InputMessage(Item, tag="message", kw_only=True):
 class Compaction(Item, tag="compaction", kw_only=True):
     """A compacted conversation."""
 
+    type: ClassVar[Literal["compaction"]]
     prefix = "cmp"
     written = MappingProxyType({"encrypted_content": ""})
     tool_result = ("encrypted_content",)
@@ -221,6 +230,7 @@ class ClientCall(Item, kw_only=True):
 class FunctionCall(ClientCall, tag="function_call", kw_only=True):
     """A function call."""
 
+    type: ClassVar[Literal["function_call"]]
     written = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
     answer = "function_call_output"
@@ -232,6 +242,7 @@ class FunctionCall(ClientCall, tag="function_call", kw_only=True):
 class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
     """A call of a tool that takes text. The API sends its status in a stream; the `openai` package does not type it."""
 
+    type: ClassVar[Literal["custom_tool_call"]]
     prefix = "ctc"
     written = MappingProxyType({"input": ""})
     text_path = ("input",)
@@ -245,6 +256,7 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
 class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
     """The output of a function."""
 
+    type: ClassVar[Literal["function_call_output"]]
     prefix = "fco"
     shown_output = "output"
 
@@ -260,6 +272,7 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
 class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
     """The output of a custom tool."""
 
+    type: ClassVar[Literal["custom_tool_call_output"]]
     prefix = "ctco"
     shown_output = "output"
 
@@ -300,6 +313,7 @@ class McpItem(Item, kw_only=True):
 class McpCall(McpItem, tag="mcp_call", kw_only=True):
     """A call of an MCP server's tool. Older releases of the `openai` package type its error as a string."""
 
+    type: ClassVar[Literal["mcp_call"]]
     prefix = "mcp"
     written = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
@@ -340,6 +354,7 @@ class McpTool(Struct, kw_only=True):
 class McpListTools(McpItem, tag="mcp_list_tools", kw_only=True):
     """The tools of an MCP server."""
 
+    type: ClassVar[Literal["mcp_list_tools"]]
     prefix = "mcpl"
     tool_result = ("tools",)
 
@@ -356,6 +371,7 @@ class McpListTools(McpItem, tag="mcp_list_tools", kw_only=True):
 class McpApprovalRequest(McpItem, tag="mcp_approval_request", kw_only=True):
     """A request to approve a tool call."""
 
+    type: ClassVar[Literal["mcp_approval_request"]]
     prefix = "mcpr"
     answer = "mcp_approval_response"
     shown_call = ("", "arguments")
@@ -368,6 +384,7 @@ class McpApprovalRequest(McpItem, tag="mcp_approval_request", kw_only=True):
 class McpApprovalResponse(McpItem, tag="mcp_approval_response", kw_only=True):
     """The approval or rejection of a tool call."""
 
+    type: ClassVar[Literal["mcp_approval_response"]]
     prefix = "mcpra"
 
     approval_request_id: str
@@ -393,6 +410,7 @@ class OutputImage(Struct, tag="image", kw_only=True):
 class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
     """A call of the Python interpreter."""
 
+    type: ClassVar[Literal["code_interpreter_call"]]
     prefix = "ci"
     made = MappingProxyType({"container_id": "cntr"})
     written = MappingProxyType({"code": ""})
@@ -467,6 +485,7 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     Other services may open it without an action. Here it opens with one, which may change until it closes.
     """
 
+    type: ClassVar[Literal["web_search_call"]]
     prefix = "ws"
     opening = ("action",)
     late = ("action",)
@@ -490,6 +509,7 @@ class FileSearchResult(Struct, kw_only=True):
 class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     """A file search."""
 
+    type: ClassVar[Literal["file_search_call"]]
     prefix = "fs"
     tool_result = ("queries", "results")
     shown_call = ("file_search", "queries")
@@ -507,6 +527,7 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
 class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
     """A search for tools. A search that the server runs has no `call_id`."""
 
+    type: ClassVar[Literal["tool_search_call"]]
     prefix = "tsc"
     answer = "tool_search_output"
     shown_call = ("tool_search", "arguments")
@@ -524,6 +545,7 @@ class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
 class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
     """The tools that a search found."""
 
+    type: ClassVar[Literal["tool_search_output"]]
     prefix = "tso"
     shown_output = "tools"
     opening = ("execution", "call_id")
@@ -543,6 +565,7 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
 class AdditionalTools(Item, tag="additional_tools", kw_only=True):
     """Tools that are available from this item on."""
 
+    type: ClassVar[Literal["additional_tools"]]
     prefix = "at"
 
     role: Literal["unknown", "user", "assistant", "system", "critic", "discriminator", "developer", "tool"]
@@ -582,6 +605,7 @@ class SvgUsage(Struct, kw_only=True):
 class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     """An image generation; the API opens it without a result."""
 
+    type: ClassVar[Literal["image_generation_call"]]
     prefix = "ig"
     tool_result = ("action", "background", "output_format", "quality", "result", "revised_prompt", "size", "svg_usage")
     plain_result = "result"
@@ -628,6 +652,7 @@ class DeleteFile(Operation, tag="delete_file", kw_only=True):
 class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
     """A patch for the client to apply."""
 
+    type: ClassVar[Literal["apply_patch_call"]]
     prefix = "apc"
     answer = "apply_patch_call_output"
     shown_call = ("apply_patch", "operation")
@@ -644,6 +669,7 @@ class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
 class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
     """The result of a patch."""
 
+    type: ClassVar[Literal["apply_patch_call_output"]]
     prefix = "apco"
     shown_output = "output"
 
@@ -673,6 +699,7 @@ class ShellAction(Struct, kw_only=True):
 class ShellCall(Item, tag="shell_call", kw_only=True):
     """Commands for a shell."""
 
+    type: ClassVar[Literal["shell_call"]]
     prefix = "sh"
     answer = "shell_call_output"
     shown_call = ("shell", "action")
@@ -708,6 +735,7 @@ class ShellOutput(Struct, kw_only=True):
 class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
     """The outputs of a shell call's commands."""
 
+    type: ClassVar[Literal["shell_call_output"]]
     prefix = "sho"
     shown_output = "output"
     written = MappingProxyType({"output": []})
@@ -739,6 +767,7 @@ class LocalShellAction(Struct, tag_field="type", tag="exec", kw_only=True):
 class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
     """A command for the client's shell."""
 
+    type: ClassVar[Literal["local_shell_call"]]
     prefix = "lsh"
     answer = "local_shell_call_output"
     shown_call = ("local_shell", "action")
@@ -759,6 +788,7 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
 class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
     """The output of a command of the client's shell. Clients send `call_id`; no release of the `openai` package types it."""
 
+    type: ClassVar[Literal["local_shell_call_output"]]
     prefix = "lsho"
     shown_output = "output"
 
@@ -847,6 +877,7 @@ AnyAction: TypeAlias = Click | DoubleClick | Drag | Keypress | Move | Screenshot
 class ComputerCall(Item, tag="computer_call", kw_only=True):
     """Actions on a computer."""
 
+    type: ClassVar[Literal["computer_call"]]
     prefix = "cu"
     answer = "computer_call_output"
     shown_call = ("computer", "action")
@@ -863,6 +894,7 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
 class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
     """A screenshot after the actions."""
 
+    type: ClassVar[Literal["computer_call_output"]]
     prefix = "cuo"
     shown_output = "output"
 
@@ -885,6 +917,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
 class Program(Item, tag="program", kw_only=True):
     """A program of the model that calls tools."""
 
+    type: ClassVar[Literal["program"]]
     prefix = "prog"
     shown_call = ("program", "code")
     made = CALL_ID
@@ -898,6 +931,7 @@ class Program(Item, tag="program", kw_only=True):
 class ProgramOutput(Item, tag="program_output", kw_only=True):
     """The output of a program."""
 
+    type: ClassVar[Literal["program_output"]]
     prefix = "progo"
     shown_output = "result"
 
@@ -914,6 +948,7 @@ AgentAction: TypeAlias = Literal["spawn_agent", "interrupt_agent", "list_agents"
 class AgentMessage(Item, tag="agent_message", kw_only=True):
     """A message between agents."""
 
+    type: ClassVar[Literal["agent_message"]]
     prefix = "amsg"
 
     author: str
@@ -924,6 +959,7 @@ class AgentMessage(Item, tag="agent_message", kw_only=True):
 class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
     """A call that manages other agents."""
 
+    type: ClassVar[Literal["multi_agent_call"]]
     prefix = "mac"
     made = CALL_ID
     shown_call = ("", "arguments")
@@ -936,6 +972,7 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
 class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     """The output of a call that manages other agents."""
 
+    type: ClassVar[Literal["multi_agent_call_output"]]
     prefix = "maco"
     shown_output = "output"
 
@@ -949,6 +986,8 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
 
 class CompactionTrigger(Item, tag="compaction_trigger", kw_only=True):
     """A request to compact the conversation at this item."""
+
+    type: ClassVar[Literal["compaction_trigger"]]
 
 
 class ItemReference(Struct, tag_field="type", tag="item_reference", kw_only=True):
@@ -973,23 +1012,34 @@ class NewText(Struct, kw_only=True):
 class ConfigurationUpdate(Item, tag="configuration_update", kw_only=True):
     """New settings in the middle of a conversation."""
 
+    type: ClassVar[Literal["configuration_update"]]
+
     reasoning: Maybe[NewReasoning] = UNSET
     text: Maybe[NewText] = UNSET
 
 
+# fmt: off
+OutputItem: TypeAlias = (
+    Reasoning | Message | Compaction | FunctionCall | CustomToolCall | FunctionCallOutput | CustomToolCallOutput | McpCall
+    | McpListTools | McpApprovalRequest | McpApprovalResponse | CodeInterpreterCall | WebSearchCall | FileSearchCall
+    | ToolSearchCall | ToolSearchOutput | AdditionalTools | ImageGenerationCall | ApplyPatchCall | ApplyPatchCallOutput
+    | ShellCall | ShellCallOutput | LocalShellCall | LocalShellCallOutput | ComputerCall | ComputerCallOutput | Program
+    | ProgramOutput | AgentMessage | MultiAgentCall | MultiAgentCallOutput
+)
+# fmt: on
+"""An item of a response, as a union that type checkers narrow by `type`."""
+
 if TYPE_CHECKING:
-    OutputItem: TypeAlias = Item
-    """An item of a response."""
     InputItem: TypeAlias = Item | ItemReference
     """An item of a request's input."""
 else:
-    _OF_REQUESTS = (InputMessage, CompactionTrigger, ConfigurationUpdate)
-    OutputItem = Union[tuple(kind for kind in kinds_of(Item) if kind not in _OF_REQUESTS)]  # noqa: UP007 - made from a tuple
     InputItem = Union[(InputMessage, *(kind for kind in kinds_of(Item) if kind is not Message), ItemReference)]
 
 _OUTPUT_ITEMS: Final[tuple[type[Item], ...]] = get_args(OutputItem)
 ITEMS: Final[Mapping[str, type[Item]]] = MappingProxyType({str(kind.__struct_config__.tag): kind for kind in _OUTPUT_ITEMS})
 """The classes of a response's items, by type."""
+for _kind in kinds_of(Item):
+    _kind.type = str(_kind.__struct_config__.tag)
 
 ItemKind: TypeAlias = str
 """The `type` of an item: a key of `ITEMS`."""
