@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
@@ -62,3 +63,17 @@ def test_the_commands_of_a_checkout_are_targets_that_do_their_own_set_up() -> No
 def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
     exec(block("python", "driver_for"), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out == block("text", "created in_progress")
+
+
+def test_the_test_of_an_agent_passes(interlock) -> None:
+    def ask(text: str) -> str:
+        with OpenAI() as client:
+            (call,) = client.responses.create(model="gpt-5", input=text).output
+            result = {"type": "function_call_output", "call_id": call.call_id, "output": "18"}
+            history = [{"role": "user", "content": text}, call.to_dict(), result]
+            return client.responses.create(model="gpt-5", input=history).output_text
+
+    names = {"ask": ask}
+    exec(block("python", "def test_an_agent"), names)  # noqa: S102 - our own text
+    names["test_an_agent"](interlock)
+    assert [request.turn for request in interlock.requests] == [1, 2]
