@@ -56,7 +56,8 @@ def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
     recent: list[_AsyncCall] = []
     result: list[list[JsonItem]] = []
     for index, item in enumerate(items):
-        place, call_id = [item], item.get("call_id")
+        place: list[JsonItem] = [item]
+        call_id = item.get("call_id")
         if _is_call(item):
             if item.get("async") is True:
                 place = [_without(item, "async")]
