@@ -161,7 +161,7 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 # One server after another, a minute or more each.
 .PHONY: test-every-family
 test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
-	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py $(if $(ONLY),-k '$(ONLY)')
+	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py tests/vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
 
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients

@@ -13,12 +13,15 @@ if find_spec("vllm.v1") is None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Sort the tests, so that those of one server run together: pytest sorts apart what has more parameters than the server."""
+    """Sort the tests, so that those of one server run together, and one that ends the server comes last.
+
+    pytest sorts apart what has more parameters than the server.
+    """
     places = {}
 
     def place(item):
         name = item.callspec.params.get("server") if hasattr(item, "callspec") else None
-        return places.setdefault(name, len(places))
+        return places.setdefault(name, len(places)), item.get_closest_marker("ends_server") is not None
 
     others = [item for item in items if HERE not in item.path.parents]
     items[:] = [*others, *sorted((item for item in items if HERE in item.path.parents), key=place)]

@@ -13,13 +13,16 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Final, Self
 
 import httpx
 import tiny_models
 from attrs import define, evolve, field, frozen
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from interlock.parsers.families import DEFAULT_REASONING, DISTINCT
 
@@ -42,12 +45,15 @@ ENVIRONMENT: Final = {
     "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles the ranking of log probabilities for half a minute otherwise
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # after the default five seconds, a client may send a request while vLLM closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+    "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds between two exports of spans
     "INTERLOCK_TOOL_TIMEOUT": "8",
     "INTERLOCK_ALLOW_MCP_HOSTS": "localhost",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
-    "cpu": (),
+    # As on a device, the engine runs the model itself: a further process would take seconds to start.
+    "cpu": ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
     "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
 }
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
@@ -77,6 +83,7 @@ class Setup:
         environment: Environment variables besides `ENVIRONMENT`.
         context: The size of its context, in tokens.
         tools: Whether it has tool servers, which are started first.
+        traced: Whether its spans are collected, in `Server.spans`.
         adapters: LoRA adapters, by their names in requests; each one of `tiny_models.BUILDERS`.
         plugin: Whether vLLM loads Interlock.
         command: The command, without the flags for `vllm serve`.
@@ -88,6 +95,7 @@ class Setup:
     environment: Mapping[str, str] = field(factory=dict[str, str])
     context: int = 4096
     tools: bool = False
+    traced: bool = False
     adapters: Mapping[str, str] = field(factory=dict[str, str])
     plugin: bool = True
     command: Sequence[str] = ("vllm", "serve")
@@ -123,6 +131,9 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """The families that the tests play on real engines, each with its reasoning parser."""
 
+COMMON: Final = ("qwen3_coder", "mistral", "kimi_k3")
+"""The families that have a server of their own in every run: one with markup, one without reasoning, one with channels."""
+
 EVERY: Final[Mapping[str, str]] = {
     **{name: DEFAULT_REASONING[name] or "" for name in DISTINCT if not name.startswith("cohere_")},  # vLLM needs a package for it
     "mistral": "",
@@ -133,7 +144,7 @@ EVERY: Final[Mapping[str, str]] = {
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
 TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
 LONG: Final = 60_000
-"""The size of a context with room for an agent's instructions, in tokens."""
+"""The size of a context with room for an agent's instructions, and for a response that outlasts every pause of a busy machine."""
 
 SETUPS: Final[Mapping[str, Setup]] = {
     "gpt_oss-turns": Setup("gpt_oss", TURNS, ALL_APIS, context=LONG),
@@ -147,17 +158,24 @@ SETUPS: Final[Mapping[str, Setup]] = {
     **{f"family-{name}": family(name) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS, environment=ALL_APIS),
-    "sandbox": Setup("gpt_oss", environment={"INTERLOCK_CODE_INTERPRETER": "1"}),
-    "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses"}),
-    "parsed": evolve(PARSED, environment=ALL_APIS, tools=True),
-    "parsed-7": evolve(PARSED, flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2")),
+    "open-responses": Setup(
+        "gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses", "INTERLOCK_CODE_INTERPRETER": "1"}
+    ),
+    "parsed": evolve(PARSED, environment=ALL_APIS, tools=True, context=LONG),
     "shared": evolve(
         PARSED,
-        flags=(*PARSED.flags, "--api-server-count", "2"),
+        flags=(*PARSED.flags, "--stream-interval", "7", "--api-server-count", "2"),
         environment={"INTERLOCK_STORE": f"sqlite:{STORED}"},
-        context=LONG,  # an endless response must outlast every pause of a busy machine
+        context=LONG,
     ),
-    "operated": Setup("qwen3", (*FAULTS, *OPERATED), plugin=False, command=("interlock", "serve", "--engine", "vllm")),
+    "operated": Setup(
+        "qwen3",
+        (*FAULTS, *OPERATED),
+        context=LONG,
+        traced=True,
+        plugin=False,
+        command=("interlock", "serve", "--engine", "vllm"),
+    ),
     "stock-harmony": evolve(HARMONY, plugin=False),
     "stock-parsed": evolve(PARSED, flags=PARSERS, plugin=False),
     "stock-families": Setup("families", plugin=False),
@@ -238,12 +256,42 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+class Collector(ThreadingHTTPServer):
+    """Receives the spans of a server, in the protocol of OpenTelemetry."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _CollectorHandler)
+        self.spans: list[dict[str, str]] = []
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1/traces"
+
+
+class _CollectorHandler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        received = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
+        for scope in (scope for resource in received.resource_spans for scope in resource.scope_spans):
+            for span in scope.spans:
+                ids = {"trace": span.trace_id.hex(), "id": span.span_id.hex(), "parent": span.parent_span_id.hex()}
+                self.server.spans.append({"scope": scope.scope.name, "name": span.name, **ids})
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @define
 class Server:
     """A vLLM server with its tool servers, as a context manager."""
 
     setup: Setup
     name: str = ""
+    _collector: Collector | None = field(default=None, init=False)
     _tools: dict[str, Process] = field(factory=dict[str, Process], init=False)
     process: Process = field(init=False)
 
@@ -273,7 +321,16 @@ class Server:
             self.__exit__()
             raise
 
+    @property
+    def spans(self) -> Sequence[Mapping[str, str]]:
+        """The spans that the server has exported so far, each with the name of its `scope`, its own, and its ids."""
+        assert self._collector is not None
+        return self._collector.spans
+
     def __exit__(self, *_: object) -> None:
+        if self._collector is not None:
+            self._collector.shutdown()
+            self._collector.server_close()
         for process in (*self._tools.values(), *([self.process] if hasattr(self, "process") else [])):
             process.stop()
 
@@ -311,6 +368,9 @@ class Server:
             for name in ("python", "browser", "container"):
                 self.start_tool(name)
             flags += ["--tool-server", ",".join(f"127.0.0.1:{tool.port}" for tool in self._tools.values())]
+        if setup.traced:
+            self._collector = Collector()
+            flags += ["--otlp-traces-endpoint", self._collector.url]
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         loaded = "interlock" if setup.plugin else ""
         environment = {**ENVIRONMENT, "PYTHONPATH": path, "VLLM_PLUGINS": loaded, **setup.environment}

@@ -1,16 +1,22 @@
-"""The families on real engines: a model's output gives the expected items, with and without streaming."""
+"""The families on real engines: a model's output gives the expected items, with and without streaming.
+
+Only `COMMON` ones have a server in every run. `test_gateway` plays the turns of all, on one server, and `make test-every-family`
+starts a server for each.
+"""
 
 import httpx
 import pytest
 from playing import body, judged, stream, summary, without_chance
-from servers import FAMILIES
+from servers import COMMON, FAMILIES
 from turns import LOOK, family_turns
 
-SERVERS = pytest.mark.parametrize("server", [f"family-{name}" for name in FAMILIES], indirect=True)
-
+MARKS = {name: () if name in COMMON else pytest.mark.long for name in FAMILIES}
+SERVERS = pytest.mark.parametrize(
+    "server", [pytest.param(f"family-{name}", marks=marks) for name, marks in MARKS.items()], indirect=True
+)
 
 TURNS = [
-    pytest.param(f"family-{name}", turn, id=turn.name)
+    pytest.param(f"family-{name}", turn, id=turn.name, marks=MARKS[name])
     for name, reasoning in FAMILIES.items()
     for turn in family_turns(name, reasoning)
 ]

@@ -26,7 +26,7 @@ def long(text):
     return f"{text} " * 150
 
 
-@pytest.mark.parametrize("server", ["harmony", "parsed", "parsed-7"], indirect=True)
+@pytest.mark.parametrize("server", ["harmony", "parsed", "shared"], indirect=True)
 def test_eight_concurrent_streams_are_legal_and_equal_a_single_one(server):
     model = server.setup.model
     turn = (HARMONY if model == "gpt_oss" else PARSED)[1]

@@ -1,11 +1,11 @@
-"""With the plugin, vLLM keeps its API keys, metrics and logs, and its own response fields."""
+"""With the plugin, vLLM keeps its API keys, metrics, traces and logs, and its own response fields."""
 
 import httpx
 import openai
 import pytest
-from playing import body, judged, metric, stream
+from playing import body, judged, metric, stream, until
 from servers import HEADERS, KEY, OTHER_KEY, RELEASE
-from turns import Turn
+from turns import FUNCTION, Turn
 
 pytestmark = pytest.mark.parametrize("server", ["operated"], indirect=True)
 
@@ -53,6 +53,31 @@ def test_metrics_count_the_generated_tokens(server):
     usage = judged(stream(server.url, request_body(), **HEADERS))[-1]["response"]["usage"]
     after = metric(server.url, "vllm:generation_tokens_total"), metric(server.url, "vllm:request_success_total")
     assert (after[0] - before[0], after[1] - before[1]) == (usage["output_tokens"], 1)
+
+
+def test_vllm_counts_the_responses_that_its_own_tool_parser_reads_and_interlock_counts_all(server):
+    names = ("vllm:tool_call_parser_invocations_total", "interlock_responses_total", "interlock_items_total")
+    before = [metric(server.url, name) for name in names]
+    judged(stream(server.url, request_body(tools=[FUNCTION]), **HEADERS))
+    parsed, *ours = [metric(server.url, name) - value for name, value in zip(names, before, strict=True)]
+    assert (parsed > 0, ours) == (True, [1, 2])
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_response_and_vllms_own_span_continue_the_trace_of_the_request(server, streamed):
+    trace, parent = f"{1 + streamed:032x}", "b7ad6b7169203331"
+    headers = {**HEADERS, "traceparent": f"00-{trace}-{parent}-01"}
+    if streamed:
+        judged(stream(server.url, request_body(), **headers))
+    else:
+        assert post(server, request_body(), headers).status_code == 200
+
+    def spans():
+        return {span["name"]: span for span in server.spans if span["trace"] == trace}
+
+    until(lambda: len(spans()) == 3)
+    parents = {name: span["parent"] for name, span in spans().items()}
+    assert parents == {"chat tiny": parent, "turn": spans()["chat tiny"]["id"], "llm_request": parent}
 
 
 def test_requests_and_outputs_are_logged(server):

@@ -10,7 +10,7 @@ from servers import RELEASE
 from turns import PARSED
 
 
-@pytest.mark.parametrize("server", ["parsed-7"], indirect=True)
+@pytest.mark.parametrize("server", ["shared"], indirect=True)
 @pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
 def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn):
     if turn.since > RELEASE:

@@ -14,7 +14,7 @@ from threading import Barrier
 import httpx
 import psutil
 import pytest
-from playing import TIMEOUT, body, judged
+from playing import TIMEOUT, body, judged, metric
 from servers import STORED
 from turns import Turn
 
@@ -61,6 +61,16 @@ def test_both_processes_see_a_stored_response(server):
     assert statuses == [404] * 6
 
 
+def test_the_metrics_of_both_processes_are_on_one_page(server):
+    names = ("interlock_responses_total", "gen_ai_server_request_duration_seconds_count", "vllm:request_success_total")
+    before = [metric(server.url, name) for name in names]
+    with ThreadPoolExecutor(4) as pool:
+        assert {each["status"] for each in pool.map(lambda _: post(server, request_body()), range(12))} == {"completed"}
+    pages = [[metric(server.url, name) - value for name, value in zip(names, before, strict=True)] for _ in range(6)]
+    assert pages == [[12, 12, 12]] * 6
+    assert [metric(server.url, "interlock_open_streams") for _ in range(6)] == [0] * 6
+
+
 def test_a_background_response_is_read_repeatedly_from_either_process(server):
     with ThreadPoolExecutor(8) as pool:
         background = [*pool.map(lambda _: post(server, request_body(background=True))["id"], range(12))]
@@ -104,8 +114,8 @@ def test_a_conversation_has_one_response_at_a_time_over_both_processes(server):
     assert second.json()["status"] == "completed"
 
 
+@pytest.mark.ends_server  # if one API process dies, vLLM ends the others too
 def test_the_responses_of_a_killed_process_end_legally_elsewhere(server):
-    """This must be the last test of the server: if one API process dies, vLLM ends the others too."""
     names = [post(server, request_body(ENDLESS, background=True))["id"] for _ in range(4)]
     background = Barrier(len(names) + 1)
     with ThreadPoolExecutor(len(names)) as pool:
