@@ -1,6 +1,7 @@
 """The choice of tools on a real gpt-oss: calls that a request requires or names, parallel calls, and labels of tool servers."""
 
 import json
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -131,3 +132,24 @@ def test_the_tools_of_mcp_servers_are_counted_as_a_response_reads_them(server):
     assert summary(response) == ["mcp_list_tools", "message"]
     counted = httpx.post(f"{server.url}/v1/responses/input_tokens", json=request, timeout=60).json()
     assert counted == {"object": "response.input_tokens", "input_tokens": response["usage"]["input_tokens"]}
+
+
+def test_the_model_goes_on_after_an_async_call_and_reads_its_late_output(server, tmp_path):
+    recording = tmp_path / "kept.jsonl"
+
+    def ask(*rounds, **fields):
+        request = body("gpt_oss", Turn("", rounds, body={"tools": [{**FUNCTION, "async": True}], **fields}))
+        request["vllm_xargs"]["kept"] = str(recording)
+        return judged(stream(server.url, request))[-1]["response"]
+
+    first = ask(f"{WEATHER}{ROME}<|call|>", DONE)
+    call = first["output"][0]
+    asked = ask("", DONE, previous_response_id=first["id"], input="And now?")
+    late = {"type": "function_call_output", "call_id": call["call_id"], "output": "18 degrees"}
+    last = ask("", "", DONE, previous_response_id=asked["id"], input=[late])
+    assert [summary(response) for response in (first, asked, last)] == [["function_call", "message"], ["message"], ["message"]]
+    assert call["async"] is True
+    prompts = [prompt for prompt, _ in map(json.loads, recording.read_text(encoding="utf-8").splitlines())]
+    texts = [text("gpt_oss", prompt) for prompt in prompts]
+    assert [(each.count("The tool still runs."), each.count("18 degrees")) for each in texts] == [(0, 0), (1, 0), (1, 0), (1, 1)]
+    assert [later[: len(earlier)] == earlier for earlier, later in pairwise(prompts)] == [True] * 3

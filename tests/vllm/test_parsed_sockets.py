@@ -32,3 +32,15 @@ def test_a_lane_continues_after_a_call(server):
     assert [response["status"] for response in (first, second, third)] == ["completed"] * 3
     prompts = [response["usage"]["input_tokens"] for response in (first, second, third)]
     assert prompts == sorted({*prompts})
+
+
+def test_a_lane_goes_on_after_an_async_call_and_reads_its_late_output(server):
+    tools = [{**FUNCTION, "async": True}]
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        first = turn(socket, CALL, f"<think>\n\n</think>\n\nI wait.{END}", tools=tools)
+        call, message = first["output"]
+        late = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+        written = "", "", f"<think>\n\n</think>\n\nIt is sunny.{END}"
+        second = turn(socket, *written, tools=tools, previous_response_id=first["id"], input=[late])
+    assert (call["type"], call["async"], message["content"][0]["text"]) == ("function_call", True, "I wait.")
+    assert [item["content"][0]["text"] for item in second["output"]] == ["It is sunny."]
