@@ -70,6 +70,15 @@ OPERATED: Final = (
     *(("--enable-per-request-metrics",) if RELEASE >= (0, 32) else ()),
 )
 
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+SEARCH_PORT: Final = free_port()
+"""The port at which a test plays SearXNG for the server with tools of its own."""
+OWN_TOOLS: Final = {"INTERLOCK_CODE_INTERPRETER": "1", "INTERLOCK_WEB_SEARCH": f"searxng=http://127.0.0.1:{SEARCH_PORT}"}
 ALL_APIS: Final = {"INTERLOCK_DIALECTS": "responses,messages,chat"}
 
 
@@ -158,9 +167,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     **{f"family-{name}": family(name) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS, environment=ALL_APIS),
-    "open-responses": Setup(
-        "gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses", "INTERLOCK_CODE_INTERPRETER": "1"}
-    ),
+    "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses", **OWN_TOOLS}),
     "parsed": evolve(PARSED, environment=ALL_APIS, tools=True, context=LONG),
     "shared": evolve(
         PARSED,
@@ -249,11 +256,6 @@ class Process:
             self._running.wait()
         self._log.unlink(missing_ok=True)
         self._running = None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 class Collector(ThreadingHTTPServer):
