@@ -153,8 +153,8 @@ def test_wrong_options_are_refused(arguments, message) -> None:
 
 
 def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
-    calls = {}
-    monkeypatch.setattr(http_app, "create_app", lambda _engine, _settings, **options: calls.update(options))
+    calls, application = {}, http_app.create_app(EmbeddedEngine())
+    monkeypatch.setattr(http_app, "create_app", lambda _engine, _settings, **options: calls.update(options) or application)
     for name in ("listen", "serve", "url_of"):
         monkeypatch.setattr(server, name, lambda *_, **__: None)
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]
