@@ -6,6 +6,7 @@
     serving/   the server, the engines, the command, the vLLM plugin; the only package with IO
     testing/   assertions and strategies for tests
     embedding  a driver with defaults
+    serve      the public names of the server, for an application with its own engine
     late       lazy exports
 
 The package exports the public names for embedders and imports each on first use.

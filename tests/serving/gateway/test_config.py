@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -26,7 +24,6 @@ from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
 from interlock.serving.http import server
 from interlock.serving.http.codex_models import codex_model
-from interlock.serving.responses.sealing import KEYS_VARIABLE
 
 INTERLOCK = str(Path(sys.executable).with_name("interlock"))
 ROOT = Path(__file__).parents[3]
@@ -394,26 +391,6 @@ def test_interlock_run_reports_a_missing_command_or_upstream():
         assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
     result = CliRunner().invoke(app, ["run", "codex"])
     assert "name a server: --upstream URL, or --config FILE" in result.output
-
-
-def test_the_example_serves_a_gateway(command, monkeypatch):
-    yaml = pytest.importorskip("yaml", reason="only the documentation needs it")
-    services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())["services"]
-    service = services["gateway"]
-    program, name, *arguments = shlex.split(service["command"])
-    mounts = dict(reversed(volume.split(":")[:2]) for volume in service["volumes"])
-    arguments = [EXAMPLE / mounts[each] if each in mounts else each for each in arguments]
-    monkeypatch.delenv(KEYS_VARIABLE, raising=False)  # as on a machine where the user has set nothing
-    engine, _ = command(*arguments)
-    (upstream,) = engine.upstreams
-    config = read_config(EXAMPLE / "gateway.toml")
-    port, store = config.serve["port"], urlsplit(config.serve["store"])
-    assert (program, name, upstream.client.url) == ("interlock", "serve", "http://vllm:8000/v1")
-    assert {*service["environment"]} <= {KEYS_VARIABLE, *variables("serve")}  # the values are the user's
-    assert {*service["depends_on"]} == {urlsplit(upstream.client.url).hostname, store.hostname} == services.keys() - {"gateway"}
-    assert service["ports"] == [f"{port}:{port}"]
-    assert f"'http://127.0.0.1:{port}/ready'" in service["healthcheck"]["test"][-1]
-    assert f"[serve,{store.scheme}]" in service["build"]["dockerfile_inline"]
 
 
 def parameters(name):

@@ -60,7 +60,8 @@ def test_a_turn_has_a_finish_reason(reason) -> None:
 
 
 def test_the_stop_string_that_ended_a_turn_is_kept() -> None:
-    once = read(recording({"text": "Hi", "finish_reason": "stop", "stop_sequence": "END"}))
+    chunk = {"text": "Hi", "finish_reason": "stop", "stop_sequence": "END"}
+    once = read([HEADER.replace("harmony", "text"), json.dumps(chunk)])
     assert once.turns[0].outputs[-1].stop_sequence == "END"
     assert read(write(once)) == once
     assert rechunk(once, 1).turns[0].outputs[-1].stop_sequence == "END"
