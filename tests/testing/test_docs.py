@@ -27,8 +27,8 @@ def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "check.md").read_text(), re.DOTALL)
     examples = [example.partition("\n") for block in blocks for example in block.split("$ ")[1:]]
     assert len(examples) == 4
-    for command, _, expected in examples:
-        command, _, last = command.partition(" | tail -n ")
+    for line, _, expected in examples:
+        command, _, last = line.partition(" | tail -n ")
         _, *arguments = shlex.split(command)
         printed = CliRunner().invoke(app, arguments).stdout
-        assert [line.rstrip() for line in printed.splitlines()][-int(last or 0) :] == expected.splitlines()
+        assert [each.rstrip() for each in printed.splitlines()][-int(last or 0) :] == expected.splitlines()
