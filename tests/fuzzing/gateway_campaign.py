@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -74,6 +74,11 @@ class FakeUpstream:
     status: int = 200
     headers: Mapping[str, str] = field(factory=lambda: {"content-type": "text/event-stream"})
     parts: Sequence[bytes] = ()
+    receive: Callable[[], bool] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return not self._reads
 
     async def request(self, *_: object) -> Self:
         assert self.stream is not None

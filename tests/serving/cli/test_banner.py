@@ -1,10 +1,12 @@
 """At its start, `interlock serve` says what it serves, and warns of what is probably wrong."""
 
+import asyncio
 import json
 import re
 import socket
 from contextlib import ExitStack
 
+import httpx
 import pytest
 from live.command import serve_command
 from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream
@@ -15,6 +17,30 @@ from interlock.serving.engines.upstream.survey import _other_urls
 def warnings(lines):
     """The warnings after the banner."""
     return [line.partition(".serve: ")[2] for line in lines if " WARNING " in line]
+
+
+class Cautious(ScriptedUpstream):
+    """Lists no models before the gateway at a port has answered a probe."""
+
+    port = 0
+    answer = b""
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http" and not self.answer:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            self.answer = await reader.readline()
+            writer.close()
+        await super().__call__(scope, receive, send)
+
+
+def test_a_gateway_answers_before_its_upstream_has_listed_its_models() -> None:
+    upstream = Cautious([])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        upstream.port = free.getsockname()[1]
+    with serve_upstream(upstream) as url, serve_command("--upstream", url, "--port", upstream.port) as command:
+        assert httpx.get(f"{command.url}/v1/models", timeout=60).json()["data"][0]["id"] == "m"
+    assert upstream.answer == b"HTTP/1.1 200 OK\r\n"
 
 
 def test_the_banner_of_an_engine() -> None:

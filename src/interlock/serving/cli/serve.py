@@ -269,15 +269,21 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
         application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
     listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
-    reports = _survey(running)
     keys: Keys = application.state.keys
-    banner = _banner(settings, running, tools, reports, server.url_of(listening), keys)
+    url, reporting = server.url_of(listening), set[asyncio.Task[None]]()
+
+    async def report() -> None:
+        reports = await _survey(running)
+        announce(logger, _banner(settings, running, tools, reports, url, keys), settings.log_format)
+        for warning in _warnings(settings, reports, keys):
+            logger.warning("%s", warning)
 
     def on_ready() -> None:
         gc.enable()
-        announce(logger, banner, settings.log_format)
-        for warning in _warnings(settings, reports, keys):
-            logger.warning("%s", warning)
+        if settings.workers == 1:
+            reporting.add(asyncio.create_task(report()))  # the loop itself keeps no task
+        else:
+            asyncio.run(report())
 
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
@@ -325,7 +331,7 @@ def _api_keys(settings: ServeSettings) -> tuple[str, ...]:
     return settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
 
 
-def _survey(engine: Engine | ResponseEngine) -> list[UpstreamReport]:
+async def _survey(engine: Engine | ResponseEngine) -> list[UpstreamReport]:
     """Ask the upstreams of a gateway for their models; another engine has none."""
     from interlock.serving.engines.upstream.gateway import Gateway
 
@@ -333,7 +339,7 @@ def _survey(engine: Engine | ResponseEngine) -> list[UpstreamReport]:
         return []
     from interlock.serving.engines.upstream.survey import survey
 
-    return asyncio.run(survey(engine.upstreams))
+    return await survey(engine.upstreams)
 
 
 def _banner(

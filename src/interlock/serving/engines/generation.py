@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 from interlock.fsm.deltas import Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.serving.engines.engine import AdmittingEngine, Engine, EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
 from interlock.serving.requests.context_window import truncate
@@ -79,6 +80,10 @@ class Generation(Protocol):
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn; see `Engine.generate`."""
         ...
+
+    def shorten(self, shortcut: Shortcut[EngineOutput]) -> None:
+        """Allow `generate` to pass outputs without a finish reason to the shortcut, instead of yielding them."""
+        del shortcut
 
     def additions(self) -> Mapping[str, object]:
         """Return the fields outside the API that the engine adds to the finished response."""

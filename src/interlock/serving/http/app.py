@@ -163,6 +163,12 @@ class Application(Starlette):
     allowed_hosts: Sequence[str] = ()
     has_faults: bool = False
 
+    @property
+    def passes_bodies(self) -> bool:
+        """Whether no middleware, such as one that a program has added, can change the body of an answer."""
+        own = frozenset[object]({FaultBarrier, RequestIds, HostGuard, TraceContext, KeyGate, CORSMiddleware})
+        return own.issuperset(each.cls for each in self.user_middleware)
+
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
         hosts = [Middleware(HostGuard, self.allowed_hosts)] if self.allowed_hosts else []

@@ -6,6 +6,7 @@ docs/dialects.md says what is served.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -30,7 +31,7 @@ from interlock.fsm.transducers import ChatTransducer, EntryWriter, MessagesTrans
 from interlock.fsm.transducers.chat import fold_chat
 from interlock.fsm.transducers.messages import fold_messages
 from interlock.fsm.transducers.transducer import STATUSES, StreamEntry
-from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, open_events
+from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, open_events, shortcut_to
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
@@ -131,6 +132,13 @@ class TransducedStream(Generic[D]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames of each step; a request that is refused after a ping ends with the error as an event."""
         line = AnswerLine(send)
+
+        def encode(entries: list[StreamEntry]) -> bytes:
+            if data := self.transducer.encode(entries):
+                line.written_at = asyncio.get_running_loop().time()
+            return data
+
+        self.run.shortcut = shortcut_to(scope, encode)
         try:
             async with open_events(self.run, receive) as events, line.kept_alive(self.api.ping, self.keep_alive):
                 async for entries in events:

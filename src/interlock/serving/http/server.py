@@ -17,13 +17,15 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 from types import FrameType
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import uvicorn
 from starlette.applications import Starlette
 
 from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.table import Machine
+from interlock.serving.http.app import Application
+from interlock.serving.http.direct_protocol import DirectProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 
@@ -52,6 +54,7 @@ class Server(uvicorn.Server):
             access_log=log_level in {"debug", "info"},
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=KEEP_ALIVE,
+            http=_protocol(app),
             ws=_open_socket,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - uvicorn only calls it
             ws_max_size=MAX_BODY_BYTES,
         )
@@ -123,6 +126,11 @@ class Server(uvicorn.Server):
         await self._open_sockets.wait(GRACE)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
         self._fire(ServerTrigger.CLOSE)
+
+
+def _protocol(app: Starlette) -> type[asyncio.Protocol] | Literal["auto"]:
+    """Return the protocol of HTTP connections: uvicorn's own, unless it can be passed by."""
+    return DirectProtocol if isinstance(app, Application) and app.passes_bodies else "auto"
 
 
 def _open_socket(**options: object) -> asyncio.Protocol:

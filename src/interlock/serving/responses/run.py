@@ -34,6 +34,7 @@ from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.create import ResponseRequest
@@ -130,6 +131,15 @@ class TurnProgress:
     """The stop string that ended it, if the engine names it. Only Messages shows it."""
     first_output_at: float | None = None
     """When the model wrote the first output of the run, by the monotonic clock."""
+    turn_output_at: float = 0.0
+    """When it wrote the first output of the turn, or 0."""
+    finish_reason: FinishReason | None = None
+    rejects: bool = False
+    """Whether the output of the turn had invalid arguments."""
+
+    def begin(self, first_item: int) -> None:
+        """Begin another turn."""
+        self.first_item, self.turn_output_at, self.finish_reason, self.rejects = first_item, 0.0, None, False
 
 
 @define(eq=False)
@@ -151,9 +161,14 @@ class Delivery(Generic[T]):
             self.first_at = monotonic()
         return events
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether a keep-alive is being written."""
+        return self._writing.locked()
+
     async def until_written(self) -> None:
         """Wait while a keep-alive is being written."""
-        if self._writing.locked():
+        if self.is_locked:
             async with self._writing:
                 pass
 
@@ -229,6 +244,8 @@ class ResponseRun(Generic[T]):
     """The error that `events` raises at its end: a refusal, or an error that asks the process to end."""
     _wait: StepWait = field(factory=StepWait, init=False)
     delivery: Delivery[T] = field(factory=Delivery[T], init=False)
+    shortcut: Shortcut[list[T]] | None = field(default=None, init=False)
+    """Takes the events of a step, instead of the one that iterates `events`, from when that one has had the first."""
     _tools: Tools = field(factory=NullTools, init=False)
     _tool_sessions: AsyncExitStack = field(factory=AsyncExitStack, init=False)
     progress: TurnProgress = field(
@@ -370,18 +387,13 @@ class ResponseRun(Generic[T]):
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""
-        progress, rejects, finish_reason, first_output_at = self.progress, False, None, 0.0
-        progress.first_item = self.driver.item_count
-        parser = self.generation.parser
+        progress = self.progress
+        progress.begin(self.driver.item_count)
+        self.generation.shorten(Shortcut(self._is_open, self._take_output))
         turn = await fitting(self.generation, self._turn())
         async with observe_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
-                changes = parser.feed(output.chunk)
-                first_output_at = first_output_at or monotonic()
-                for chunk in output.more:
-                    changes += parser.feed(chunk)
-                rejects = rejects or Reject in map(type, changes)
-                rewritten = self._tools.rewrite(changes)
+                rewritten = self._read(output)
                 while len(rewritten) > SLICE:
                     yield rewritten[:SLICE]
                     rewritten = rewritten[SLICE:]
@@ -391,19 +403,16 @@ class ResponseRun(Generic[T]):
                         yield step
                 elif rewritten:
                     yield rewritten
-                finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
-                if output.input_tokens or output.cached_tokens or output.output_tokens:
-                    progress.usage = _update_usage(progress.usage, output)
-        if finish_reason is None:
+        if progress.finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
-        progress.first_output_at = progress.first_output_at or first_output_at
-        end = self._end_turn(finish_reason)
+        progress.first_output_at = progress.first_output_at or progress.turn_output_at
+        end = self._end_turn(progress.finish_reason)
         tokens = sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage)
-        report_turn(self, first_output_at, tokens)
+        report_turn(self, progress.turn_output_at, tokens)
         progress.count += 1
         if progress.remaining_tokens is not None:
             progress.remaining_tokens -= tokens
-        rejects = rejects or Reject in map(type, end)
+        rejects = progress.rejects or Reject in map(type, end)
         yield self._tools.rewrite(end)
         progress.calls = self.driver.ready
         # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
@@ -411,6 +420,40 @@ class ResponseRun(Generic[T]):
         progress.rejected = [item for item in items if item.get("status") == "failed"] if rejects else ()
         goes_on = bool(items) and items[-1].get("async") is True and progress.count < MAX_TURNS
         yield TurnTrigger.CALL if progress.calls or progress.rejected or goes_on else TurnTrigger.ANSWER
+
+    def _read(self, output: EngineOutput) -> list[Delta]:
+        """Return the deltas of an output."""
+        progress, parser = self.progress, self.generation.parser
+        changes = parser.feed(output.chunk)
+        progress.turn_output_at = progress.turn_output_at or monotonic()
+        for chunk in output.more:
+            changes += parser.feed(chunk)
+        progress.rejects = progress.rejects or Reject in map(type, changes)
+        progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
+        if output.input_tokens or output.cached_tokens or output.output_tokens:
+            progress.usage = _update_usage(progress.usage, output)
+        return self._tools.rewrite(changes)
+
+    def _is_open(self) -> bool:
+        """Return whether the task of the run waits for the engine, and the client for events."""
+        shortcut = self.shortcut
+        return (
+            self._wait.is_active
+            and shortcut is not None
+            and shortcut.is_open()
+            and TurnTrigger.INTERRUPT in self._turns.state.rows
+            and not self.delivery.is_locked
+            and not self.is_steered()
+        )
+
+    def _take_output(self, output: EngineOutput) -> bool:
+        """Deliver the events of an output. If that fails, the task of the run delivers them."""
+        delivery = self.delivery
+        delivery.events += self.driver.feed(self._read(output))
+        if delivery.events and self.shortcut is not None:
+            self.shortcut.take(delivery.events)
+            delivery.events, delivery.taken_at = [], monotonic()
+        return True
 
     def _until_boundary(self, changes: Sequence[Delta]) -> Iterator[Sequence[Delta] | TurnTrigger]:
         """Yield each delta, and `STEER` before the first one at which no item is open and no call waits for the client."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from interlock.parsers import Chunk, Format, Parser
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.observed_call import ObservedCall
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
@@ -167,6 +168,7 @@ class UpstreamGeneration(Generation):
     _translator: Translator | None = field(default=None, init=False)
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)
+    _shortcut: Shortcut[EngineOutput] | None = field(default=None, init=False)
 
     @property
     def parser(self) -> Parser:
@@ -184,26 +186,27 @@ class UpstreamGeneration(Generation):
     async def count(self, turn: Turn) -> int:
         return await (await self._prepare_translator()).count(turn)
 
+    def shorten(self, shortcut: Shortcut[EngineOutput]) -> None:
+        self._shortcut = shortcut
+
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         try:
             stream, translator = await self._begin(turn), await self._prepare_translator()
+            if self._shortcut is not None:
+                stream.shortcut = _translated(self._shortcut, translator)
             with stream.redact_keys():
                 try:
                     async with aclosing(stream.events()) as reads:
                         async for events in reads:
                             chunks: list[Chunk] = []
-                            has_ended = False
                             try:
-                                for data in events:
-                                    chunks += translator.read(data)
-                                    if has_ended := translator.has_ended:
-                                        break
+                                _translate(events, translator, chunks)
                             finally:  # what came before a malformed event counts
                                 for start in range(0, len(chunks), STEP):
                                     if start:
                                         await asyncio.sleep(0)
                                     yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
-                            if has_ended:
+                            if translator.has_ended:
                                 break
                     await stream.drain()
                 except ApiError as error:
@@ -257,3 +260,26 @@ class UpstreamGeneration(Generation):
                 raise
             raise evolve(error, message=error.message + known_models(names)) from error
         return stream
+
+
+def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chunk]) -> None:
+    """Add the output in the data of events, up to the end of the turn."""
+    for data in events:
+        chunks += translator.read(data)
+        if translator.has_ended:
+            break
+
+
+def _translated(shortcut: Shortcut[EngineOutput], translator: Translator) -> Shortcut[list[bytes]]:
+    """Return the shortcut for the data of events; it closes at the end of the turn."""
+
+    def take(events: list[bytes]) -> bool:
+        chunks: list[Chunk] = []
+        try:
+            _translate(events, translator, chunks)
+        finally:
+            if chunks:
+                shortcut.take(EngineOutput(chunks[0], more=chunks[1:]))
+        return not translator.has_ended
+
+    return Shortcut(lambda: not translator.is_finished and shortcut.is_open(), take)

@@ -95,11 +95,13 @@ class Answer:
     """What has arrived of the body and was not taken."""
     end: Trigger | None = field(default=None, init=False)
     """What the end of the answer is for its connection; None until it is complete."""
-    error: Exception | None = field(default=None, init=False)
+    error: BaseException | None = field(default=None, init=False)
     """Why the answer will never be complete."""
     is_paused: bool = field(default=False, init=False)
     """Whether the connection is not read until the parts are taken."""
     waiter: asyncio.Future[None] | None = field(default=None, init=False)
+    receive: Callable[[], bool] | None = field(default=None, init=False)
+    """Takes the parts while a task waits for them; returns whether the task goes on waiting."""
     on_body: Callable[[bytes], None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -137,7 +139,7 @@ class Answer:
             self._connection.resume_reading()
         return data
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Close the connection, unless the answer is over; `take` raises the error after the last bytes."""
         if not self.is_over:
             self._connection.close(error)
@@ -212,7 +214,8 @@ class Connection(asyncio.Protocol):
         if answer.parts:
             self._since_body = 0
             if answer.waiter is not None:
-                answer.wake()
+                if answer.receive is None or answer.is_over or answer.waiter.done() or not answer.receive():
+                    answer.wake()
             elif not answer.is_paused and sum(map(len, answer.parts)) > MAX_UNREAD:
                 answer.is_paused = True
                 self._transport.pause_reading()
@@ -234,7 +237,7 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def close(self, error: Exception) -> None:
+    def close(self, error: BaseException) -> None:
         """Close the connection; an answer that is not over gets the error."""
         if not self._answer.is_over:
             self._answer.error = error

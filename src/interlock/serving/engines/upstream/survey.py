@@ -1,4 +1,4 @@
-"""Asks the upstreams of a gateway for their models when it starts, and finds what is wrong with them."""
+"""Asks the upstreams of a gateway for their models when it has started, and finds what is wrong with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from interlock.serving.engines.upstream.upstream_client import UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
 
 PATIENCE: Final = 2.0
-"""The longest time in seconds for the list of an upstream, because the server starts after it."""
+"""The longest time in seconds for the list of an upstream, because the server says only then what it serves."""
 
 ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
 """The paths that belong to a request, not to the URL of an upstream."""

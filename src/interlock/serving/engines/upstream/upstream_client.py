@@ -20,6 +20,7 @@ import orjson
 from attrs import define, evolve, field, frozen
 
 from interlock.events.json import dumps, is_array, members
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 
@@ -50,6 +51,8 @@ FETCH: Final = 30.0
 
 DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
+SMALL: Final = 4096
+"""The most bytes of a read that takes a shortcut, so that a long one does not keep other streams waiting."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
 BOM: Final = b"\xef\xbb\xbf"
@@ -212,6 +215,11 @@ class EventStream:
     """The longest wait for the next bytes."""
     _reads_since: float | None = field(default=None, init=False)
     """The time at which the current wait began."""
+    shortcut: Shortcut[list[bytes]] | None = field(default=None, init=False)
+    """Takes the events of a read after the first ones."""
+    _reader: SseReader = field(factory=SseReader, init=False)
+    _is_complete: bool = field(default=False, init=False)
+    """Whether the last event was read."""
     _timer: asyncio.Handle | None = field(default=None, init=False)
     """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
 
@@ -244,32 +252,54 @@ class EventStream:
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
-        has_begun = is_complete = False
-        while not is_complete:
+        has_begun = False
+        while not self._is_complete:
             await self.open()
-            response, reader = self._opened, SseReader()
+            response, self._reader = self._opened, SseReader()
             try:
                 if _media_type(response) == "application/json":
                     yield [await self.read()]
                     return
                 _require_stream(response)
-                while not is_complete:
-                    chunk = await self._read(MAX_STREAM)
-                    events = reader.feed(chunk) if chunk else reader.end()
-                    is_complete = not chunk
-                    if DONE in events:
-                        del events[events.index(DONE) + 1 :]
-                        is_complete = True
-                    if events:
-                        if not has_begun:
-                            has_begun = True
-                            self._set_limit(self._client.timeouts.between)
+                while not self._is_complete:
+                    events = self._split(await self._read(MAX_STREAM))
+                    if events and not has_begun:
+                        has_begun = True
+                        self._set_limit(self._client.timeouts.between)
+                        response.receive = self._receive
+                    if has_begun:
                         yield events
             except ApiError as error:
                 if has_begun:
                     raise
                 await self.close()
                 await self._wait_or_raise(error)
+            finally:
+                response.receive = None
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that a chunk completes; none is the end of the body, unless a shortcut took the chunk."""
+        if not chunk:
+            self._is_complete = self._opened.is_over
+            return self._reader.end() if self._is_complete else []
+        events = self._reader.feed(chunk)
+        if DONE in events:
+            del events[events.index(DONE) + 1 :]
+            self._is_complete = True
+        return events
+
+    def _receive(self) -> bool:
+        """Pass a small read on; return whether the task goes on waiting for the next one."""
+        shortcut, answer = self.shortcut, self._opened
+        if shortcut is None or sum(map(len, answer.parts)) > SMALL or not shortcut.is_open():
+            return False
+        try:
+            goes_on = shortcut.take(self._split(self._take(MAX_STREAM)))
+        except BaseException as error:  # noqa: BLE001 - the task raises it
+            answer.fail(error)
+            return False
+        self._reads_since = self._loop.time()
+        return goes_on and not self._is_complete
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
@@ -324,8 +354,12 @@ class EventStream:
                 await answer.more()
             finally:
                 self._reads_since = None
+        return self._take(most)
+
+    def _take(self, most: int) -> bytes:
+        """Return what has arrived of the body; raise `ApiError` if it breaks off, or has more than `most` bytes."""
         try:
-            chunk = answer.take()
+            chunk = self._opened.take()
         except HttpError as error:
             self._log("the connection to the upstream server broke: %s", error)
             message = "The connection to the upstream server broke before the end of its answer."

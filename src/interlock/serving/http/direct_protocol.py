@@ -1,0 +1,30 @@
+"""uvicorn's HTTP protocol, with a shortcut for the chunks of an answer's body."""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.http.answers import BODY
+
+
+class DirectProtocol(HttpToolsProtocol):
+    """Adds the extension to the scope of each request."""
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.cycle:  # there is none for the handshake of a WebSocket
+            self.scope["extensions"] = {BODY: {"shortcut": _shortcut(self.cycle)}}
+
+
+def _shortcut(cycle: RequestResponseCycle) -> Shortcut[bytes]:
+    flow, write = cycle.flow, cycle.transport.write
+
+    def is_open() -> bool:
+        return bool(cycle.chunked_encoding) and not (flow.write_paused or cycle.disconnected or cycle.response_complete)
+
+    def take(data: bytes) -> bool:
+        write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    return Shortcut(is_open, take)

@@ -1,0 +1,152 @@
+"""Reads of an upstream are written to the client at once, and all else is as it is without that."""
+
+import asyncio
+import re
+import socket
+
+import httpx
+import pytest
+from live.chunk_shapes import chunk
+from live.dialects import post_chat, post_message
+from live.upstream import CUT, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.upstream_client import SMALL
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.responses.run import ResponseRun
+
+WORDS = [f"word{number} " for number in range(40)]
+BEGIN = (event(chunk({"role": "assistant", "content": ""})), event(chunk({"content": "Well. "})))
+PIECES = (*BEGIN, *(event(chunk({"content": word})) for word in WORDS))
+END = (event(chunk({}, "stop")), event(b"[DONE]"))
+BODY = {"model": "m", "input": "Hi", "stream": True}
+POSTS = {
+    "responses": lambda url: httpx.post(f"{url}/v1/responses", json=BODY),
+    "messages": lambda url: post_message(url, model="m", stream=True),
+    "chat": lambda url: post_chat(url, model="m", stream=True),
+}
+
+
+class Passing:
+    """A middleware that a program has added."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        await self.app(scope, receive, send)
+
+
+class Slow(ScriptedUpstream):
+    """Lets the gateway read each piece by itself."""
+
+    async def _reply(self, reply, receive, send):
+        async def send_slowly(message):
+            await send(message)
+            await asyncio.sleep(0.002)
+
+        await super()._reply(reply, receive, send_slowly)
+
+
+def without_chance(content):
+    """A stream without ids and times."""
+    text = re.sub(rb"(_|-)[0-9a-zA-Z]{16,}", b"_x", content)
+    return re.sub(rb'"(created|created_at|completed_at)":\d+', rb'"\1":0', text)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The number of outputs that took the shortcut."""
+    counts, take = [], ResponseRun._take_output
+
+    def count(run, output):
+        counts.append(1 + len(output.more))
+        return take(run, output)
+
+    monkeypatch.setattr(ResponseRun, "_take_output", count)
+    return counts
+
+
+def answered(reply, post, *, passes=True):
+    with serve_upstream(Slow([reply])) as url:
+        app = create_app(Gateway([UpstreamSettings(url=url, retries=0).upstream()]))
+        if not passes:
+            app.add_middleware(Passing)
+        with ServerThread(app) as gateway_url:
+            return without_chance(post(gateway_url).content)
+
+
+ENDS = {
+    "done": END,
+    "cut": (CUT,),
+    "error": (event({"error": {"message": "No."}}),),
+    "malformed": (event(b"{"),),
+    "cut after the end": (END[0], CUT),
+    "all in one read": (b"".join([PIECES[-1], *END]),),
+    "closed": (),
+}
+
+
+@pytest.mark.parametrize(("api", "end"), [*(("responses", end) for end in ENDS), ("messages", "done"), ("chat", "done")])
+def test_a_stream_has_the_same_bytes_without_the_shortcut(api, end, taken):
+    reply = Reply((*PIECES, *ENDS[end]))
+    direct = answered(reply, POSTS[api])
+    count = sum(taken)
+    assert count > len(WORDS) / 2
+    assert direct == answered(reply, POSTS[api], passes=False)
+    assert sum(taken) == count
+
+
+def test_a_large_read_takes_no_shortcut(taken):
+    large = event(chunk({"content": "x" * (SMALL + 1)}))
+    assert b"x" * (SMALL + 1) in answered(Reply((*BEGIN, large, *END)), POSTS["responses"])
+    assert sum(taken) <= len(BEGIN)
+
+
+def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, monkeypatch):
+    take = ResponseRun._take_output
+
+    def take_with_error(run, output):
+        goes_on = take(run, output)
+        if len(taken) == len(WORDS) // 2:
+            run._events = run.driver.feed(["the last word"])
+            raise RuntimeError("a secret")
+        return goes_on
+
+    monkeypatch.setattr(ResponseRun, "_take_output", take_with_error)
+    content = answered(Reply((*PIECES, *END)), POSTS["responses"])
+    numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', content)]
+    assert numbers == [*range(len(numbers))]
+    assert b'"delta":"the last word"' in content
+    assert b"event: response.failed" in content
+    assert b"secret" not in content
+
+
+def test_a_client_that_does_not_read_stops_the_upstream_and_misses_nothing():
+    count = 400
+    filler = "y" * 3_000
+    reply = Reply((*BEGIN, *(event(chunk({"content": f"{number} {filler} "})) for number in range(count)), *END))
+    request = httpx.Request("POST", "http://localhost/v1/responses", json=BODY)
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(request.content)}\r\n"
+    with gateway(reply) as (url, _), socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
+        client.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+        client.sendall(f"{head}content-type: application/json\r\nconnection: close\r\n\r\n".encode() + request.content)
+        received = b""
+        client.settimeout(60)
+        while part := client.recv(2**16):
+            received += part
+    numbers = [int(number) for number in re.findall(rb'"delta":"(\d+) y', received)]
+    assert numbers == [*range(count)]
+    assert received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_a_client_that_leaves_ends_the_call_of_the_upstream():
+    reply = Reply((*PIECES, STALL))
+    with gateway(reply) as (url, upstream), httpx.stream("POST", f"{url}/v1/responses", json=BODY) as answer:
+        for line in answer.iter_lines():
+            if WORDS[-1] in line:
+                break
+    assert upstream.left == 1
