@@ -111,7 +111,7 @@ def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, m
     def take_with_error(run, output):
         goes_on = take(run, output)
         if len(taken) == len(WORDS) // 2:
-            run._events = run.driver.feed(["the last word"])
+            run.delivery.events = run.driver.feed(["the last word"])
             raise RuntimeError("a secret")
         return goes_on
 
