@@ -2,6 +2,7 @@
 
 engine           the protocol
 generation       what an engine does for one response
+shortcut         passes what an upstream sends to the client without a change of tasks
 embedded         a stand-in model that runs anywhere
 example_values   values for JSON schemas, which the stand-in model writes
 vllm/            vLLM

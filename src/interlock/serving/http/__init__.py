@@ -14,6 +14,7 @@ websocket         WebSocket mode: the lanes, limits and frames of a connection
 steering          the input with which a client steers a response
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits
+direct_protocol   uvicorn's HTTP protocol with a shortcut for the bodies of answers
 script_faults     breaks connections and streams as a script says
 server            the server process, in the foreground or in a thread
 workers           several server processes behind one port, and their supervisor
