@@ -15,7 +15,7 @@ from attrs import frozen
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
 from interlock.serving.cli.sources import DEFAULT_TIMEOUT, fail
-from interlock.serving.engines.upstream.apis import TRANSLATORS
+from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.translator import Upstream
@@ -116,7 +116,7 @@ upstream_options = _all(
     environment_option("--upstream", metavar="URL", help="Serve the models of this server, as a gateway to it."),
     environment_option(
         "--upstream-api",
-        type=click.Choice([*TRANSLATORS]),
+        type=click.Choice([*UPSTREAM_APIS]),
         default="chat",
         help="The API of that server; vllm exchanges tokens with any vLLM server.",
     ),

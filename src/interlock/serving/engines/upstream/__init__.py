@@ -1,4 +1,4 @@
-"""The gateway: an engine whose models are on other servers, behind any of three APIs.
+"""The gateway: an engine whose models are on other servers, behind any of the APIs in `apis`.
 
 gateway             the models of all upstreams, and the generation of a response by one of them
 apis                the table of the APIs

@@ -98,7 +98,6 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
 
     @classmethod
     def of(cls, call: UpstreamCall) -> ChatTranslator:
-        """Return the translator of a response."""
         tagged, names = call.upstream.family, FunctionNames()
         routing = names.routing(call.routing)
         parser = ChatParser(routing, call.request.extensions.get("include_reasoning") is not False)

@@ -15,6 +15,7 @@ from interlock.parsers import Chunk, Format, Parser
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
 from interlock.serving.engines.upstream.observed_call import ObservedCall
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
@@ -78,14 +79,13 @@ class Gateway(ResponseEngine):
         for upstream, listed in zip(self.upstreams, self._lists, strict=True):
             model = upstream.aliases.get(name, name)
             facts = facts.over(upstream.facts.get(model, ModelFacts())).over(listed.facts.get(model, ModelFacts()))
-            if upstream.api == "vllm":  # whose prompts have no images
-                facts = facts.over(ModelFacts(modalities=["text"]))
+            facts = facts.over(ModelFacts(modalities=UPSTREAM_APIS[upstream.api].modalities))
         return facts
 
     async def has_tools(self, name: str) -> bool:
-        """Return whether a model's upstream has the Responses API, which passes tools on."""
+        """Return whether a model's upstream receives tools that the gateway does not run."""
         upstream, _ = await self.find(name)
-        return upstream.api == "responses"
+        return UPSTREAM_APIS[upstream.api].passes_tools
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Tagged
 from interlock.serving.engines.engine import ModelFacts
-from interlock.serving.engines.upstream.apis import TRANSLATORS
+from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
 
@@ -60,8 +60,8 @@ class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def upstream(self) -> Upstream:
         """Return the upstream; raise `ConfigError` for an invalid value."""
-        if self.api not in TRANSLATORS:
-            raise ConfigError("api", f"unknown API {self.api!r}; choose one of {', '.join(TRANSLATORS)}")
+        if self.api not in UPSTREAM_APIS:
+            raise ConfigError("api", f"unknown API {self.api!r}; choose one of {', '.join(UPSTREAM_APIS)}")
         timeouts = Timeouts(self.connect_timeout, self.first_timeout, self.between_timeout)
         return Upstream(
             UpstreamClient(_base_url(self.url), self._key(), self.pass_key, timeouts, self.retries),

@@ -9,6 +9,7 @@ from attrs import Factory, define, field
 
 from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.requests.api_errors import ApiError
 
@@ -29,7 +30,7 @@ class ObservedCall:
         parts = urlsplit(self._upstream.client.url)
         return {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "vllm" if self._upstream.api == "vllm" else "openai",
+            "gen_ai.provider.name": UPSTREAM_APIS[self._upstream.api].provider,
             "gen_ai.request.model": self._model,
             "server.address": parts.hostname,
             "server.port": parts.port or (443 if parts.scheme == "https" else 80),

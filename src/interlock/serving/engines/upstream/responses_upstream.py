@@ -47,7 +47,6 @@ class ResponsesTranslator(Translator):
 
     @classmethod
     def of(cls, call: UpstreamCall) -> ResponsesTranslator:
-        """Return the translator of a response."""
         parser = ResponsesParser(call.routing, frozenset(call.request.include), api_call_id)
         return cls(call, parser, parser)
 

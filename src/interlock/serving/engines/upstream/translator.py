@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from typing import ClassVar, Final
@@ -19,7 +19,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged
 from interlock.parsers.routing import Routing
 from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
-from interlock.serving.engines.upstream.apis import TRANSLATORS
+from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.normalize import short_id
@@ -39,7 +39,7 @@ SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
 class Upstream:
     """One server behind the gateway.
 
-    `api` is a key of `TRANSLATORS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
+    `api` is a key of `UPSTREAM_APIS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
     names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
     requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits. `facts` are
     known facts of its models, which override the facts that it lists.
@@ -116,6 +116,11 @@ class Translator(ABC):
     """Why the turn has ended, once an event says so."""
     _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
     """The upstream's counts of tokens."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, call: UpstreamCall) -> Translator:
+        """Return the translator of a response."""
 
     @property
     def upstream(self) -> Upstream:
@@ -203,6 +208,6 @@ def count_of(value: object) -> int:
 
 def translator_of(call: UpstreamCall) -> Translator:
     """Return the translator of a response."""
-    module, name = TRANSLATORS[call.upstream.api]
-    create: Callable[[UpstreamCall], Translator] = getattr(import_module(module), name).of
-    return create(call)
+    api = UPSTREAM_APIS[call.upstream.api]
+    translator: type[Translator] = getattr(import_module(f"{__package__}.{api.module}"), api.translator)
+    return translator.of(call)

@@ -99,8 +99,8 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     _tokens: list[int] = field(factory=list[int], init=False)
     """The output of the current turn."""
 
-    @staticmethod
-    def of(call: UpstreamCall) -> VllmTranslator:
+    @classmethod
+    def of(cls, call: UpstreamCall) -> VllmTranslator:
         """Return the translator of a response; without a family, the model is gpt-oss."""
         tagged = call.upstream.family
         return HarmonyTranslator.begin(call) if tagged is None else FamilyTranslator.begin(call, tagged)
