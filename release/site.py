@@ -93,6 +93,7 @@ NAV: Nav = [
             {"Lifecycles": "lifecycles.md"},
             {"How stores work": "store-design.md"},
             {"Adding an item kind": "adding-a-kind.md"},
+            {"Adding an upstream API": "adding-an-upstream.md"},
             {"Proof": "proof.md"},
             {"Porting": "porting.md"},
         ]
