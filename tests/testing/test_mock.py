@@ -294,6 +294,17 @@ def test_a_hosted_tool_returns_what_the_script_says(mock) -> None:
     assert [item["type"] for item in answer.json()["output"]] == ["web_search_call", "message"]
 
 
+def test_a_rule_that_counts_all_requests_gives_each_hosted_call_its_own_result(mock) -> None:
+    rule = mock.when(per="server").calls("python", code="1").returns("one").then.says("First.")
+    rule.then.calls("python", code="2").returns("two").then.says("Second.")
+    tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    outputs = [ask(mock, tools=tools, include=["code_interpreter_call.outputs"]).json()["output"] for _ in range(2)]
+    assert [(call["outputs"][0]["logs"], answer["content"][0]["text"]) for call, answer in outputs] == [
+        ("one", "First."),
+        ("two", "Second."),
+    ]
+
+
 def test_a_late_request_of_an_ended_test_is_refused(server) -> None:
     with Mock(server=server) as mock:
         pass

@@ -36,7 +36,6 @@ try:
     from interlock.serving.http.app import create_app
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
-    from interlock.serving.requests.create import ResponseRequest
     from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.tools.tool_runner import ScriptedTools
 except ModuleNotFoundError as error:
@@ -198,8 +197,7 @@ class _MockExchange(Exchange):
         """The transport of the connection, which `disconnects` breaks."""
         return getattr(getattr(self._send, "__self__", None), "transport", None)
 
-    def begin(self, request: ResponseRequest, conversation: Conversation, rule: Rule | None) -> None:
-        del request
+    def begin(self, conversation: Conversation, rule: Rule | None) -> None:
         if self._scope["type"] == "websocket":
             self._note(self._bodies.popleft() if self._bodies else b"")
         if (noted := self._request) is not None:

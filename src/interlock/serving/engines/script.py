@@ -171,7 +171,12 @@ class Rule(_Fields, frozen=True, kw_only=True):
 
     @property
     def turns(self) -> list[list[Step]]:
-        """The steps of each turn of the model: faults, each of which the same request meets once, and the answer."""
+        """The steps of each turn of the model: faults, each of which the same request meets once, and the answer.
+
+        If the steps are counted `per` server, each is a turn.
+        """
+        if self.per == "server":
+            return [[step] for step in self.steps]
         turns: list[list[Step]] = []
         for step in self.steps:
             if turns and not turns[-1][-1].has_answer:

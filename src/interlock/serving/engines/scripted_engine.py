@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
 
@@ -46,7 +47,7 @@ class Exchange:
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
 
-    def begin(self, request: ResponseRequest, conversation: Conversation, rule: Rule | None) -> None:
+    def begin(self, conversation: Conversation, rule: Rule | None) -> None:
         """Begin the answer to a request, with the rule that it matches."""
 
     def refuse(self, reason: str) -> None:
@@ -65,7 +66,9 @@ class ScriptedEngine(ResponseEngine):
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
     _served: Counter[object] = field(factory=Counter[object], init=False)
-    """How many requests each rule that counts `per` server has answered, and how many steps each turn that has faults."""
+    """How many steps were taken of each rule that counts `per` server, and of each turn that has faults."""
+    _generations: WeakValueDictionary[int, ScriptedGeneration] = field(factory=WeakValueDictionary, init=False, repr=False)
+    """The generations in progress, by the identity of their requests, which they keep."""
 
     has_faults = True
 
@@ -96,25 +99,21 @@ class ScriptedEngine(ResponseEngine):
     ) -> ScriptedGeneration:
         del tenant
         exchange = Exchange() if connection is None else connection.scope.get(EXCHANGE, Exchange())
-        return ScriptedGeneration(self, request, request.declare_tools(items), exchange)
-
-    def find(self, conversation: Conversation) -> tuple[int, int] | None:
-        """Return the index of the rule that answers a conversation, and the index of the turn of the rule, or None."""
-        found = conversation.find(self.rules)
-        if found is None or self.rules[found[0]].per == "conversation":
-            return found
-        return found[0], self._served[found[0]]
+        generation = ScriptedGeneration(self, request, request.declare_tools(items), exchange)
+        self._generations[id(request)] = generation
+        return generation
 
     def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> Step:
-        """Take the step for a turn of a rule; the same conversation takes the next one when it asks again after a fault.
+        """Take the step for a turn of a rule, or its next step if it counts `per` server.
+
+        A conversation that asks again after a fault takes the next step of the turn.
 
         Raises:
             EngineError: The rule has no such turn.
         """
         rule, turns = self.rules[index], self.rules[index].turns
         if rule.per == "server":
-            self._served[index] += 1
-            turns = [[step] for step in rule.steps]
+            turn, self._served[index] = self._served[index], self._served[index] + 1
         if turn >= len(turns):
             raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has {len(turns)} turns, and needs {turn + 1}.")
         steps, attempt = turns[turn], 0
@@ -123,12 +122,10 @@ class ScriptedEngine(ResponseEngine):
             attempt, self._served[key] = self._served[key], self._served[key] + 1
         return steps[min(attempt, len(steps) - 1)]
 
-    def results(self, request: ResponseRequest, items: Sequence[JsonItem]) -> Iterator[ToolResult]:
-        """Yield the results of the hosted calls of a response, which its first turn has not taken yet."""
-        found = self.find(Conversation.of(request, items))
-        if found is not None:
-            index, turn = found
-            yield from (result for steps in self.rules[index].turns[turn:] for result in steps[-1].results)
+    def results(self, request: ResponseRequest) -> deque[ToolResult]:
+        """Return the results of the hosted calls of a response in progress, to which each of its steps adds its own."""
+        generation = self._generations.get(id(request))
+        return deque() if generation is None else generation.results
 
 
 @define(eq=False)
@@ -139,6 +136,8 @@ class ScriptedGeneration(Generation):
     _request: ResponseRequest
     _declared: Mapping[str, object] = field(repr=False)
     _exchange: Exchange = field(repr=False)
+    results: deque[ToolResult] = field(factory=deque[ToolResult], init=False)
+    """The results of the hosted calls of the steps so far; a tool that runs removes its own."""
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
     _reader: Parser = field(init=False)
     _index: int = field(default=0, init=False)
@@ -157,8 +156,8 @@ class ScriptedGeneration(Generation):
             ApiError: 400 if none matches; the message has what the request asks, and the rules.
         """
         conversation = Conversation.of(self._request, turn.items)
-        found = self._engine.find(conversation)
-        self._exchange.begin(self._request, conversation, None if found is None else self._engine.rules[found[0]])
+        found = conversation.find(self._engine.rules)
+        self._exchange.begin(conversation, None if found is None else self._engine.rules[found[0]])
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self._engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
@@ -182,10 +181,9 @@ class ScriptedGeneration(Generation):
 
     def _take(self, turn: Turn) -> Step:
         self._step = self._engine.take(self._index, self._turn + turn.index, turn.items)
+        self.results.extend(self._step.results)
         if turn.index and self._step.breaks is not None:
-            raise EngineError(
-                "Write .breaks at the first step of a response: the hosted calls before this step belong to it too."
-            )
+            raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
         if turn.index == 0 or not self._step.has_answer:  # a stream that is broken stays so
             self._exchange.step, self._exchange.sent = self._step, 0
         return self._step

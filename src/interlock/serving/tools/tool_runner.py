@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,6 @@ from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.normalize import answer_async_calls
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 
 if TYPE_CHECKING:  # a server without a script does not load the modules that read and render it
@@ -146,8 +146,8 @@ class ScriptedTools:
         return HOSTED_TOOLS
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
-        del tenant
-        return nullcontext(_ScriptedResults(self.engine.results(request, answer_async_calls(items))))
+        del items, tenant
+        return nullcontext(_ScriptedResults(self.engine.results(request)))
 
     async def close(self) -> None:
         pass
@@ -157,12 +157,12 @@ class ScriptedTools:
 class _ScriptedResults(NullTools):
     """The results for one response, in the order of the calls; a call without a result is not run."""
 
-    results: Iterator[ToolResult]
+    results: deque[ToolResult]
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415 - only scripts need it
 
         del rejected
-        for call, result in zip(calls, self.results, strict=False):  # calls first, so that no result is lost
-            for delta in tool_deltas(call, result):
+        for call in calls[: len(self.results)]:
+            for delta in tool_deltas(call, self.results.popleft()):
                 yield delta
