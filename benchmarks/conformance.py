@@ -136,7 +136,7 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> 
         if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
     bodies = events(data)
-    output, reason = apis.streamed(api, bodies)
+    output, reason = apis.read_stream(api, bodies)
     if api == "responses":
         ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
         same = ended and answer.status_code == httpx.codes.OK and _outcome(answer.json()) == _outcome(bodies[-1]["response"])

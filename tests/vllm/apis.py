@@ -9,10 +9,10 @@ from playing import body
 from turns import Turn
 
 from interlock.fsm.acceptor.dialects import ApiName
-from interlock.serving.conformance.answers import Output, streamed, whole, with_objects
+from interlock.serving.conformance.answers import Output, parse_arguments, read_stream, read_whole
 from interlock.serving.conformance.requests import PATHS
 
-__all__ = ["PATHS", "STREAMED", "is_same", "matches", "request", "streamed", "whole"]
+__all__ = ["PATHS", "STREAMED", "is_same", "matches", "read_stream", "read_whole", "request"]
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -85,11 +85,11 @@ def _joined(text: str) -> str:
 
 def is_same(api: ApiName, stream: tuple[Output, str], answer: Json) -> bool:
     """Return whether an answer in one piece equals what its stream adds up to (rules M13 and C9)."""
-    (content, reason), (whole_content, whole_reason) = stream, whole(api, answer)
+    (content, reason), (whole_content, whole_reason) = stream, read_whole(api, answer)
     if reason == "error" or whole_reason == "error":
         return reason == whole_reason
     if api == "messages":
-        content = with_objects(content)
+        content = parse_arguments(content)
     elif not ({"refusal", "annotations"} <= answer["choices"][0]["message"].keys() and "logprobs" in answer["choices"][0]):
         return False
     return (content, reason) == (whole_content, whole_reason)

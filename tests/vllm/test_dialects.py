@@ -22,7 +22,7 @@ def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn, a
     data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
     bodies = events(data)
     assert [str(reported.finding) for reported in verdict(data, api=api).reported] == []
-    output, reason = apis.streamed(api, bodies)
+    output, reason = apis.read_stream(api, bodies)
     assert apis.matches(output, turn.output), output
     assert (reason == "error") is (turn.status == "failed")
     assert api == "messages" or reason == "error" or bodies[-1]["usage"]

@@ -1,4 +1,4 @@
-"""The command `interlock conformance`, which plays requests to a server and judges the answers."""
+"""The command `interlock conformance`, which sends requests to a server and judges the answers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _TIMEOUT: Final = 60.0
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the first that the server lists.")
 @click.option("--api-key", metavar="KEY", envvar=KEY_VARIABLE, show_envvar=True, help="The API key of the server.")
 @click.option("--header", multiple=True, metavar="NAME:VALUE", help="Add a header to each request; can be repeated.")
-@click.option("--timeout", type=NumberType(min=0.1), default=_TIMEOUT, metavar="SECONDS", help="The most for an answer.")
+@click.option("--timeout", type=NumberType(min=0.1), default=_TIMEOUT, metavar="SECONDS", help="The longest time for an answer.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Write a table or JSON.")
-@click.option("--html", type=FILE, metavar="FILE", help="Write the table to this file, too, as a page.")
-@click.option("--badge", type=FILE, metavar="FILE", help="Write a badge to this file, too, as SVG.")
+@click.option("--html", type=FILE, metavar="FILE", help="Also write the results to this file, as HTML.")
+@click.option("--badge", type=FILE, metavar="FILE", help="Also write a badge to this file, as SVG.")
 def conformance(  # noqa: PLR0913 - a command has an argument for each of its options
     url: str,
     *,
@@ -49,12 +49,12 @@ def conformance(  # noqa: PLR0913 - a command has an argument for each of its op
     html: Path | None,
     badge: Path | None,
 ) -> None:
-    """Play some forty requests to a server, and judge its answers.
+    """Send some forty requests to a server, and judge its answers.
 
     URL is that of the server, without the path of the API. The exit status is 1 if a case fails, and 2 if there is no server.
     """
     from interlock.serving.conformance import reports
-    from interlock.serving.conformance.player import NoEntryError, Player
+    from interlock.serving.conformance.player import NoAccessError, Player
 
     if not is_url(url):
         raise click.BadParameter("give the address of a server, such as http://127.0.0.1:8000", param_hint="URL")
@@ -65,7 +65,7 @@ def conformance(  # noqa: PLR0913 - a command has an argument for each of its op
     name = model or _first_model(url, headers, timeout)
     try:
         cases = list(Player(url, api, name, headers, timeout).play())
-    except NoEntryError as error:
+    except NoAccessError as error:
         fail(f"{url}: {error}")
     report = reports.Report(url, api, name, datetime.now(UTC).date().isoformat(), cases)
     if form == "json":

@@ -1,4 +1,4 @@
-"""What an answer says, in any of the three APIs, streamed or whole."""
+"""The content of an answer in any of the three APIs, streamed or whole."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from interlock.fsm.acceptor import ApiName
 
 Body: TypeAlias = Mapping[str, object]
 Part: TypeAlias = tuple[str, str, str]
-"""A part of an answer: `text`, `reasoning` or `call`; the name of what is called; the text or the arguments."""
+"""A part of an answer: `text`, `reasoning` or `call`; the name of the tool; the text or the arguments."""
 
 _CALLS: Final = frozenset(name_of(kind) for kind in (FunctionCall, CustomToolCall))
-"""The calls that a client runs and that name what is called."""
+"""The calls that a client runs, by the name of their tool."""
 
 
 def _as_tuple(calls: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -40,8 +40,8 @@ class Output:
     calls: Sequence[tuple[str, str]] = field(default=(), converter=_as_tuple)
 
 
-def streamed(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
-    """Return what a stream says, and the reason or status with which it ended: `error` after an error, empty without any."""
+def read_stream(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
+    """Return the content of a stream, and the reason or status with which it ended: `error` after an error, empty without any."""
     match api:
         case "responses":
             items = [event.get("item") for event in events if event.get("type") == "response.output_item.done"]
@@ -59,8 +59,8 @@ def streamed(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
     return output_of(parts), "error" if failed else "".join(reasons)
 
 
-def whole(api: ApiName, answer: Body) -> tuple[Output, str]:
-    """Return what an answer that was not streamed says, and its reason or status."""
+def read_whole(api: ApiName, answer: Body) -> tuple[Output, str]:
+    """Return the content of an answer that was not streamed, and its reason or status."""
     if answer.get("error"):
         return output_of(_items(elements(answer.get("output")))), "error"
     match api:
@@ -74,7 +74,7 @@ def whole(api: ApiName, answer: Body) -> tuple[Output, str]:
 
 
 def output_of(parts: Iterable[Part]) -> Output:
-    """Return what the parts of an answer add up to; a part that is not new, but more of a call, has no name."""
+    """Join the parts of an answer. A part of a call without a name continues the last call."""
     texts = {"text": "", "reasoning": ""}
     calls: list[tuple[str, str]] = []
     for kind, name, text in parts:
@@ -87,8 +87,8 @@ def output_of(parts: Iterable[Part]) -> Output:
     return Output(texts["text"], texts["reasoning"], calls)
 
 
-def with_objects(output: Output) -> Output:
-    """Return what is said with the input of each call as Messages has it: what is no object is an empty one."""
+def parse_arguments(output: Output) -> Output:
+    """Return an output with the arguments of each call as Messages has them: an object, which is empty if they are not one."""
     return Output(output.text, output.reasoning, [(name, json.dumps(_object(text))) for name, text in output.calls])
 
 
@@ -126,7 +126,7 @@ def _blocks(blocks: Iterable[object]) -> Iterator[Part]:
 
 
 def _deltas(events: Iterable[Body]) -> Iterator[Part]:
-    """Yield the parts of a stream of Messages; the JSON of the server's tools is none."""
+    """Yield the parts of a stream of Messages, without the input of the server's own tools."""
     open_block: object = ""
     for event in events:
         block, delta = members(event.get("content_block")), members(event.get("delta"))

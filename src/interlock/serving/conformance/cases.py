@@ -1,4 +1,4 @@
-"""The cases: the requests that are played, and what must be seen in their answers."""
+"""The cases: the requests, and what their answers must show."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 
 from interlock.events.items import FunctionCall, FunctionCallOutput
-from interlock.events.json import dumps, is_object, loads
+from interlock.events.json import is_object, loads
 from interlock.events.shapes import name_of
 from interlock.fsm.acceptor import ApiName
 from interlock.serving.conformance.answers import Body, Output
 
 Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]
-"""`not served`: the server refuses it or ignores it; `not seen`: the model did not do what would have shown it."""
-Seen: TypeAlias = tuple[Result, str]
-PASSES: Final[Seen] = ("passes", "")
+"""`not served`: the server refuses or ignores the request; `not seen`: the model did not do what the case needs."""
+Outcome: TypeAlias = tuple[Result, str]
+"""A result, and a note that explains it."""
+PASSES: Final[Outcome] = ("passes", "")
 
-CUT: Final = frozenset({"incomplete", "length", "max_tokens"})
+LIMIT: Final = 16
+"""The least limit of tokens that OpenAI accepts."""
+TRUNCATED: Final = frozenset({"incomplete", "length", "max_tokens"})
 """The reasons of an answer that reached its limit of tokens."""
 ANY: Final = object()
-"""Any value of a field but null, zero and nothing."""
+"""Stands for any value of a field that is true: not null, zero or empty."""
 
 
 @frozen
 class Reply:
-    """An answer: what it says, why it ended, its tokens of input and output, and its bytes."""
+    """An answer: its content, why it ended, its tokens (input, output, total), and its bytes."""
 
     output: Output
     reason: str
@@ -35,56 +38,56 @@ class Reply:
     data: bytes
 
 
-Check: TypeAlias = Callable[[Reply], Seen]
+Check: TypeAlias = Callable[[Reply], Outcome]
 
 
-def says_text(reply: Reply) -> Seen:
-    """See text."""
+def says_text(reply: Reply) -> Outcome:
+    """Check that there is text."""
     return PASSES if reply.output.text else ("not seen", "the model writes no text")
 
 
-def reasons(reply: Reply) -> Seen:
-    """See reasoning."""
+def reasons(reply: Reply) -> Outcome:
+    """Check that there is reasoning."""
     return PASSES if reply.output.reasoning else ("not seen", "the model does not reason")
 
 
-def counts(reply: Reply) -> Seen:
-    """See the tokens of the input and of the output."""
+def counts(reply: Reply) -> Outcome:
+    """Check that the usage adds up."""
     tokens, output, total = reply.usage
     return PASSES if tokens > 0 and output > 0 and total == tokens + output else ("fails", f"usage is {[*reply.usage]}")
 
 
-def calls(reply: Reply, names: Sequence[str], *, most: int = 9, forced: bool = False) -> Seen:
-    """See calls of these tools, at most so many; with `forced`, an answer without one breaks the request."""
+def calls(reply: Reply, names: Sequence[str], *, most: int = 9, forced: bool = False) -> Outcome:
+    """Check that these tools are called, with at most so many calls; if the request has `forced` one, an answer without fails."""
     called = [name for name, _ in reply.output.calls]
     if len(called) > most:
         return "fails", f"{len(called)} calls: {', '.join(called)}"
-    if forced and reply.reason not in CUT and not set(called) & set(names):
+    if forced and reply.reason not in TRUNCATED and not set(called) & set(names):
         return "fails", f"calls {', '.join(called) or 'nothing'}"
     missing = [name for name in names if name not in called]
     return ("not seen", f"the model does not call {', '.join(missing)}") if missing else PASSES
 
 
-def writes(reply: Reply, text: str) -> Seen:
-    """See this text."""
+def writes(reply: Reply, text: str) -> Outcome:
+    """Check that the text contains this one."""
     return PASSES if text in reply.output.text else ("not seen", f"the model does not write {text!r}")
 
 
-def calls_nothing(reply: Reply) -> Seen:
-    """See that no tool is called."""
+def calls_nothing(reply: Reply) -> Outcome:
+    """Check that no tool is called."""
     return ("fails", f"calls {reply.output.calls[0][0]}") if reply.output.calls else PASSES
 
 
-def is_cut(reply: Reply, most: int) -> Seen:
-    """See that the limit of tokens ends the answer."""
-    if reply.reason in CUT:
+def is_truncated(reply: Reply) -> Outcome:
+    """Check that the limit of tokens ends the answer."""
+    if reply.reason in TRUNCATED:
         return PASSES
-    return ("fails", f"{reply.usage[1]} tokens instead of {most}") if reply.usage[1] > most else ("not seen", "it ends earlier")
+    return ("fails", f"{reply.usage[1]} tokens instead of {LIMIT}") if reply.usage[1] > LIMIT else ("not seen", "it ends earlier")
 
 
-def is_json(reply: Reply, names: Sequence[str] = ()) -> Seen:
-    """See an object with these fields in the text."""
-    if reply.reason in CUT:
+def is_json(reply: Reply, names: Sequence[str] = ()) -> Outcome:
+    """Check that the text is an object with these fields."""
+    if reply.reason in TRUNCATED:
         return "not seen", "the text reaches its limit"
     try:
         value = loads(reply.output.text)
@@ -93,24 +96,25 @@ def is_json(reply: Reply, names: Sequence[str] = ()) -> Seen:
     return PASSES if is_object(value) and set(names) <= value.keys() else ("fails", f"the text has another schema: {value!r:.40}")
 
 
-def stops(reply: Reply, stop: str) -> Seen:
-    """See that the text does not have the string that ends it."""
+def stops(reply: Reply, stop: str) -> Outcome:
+    """Check that the text does not have the stop string."""
     return ("fails", f"the text has {stop!r}") if stop in reply.output.text else PASSES
 
 
-def has_logprobs(reply: Reply) -> Seen:
-    """See log probabilities."""
+def has_logprobs(reply: Reply) -> Outcome:
+    """Check that there are log probabilities."""
     return PASSES if b'"logprob":' in reply.data.replace(b'" :', b'":') else ("not served", "there are none")
 
 
 @frozen
 class Step:
-    """A request of a case with several, for what an answer alone cannot show.
+    """A request of a case that has several, because one answer cannot show it.
 
     Args:
         method: The method.
         path: The path after that of the API, or a whole one from `/v1`, with `{id}` for the id in the first answer.
-        fields: The request, in the words of the Responses API, or its bytes.
+        fields: The request of the Responses API, or its bytes.
+        verbatim: Whether other APIs receive the same fields, untranslated.
         drop: The fields that this path does not have.
         refused: Whether the server must refuse it with an error of the API, or only may.
         has: The fields that the answer must have, with their values.
@@ -123,6 +127,7 @@ class Step:
     method: str = "POST"
     path: str = ""
     fields: Body | bytes | None = None
+    verbatim: bool = False
     drop: Sequence[str] = ()
     refused: Literal["", "must", "may"] = ""
     has: Mapping[str, object] = field(factory=dict[str, object])
@@ -134,16 +139,16 @@ class Step:
 
 @frozen
 class Case:
-    """A request, played as a stream and as a whole; or one that has steps, or is played in another `way`.
+    """A request that is sent twice, for a stream and for a whole answer; or its `steps`, or another `way` to send it.
 
     Args:
         name: What it tries.
-        fields: The request, in the words of the Responses API.
-        check: What must be seen.
+        fields: The request of the Responses API.
+        check: What the answer must show.
         apis: The APIs that have it.
         needs: The case that must pass, because this one shows nothing without it.
         steps: The steps.
-        way: `socket`: over a WebSocket, twice; `disconnect`: the client leaves inside the stream.
+        way: `socket`: over a WebSocket, twice; `disconnect`: the client disconnects during the stream.
     """
 
     name: str
@@ -177,8 +182,6 @@ def _called(*names: str, most: int = 9, forced: bool = False) -> Check:
     return partial(calls, names=names, most=most, forced=forced)
 
 
-MOST: Final = 16
-"""The least limit of tokens that OpenAI accepts."""
 HELLO: Final[Body] = {"input": "Say hello."}
 COUNT: Final[Body] = {"input": "Count from one to twenty in words: one, two, three"}
 STORY: Final[Body] = {"input": "Write a long story about a railway, with every detail that you can think of."}
@@ -205,11 +208,11 @@ BEGUN_STORY: Final = Step(fields={**STORY, "store": True, "background": True}, h
 GET: Final = Step("GET", "/{id}")
 REFUSED: Final = Step("GET", "/{id}", refused="must")
 NOBODY: Final = "resp_0123456789abcdef0123456789abcdef"
-BROKEN: Final[Body] = {"input": "Hi.", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9}
+ANY_API: Final[Body] = {"input": "Hi.", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9}
 
 
-def _broken(**fields: object) -> Step:
-    return Step(fields=dumps({**BROKEN, **fields}), refused="must")
+def _invalid(**fields: object) -> Step:
+    return Step(fields={**ANY_API, **fields}, verbatim=True, refused="must")
 
 
 CASES: Final[Mapping[str, Sequence[Case]]] = {
@@ -222,7 +225,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         Case("reasoning", {"input": "What is 17 times 23?", "reasoning": {"effort": "low"}}, reasons),
         Case("a long text", COUNT, partial(writes, text="e")),
         Case("a stop string", {**COUNT, "stop": ["e"]}, partial(stops, stop="e"), _MC, needs="a long text"),
-        Case("a limit of tokens", {**STORY, "max_output_tokens": MOST}, partial(is_cut, most=MOST)),
+        Case("a limit of tokens", {**STORY, "max_output_tokens": LIMIT}, is_truncated),
         Case("log probabilities", {**HELLO, **LOGPROBS}, has_logprobs, _RC),
         Case("a JSON schema", {"input": "Name the city: Berlin", "text": {"format": SCHEMA}}, partial(is_json, names=["city"])),
         Case("a JSON object", {"input": "Answer in JSON.", "text": {"format": {"type": "json_object"}}}, is_json, _RC),
@@ -239,7 +242,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         Case("parallel calls", BOTH, _called("get_weather", "get_time")),
         Case("one call at a time", {**BOTH, "parallel_tool_calls": False}, _called(most=1), needs="parallel calls"),
         Case("the result of a call", {"input": ANSWERED, "tools": [WEATHER]}),
-        Case("a truncated call", {**ASK, "tool_choice": "required", "max_output_tokens": MOST}, partial(is_cut, most=MOST)),
+        Case("a truncated call", {**ASK, "tool_choice": "required", "max_output_tokens": LIMIT}, is_truncated),
         Case("a custom tool", {"input": "Call run_sql: SELECT 1", "tools": [SQL]}, _called("run_sql"), _R),
     ],
     "state": [
@@ -274,8 +277,8 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
     ],
     "errors": [
         Case("malformed JSON", steps=[Step(fields=b'{"model": ', refused="must")]),
-        Case("a number as the input", steps=[_broken(input=5, messages=5)]),
-        Case("a tool without a name", steps=[_broken(tools=[{"type": "function"}])]),
+        Case("a number as the input", steps=[_invalid(input=5, messages=5)]),
+        Case("a tool without a name", steps=[_invalid(tools=[{"type": "function"}])]),
         Case("an unknown model", steps=[Step(fields={**HELLO, "model": "no-such-model"}, refused="may")]),
         Case("a temperature of 9", steps=[Step(fields={**HELLO, "temperature": 9}, refused="may")]),
         _steps("an unknown response", Step("GET", f"/{NOBODY}", refused="must"), needs="retrieve"),
@@ -286,4 +289,4 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         ),
     ],
 }
-"""The cases by what they are about."""
+"""The cases by topic."""

@@ -1,4 +1,4 @@
-"""Sends one HTTP request, and reads the answer within a time."""
+"""Sends one HTTP request, and reads the answer within a time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_BYTES: Final = 2**16
 
 
 class ExchangeError(Exception):
-    """There is no answer, or not within the time; the message is the reason."""
+    """There is no answer within the time limit; the message is the reason."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Plays cases to a server, and judges the answers."""
+"""Runs the cases against a server, and judges the answers."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from interlock.events.json import as_text, dumps, is_object, loads, members
 from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
-from interlock.serving.conformance.answers import Body, Output, streamed, whole, with_objects
+from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
 from interlock.serving.conformance.cases import ANY, CASES, Case, Reply, Result, Step
 from interlock.serving.conformance.exchange import ExchangeError, exchange
-from interlock.serving.conformance.requests import PATHS, written
+from interlock.serving.conformance.requests import PATHS, translate
 
 _OK: Final = 200
 _REFUSALS: Final = range(400, 500)
-_NO_ENTRY: Final = (401, 403)
+_NO_ACCESS: Final = (401, 403)
 _WAIT: Final = 0.5
-"""The seconds between two requests for a response that has not ended."""
-_MOST: Final = 600
+"""The seconds between two requests for a response in progress."""
+_MAX_TOKENS: Final = 600
 """The most tokens of an answer, so that a case costs little."""
-_SHOWN: Final = 160
+_NOTE_LENGTH: Final = 160
 """The most characters of a note."""
-_ONE_TRUTH: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
+_SAME_CONTENT: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
 _EVENT_STREAM: Final = "text/event-stream"
 
 
 @frozen
-class Played:
-    """The result of a case: why, and how often each rule was broken, by severity."""
+class CaseResult:
+    """The result of a case, a note that explains it, and how often each rule was broken and each deviation was found."""
 
     group: str
     name: str
@@ -45,21 +45,21 @@ class Played:
     deviations: Mapping[str, int] = field(factory=dict[str, int])
 
 
-class _Shown(Exception):  # noqa: N818 - it ends a case, whose result may be good
-    """A case has this result."""
+class _CaseEnd(Exception):  # noqa: N818 - it ends a case, whose result may be good
+    """A case ends with this result."""
 
     def __init__(self, result: Result, note: str) -> None:
         super().__init__(note)
         self.result: Result = result
 
 
-class NoEntryError(Exception):
-    """The server wants a key, or there is no server."""
+class NoAccessError(Exception):
+    """The server cannot be reached, or requires a key."""
 
 
 @define
 class Player:
-    """Plays the cases of an API to the server at a URL; `timeout` is the most seconds for one answer."""
+    """Runs the cases of an API against the server at a URL; `timeout` is the most seconds for one answer."""
 
     url: str
     api: ApiName
@@ -67,25 +67,25 @@ class Player:
     headers: Mapping[str, str]
     timeout: float
     _results: dict[str, Result] = field(factory=dict[str, Result], init=False)
-    """The results of the cases so far, whatever the judge says of their streams."""
+    """The results of the cases so far, without the verdicts on their streams."""
     _verdicts: list[Verdict] = field(factory=list[Verdict], init=False)
-    """The verdicts on the streams of the case that is played."""
+    """The verdicts on the streams of the current case."""
 
-    def play(self) -> Iterator[Played]:
-        """Play all cases, and yield their results.
+    def play(self) -> Iterator[CaseResult]:
+        """Run all cases, and yield their results.
 
         Raises:
-            NoEntryError: The server is not reached, or wants a key.
+            NoAccessError: The server cannot be reached, or requires a key.
         """
         for group, cases in CASES.items():
             for case in cases:
                 if self.api in case.apis:
                     yield self._play(case, group)
 
-    def _play(self, case: Case, group: str) -> Played:
+    def _play(self, case: Case, group: str) -> CaseResult:
         needed = self._results.get(case.needs, "passes")
         if needed != "passes":
-            return Played(group, case.name, "not served" if needed == "not served" else "not seen", f"needs: {case.needs}")
+            return CaseResult(group, case.name, "not served" if needed == "not served" else "not seen", f"needs: {case.needs}")
         self._verdicts = []
         result: Result = "passes"
         note = ""
@@ -93,22 +93,22 @@ class Player:
             if case.steps:
                 self._take_steps(case.steps)
             elif case.way == "socket":
-                self._talk(case)
+                self._use_socket(case)
             elif case.way == "disconnect":
-                self._leave(case)
+                self._disconnect(case)
             else:
                 self._compare(case)
-        except _Shown as shown:
-            result, note = shown.result, str(shown)
+        except _CaseEnd as end:
+            result, note = end.result, str(end)
         except ExchangeError as error:
             if not self._results:
-                raise NoEntryError(str(error)) from error
+                raise NoAccessError(str(error)) from error
             result, note = "fails", str(error)
         self._results[case.name] = result
         errors, deviations = self._count("error"), self._count("deviation")
         if errors and result != "fails":
-            result, note = "fails", next(_messages(self._verdicts))
-        return Played(group, case.name, result, " ".join(note.split())[:_SHOWN], errors, deviations)
+            result, note = "fails", _first_error(self._verdicts)
+        return CaseResult(group, case.name, result, " ".join(note.split())[:_NOTE_LENGTH], errors, deviations)
 
     def _count(self, severity: Severity) -> Mapping[str, int]:
         counts = Counter[str]()
@@ -120,30 +120,32 @@ class Player:
         return counts
 
     def _compare(self, case: Case) -> None:
-        """Play a case as a stream and as a whole; if they differ, again, because a model may answer differently."""
-        request = {"model": self.model, "temperature": 0, "max_output_tokens": _MOST, **case.fields}
-        body = written(self.api, request)
+        """Ask for a stream and for a whole answer; if they differ, ask again, because a model may answer differently."""
+        body = self._request({"temperature": 0, "max_output_tokens": _MAX_TOKENS, **case.fields})
         replies = [self._stream(body), self._whole(body)]
         for reply in replies:
             result, note = case.check(reply)
             if result != "passes":
-                raise _Shown(result, note)
-        first = [self._said(reply) for reply in replies]
-        if first[0] != first[1] and first == [self._said(self._stream(body)), self._said(self._whole(body))]:
+                raise _CaseEnd(result, note)
+        first = [self._content(reply) for reply in replies]
+        if first[0] != first[1] and first == [self._content(self._stream(body)), self._content(self._whole(body))]:
             names = [
                 name for name, one, other in zip(("text", "reasoning", "calls", "reason"), *first, strict=True) if one != other
             ]
-            raise _Shown("fails", f"{_ONE_TRUTH[self.api]}: stream and whole answer differ in {', '.join(names)}")
+            raise _CaseEnd("fails", f"{_SAME_CONTENT[self.api]}: stream and whole answer differ in {', '.join(names)}")
 
-    def _said(self, reply: Reply) -> tuple[object, ...]:
-        output: Output = with_objects(reply.output) if self.api == "messages" else reply.output
+    def _request(self, fields: Body) -> dict[str, object]:
+        return translate(self.api, {"model": self.model, **fields})
+
+    def _content(self, reply: Reply) -> tuple[object, ...]:
+        output = parse_arguments(reply.output) if self.api == "messages" else reply.output
         return output.text, output.reasoning, output.calls, reply.reason
 
     def _stream(self, body: Body) -> Reply:
         more = {"stream_options": {"include_usage": True}} if self.api == "chat" else {}
         raw = b"".join(self._read(PATHS[self.api], {**body, "stream": True, **more}))
         bodies = self._judge(raw)
-        return Reply(*streamed(self.api, bodies), _usage(bodies), raw)
+        return Reply(*read_stream(self.api, bodies), _usage(bodies), raw)
 
     def _read(self, path: str, body: Body | None, method: str = "POST") -> Generator[bytes]:
         """Yield the chunks of a stream."""
@@ -152,7 +154,7 @@ class Player:
             if answer.status != _OK:
                 raise self._refusal(answer.status, answer.read())
             if answer.content_type.partition(";")[0].strip() != _EVENT_STREAM:
-                raise _Shown("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
+                raise _CaseEnd("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
             yield from answer.chunks
 
     def _judge(self, raw: bytes, first: int = 0) -> Sequence[Body]:
@@ -162,7 +164,7 @@ class Player:
         judge.feed(raw)
         self._verdicts.append(judge.end())
         decoder = SseDecoder()
-        return [body for message in (*decoder.feed(raw), *decoder.end()) if is_object(body := _loaded(message.data))]
+        return [body for message in (*decoder.feed(raw), *decoder.end()) if is_object(body := _parse(message.data))]
 
     def _headers(self, accept: str) -> Mapping[str, str]:
         return {"Accept": accept, "Content-Type": "application/json", **self.headers}
@@ -175,22 +177,22 @@ class Player:
         status, raw = self._send("POST", PATHS[self.api], dumps(body))
         if status != _OK:
             raise self._refusal(status, raw)
-        answer = _loaded(raw)
+        answer = _parse(raw)
         if not is_object(answer):
-            raise _Shown("fails", f"the answer is not a JSON object: {raw[:40]!r}")
+            raise _CaseEnd("fails", f"the answer is not a JSON object: {raw[:40]!r}")
         if self.api == "responses":
             event: Body = {"type": "response.completed", "sequence_number": 0, "response": answer}
             for fault in field_faults(Completed, event):
                 if not fault.deviation:
-                    raise _Shown("fails", f"R14: {fault.message}")
-        return Reply(*whole(self.api, answer), _usage([answer]), raw)
+                    raise _CaseEnd("fails", f"R14: {fault.message}")
+        return Reply(*read_whole(self.api, answer), _usage([answer]), raw)
 
     def _refusal(self, status: int, raw: bytes) -> Exception:
         """Return the exception for an answer with a status that is not 200."""
-        said = f"{status} {_error(self.api, _loaded(raw)) or raw[:_SHOWN].decode(errors='replace')}"
-        if status in _NO_ENTRY and not self._results:
-            return NoEntryError(said)
-        return _Shown("not served" if status in _REFUSALS or status == 501 else "fails", said)  # noqa: PLR2004 - not implemented
+        note = f"{status} {_error(self.api, _parse(raw)) or _excerpt(raw)}"
+        if status in _NO_ACCESS and not self._results:
+            return NoAccessError(note)
+        return _CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
 
     def _take_steps(self, steps: Sequence[Step]) -> None:
         first: Body = {}
@@ -198,27 +200,25 @@ class Player:
             answer = self._take(step, first)
             wrong = [*_differences(step, answer, first)]
             if wrong and step.has.get("status") == "cancelled" and answer.get("status") == "completed":
-                raise _Shown("not seen", "it ends earlier")
+                raise _CaseEnd("not seen", "it ends earlier")
             if wrong:
-                raise _Shown("not served" if place == 0 and len(steps) > 1 else "fails", wrong[0])
+                raise _CaseEnd("not served" if place == 0 and len(steps) > 1 else "fails", wrong[0])
             if step.grows and _usage([answer])[0] <= _usage([first])[0]:
-                raise _Shown("not seen", "the input has no more tokens than the first one")
+                raise _CaseEnd("not seen", "the input has no more tokens than the first one")
             first = first or answer
 
     def _take(self, step: Step, first: Body) -> Body:
         """Send the request of a step, and return the answer."""
         path = step.path.replace("{id}", as_text(first.get("id")))
         path = path if path.startswith("/v1") else PATHS[self.api] + path
-        data = step.fields if step.fields is None or isinstance(step.fields, bytes) else self._body(step.fields, step, first)
-        if isinstance(data, bytes):
-            data = data.replace(b'{"input"', b'{"model":' + dumps(self.model) + b',"input"')
         if step.resumed is not None:
             self._judge(b"".join(self._read(path, None, "GET")), step.resumed)
             return {}
+        body = self._body(step, first)
         deadline = time.monotonic() + self.timeout
         while True:
-            status, raw = self._send(step.method, path, data)
-            answer = members(_loaded(raw))
+            status, raw = self._send(step.method, path, body)
+            answer = members(_parse(raw))
             if not (step.ended and answer.get("status") in ("queued", "in_progress") and time.monotonic() < deadline):
                 break
             time.sleep(_WAIT)
@@ -229,39 +229,41 @@ class Player:
             raise self._refusal(status, raw)
         return answer
 
-    def _body(self, fields: Body, step: Step, first: Body) -> bytes:
+    def _body(self, step: Step, first: Body) -> bytes | None:
+        """Return the body of the request of a step, if it has one."""
+        if step.fields is None or isinstance(step.fields, bytes):
+            return step.fields
         if step.path.startswith("/v1/"):
-            return dumps(fields)
-        body = {
-            name: value for name, value in written(self.api, {"model": self.model, **fields}).items() if name not in step.drop
-        }
-        return dumps(body).replace(b"{id}", as_text(first.get("id")).encode())
+            return dumps(step.fields)
+        body = {"model": self.model, **step.fields} if step.verbatim else self._request(step.fields)
+        kept = {name: value for name, value in body.items() if name not in step.drop}
+        return dumps(kept).replace(b"{id}", as_text(first.get("id")).encode())
 
     def _check_refusal(self, step: Step, status: int, raw: bytes) -> None:
         """Check that a request is refused with an error of the API."""
         if status == _OK:
-            raise _Shown("not served" if step.refused == "may" else "fails", "accepted")
+            raise _CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
         if status not in _REFUSALS:
-            raise _Shown("fails", f"{status} {raw[:_SHOWN].decode(errors='replace')}")
-        if not _error(self.api, _loaded(raw)):
-            raise _Shown("fails", f"{status} with an error that clients cannot read: {raw[:_SHOWN].decode(errors='replace')}")
+            raise _CaseEnd("fails", f"{status} {_excerpt(raw)}")
+        if not _error(self.api, _parse(raw)):
+            raise _CaseEnd("fails", f"{status} with an error that clients cannot read: {_excerpt(raw)}")
 
-    def _leave(self, case: Case) -> None:
-        """Leave inside a stream; the server must still answer another client."""
-        chunks = self._read(PATHS[self.api], {**written(self.api, {"model": self.model, **case.fields}), "stream": True})
+    def _disconnect(self, case: Case) -> None:
+        """Disconnect during a stream; the server must still answer another client."""
+        chunks = self._read(PATHS[self.api], {**self._request(case.fields), "stream": True})
         next(chunks, b"")
         chunks.close()
-        status, raw = self._send("POST", PATHS[self.api], dumps(written(self.api, {"model": self.model, "input": "Say hello."})))
+        status, raw = self._send("POST", PATHS[self.api], dumps(self._request({"input": "Say hello."})))
         if status != _OK:
             raise self._refusal(status, raw)
 
-    def _talk(self, case: Case) -> None:
-        """Send two requests over one WebSocket, the second of which goes on from the first."""
+    def _use_socket(self, case: Case) -> None:
+        """Send two requests over one WebSocket; the second continues the conversation of the first."""
         try:  # the extra `serve` has them
             from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException  # noqa: PLC0415 - see above
             from websockets.sync.client import connect  # noqa: PLC0415 - likewise
         except ModuleNotFoundError as error:
-            raise _Shown("not seen", "the package websockets is not installed") from error
+            raise _CaseEnd("not seen", "the package websockets is not installed") from error
         address = f"ws{self.url.removeprefix('http')}{PATHS[self.api]}"
         try:
             with connect(
@@ -276,39 +278,43 @@ class Player:
                     while not frames or _kind(frames[-1]) not in (*TERMINAL, "error"):
                         frames.append(str(socket.recv(timeout=max(0.0, deadline - time.monotonic()))))
                     if _kind(frames[-1]) == "error":
-                        raise _Shown("not served", frames[-1])
+                        raise _CaseEnd("not served", frames[-1])
                     events = self._judge(
                         b"".join(f"event: {_kind(one)}\ndata: {one}\n\n".encode() for one in frames) + b"data: [DONE]\n\n"
                     )
                     previous = {"previous_response_id": members(events[-1].get("response")).get("id")}
         except (InvalidHandshake, InvalidMessage) as error:
-            raise _Shown("not served", str(error)) from error
+            raise _CaseEnd("not served", str(error)) from error
         except (OSError, TimeoutError, WebSocketException) as error:
-            raise _Shown("fails", f"{type(error).__name__}: {error}") from error
+            raise _CaseEnd("fails", f"{type(error).__name__}: {error}") from error
 
 
 def _differences(step: Step, answer: Body, first: Body) -> Iterator[str]:
-    """Yield what a step's answer has not."""
+    """Yield what a step requires and its answer lacks."""
     for name, value in step.has.items():
         wanted = value.replace("{id}", as_text(first.get("id"))) if isinstance(value, str) else value
         if not (answer.get(name) if wanted is ANY else answer.get(name) == wanted):
             yield f"{name} is {dumps(answer.get(name)).decode()}"
-    yield from (f"{name} is another than in the first answer" for name in step.same if answer.get(name) != first.get(name))
+    yield from (f"{name} differs from the first answer" for name in step.same if answer.get(name) != first.get(name))
 
 
-def _loaded(data: str | bytes) -> object:
+def _parse(data: str | bytes) -> object:
     try:
         return loads(data)
     except (ValueError, RecursionError):
         return None
 
 
+def _excerpt(data: bytes) -> str:
+    return data[:_NOTE_LENGTH].decode(errors="replace")
+
+
 def _kind(frame: str) -> str:
-    return as_text(members(_loaded(frame)).get("type"))
+    return as_text(members(_parse(frame)).get("type"))
 
 
 def _error(api: ApiName, answer: object) -> str:
-    """Return the message of an error of an API; an empty text if the answer is none."""
+    """Return the message of an error of an API; an empty text if the answer is not an error."""
     body = members(answer)
     error = members(body.get("error"))
     typed = api != "messages" or (body.get("type") == "error" and bool(as_text(error.get("type"))))
@@ -330,13 +336,8 @@ def _usage(bodies: Sequence[Body]) -> tuple[int, int, int]:
 _NAMES: Final = (("input", "prompt"), ("output", "completion"))
 
 
-def _messages(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    for verdict in verdicts:
-        for reported in verdict.reported:
-            if reported.finding.severity == "error":
-                event = reported.finding.received.removeprefix("response.")
-                yield (
-                    f"{reported.finding.rule}: {event}: {reported.finding.message}"
-                    if event
-                    else f"{reported.finding.rule}: {reported.finding.message}"
-                )
+def _first_error(verdicts: Sequence[Verdict]) -> str:
+    """Return the first error of the verdicts, of which one has an error."""
+    reported = (each.finding for verdict in verdicts for each in verdict.reported)
+    finding = next(finding for finding in reported if finding.severity == "error")
+    return ": ".join(filter(None, (finding.rule, finding.received.removeprefix("response."), finding.message)))

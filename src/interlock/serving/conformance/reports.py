@@ -14,7 +14,7 @@ from attrs import frozen
 from interlock.events.json import dumps
 from interlock.fsm.acceptor import ApiName
 from interlock.serving.conformance.cases import Result
-from interlock.serving.conformance.player import Played
+from interlock.serving.conformance.player import CaseResult
 
 RESULTS: Final[Sequence[Result]] = get_args(Result)
 COLOURS: Final[Mapping[Result, str]] = {"passes": "#1a7f37", "fails": "#cf222e", "not served": "#6e7781", "not seen": "#9a6700"}
@@ -28,7 +28,7 @@ class Report:
     api: ApiName
     model: str
     date: str
-    cases: Sequence[Played]
+    cases: Sequence[CaseResult]
 
     @property
     def counts(self) -> Mapping[Result, int]:
@@ -42,7 +42,7 @@ class Report:
         return ", ".join(f"{count} {result}" for result, count in self.counts.items() if count)
 
 
-def findings(case: Played) -> str:
+def findings(case: CaseResult) -> str:
     """Return the rules that a case broke, and the names of its deviations, each with how often."""
     return ", ".join(
         f"{name} x{times}" if times > 1 else name for names in (case.errors, case.deviations) for name, times in names.items()

@@ -1,4 +1,4 @@
-"""Writes a request of the Responses API as one of Messages or Chat Completions, as far as they have what it asks for."""
+"""Translates a request of the Responses API to Messages or Chat Completions, without the parameters that these lack."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PATHS: Final[Mapping[ApiName, str]] = {
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
 }
-_MOST: Final = 500
-"""The most tokens of a message, which Messages requires."""
+_MAX_TOKENS: Final = 500
+"""The default of `max_tokens`, which Messages requires."""
 _THINKING: Final = {"max_tokens": 3000, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
-def written(api: ApiName, fields: Body) -> dict[str, object]:
-    """Return the request in the words of an API; `stop` is a list of strings, which the Responses API lacks."""
+def translate(api: ApiName, fields: Body) -> dict[str, object]:
+    """Return the request for an API. `stop`, a list of strings, is for the APIs that have it: Messages and Chat Completions."""
     match api:
         case "responses":
             return {name: value for name, value in fields.items() if name != "stop"}
@@ -32,12 +32,12 @@ def written(api: ApiName, fields: Body) -> dict[str, object]:
 
 
 def _items(fields: Body) -> list[Body]:
-    asked = fields.get("input", "")
-    return [{"role": "user", "content": asked}] if isinstance(asked, str) else [members(item) for item in elements(asked)]
+    value = fields.get("input", "")
+    return [{"role": "user", "content": value}] if isinstance(value, str) else [members(item) for item in elements(value)]
 
 
 def _messages(fields: Body) -> Iterator[tuple[str, object]]:
-    yield "max_tokens", fields.get("max_output_tokens", _MOST)
+    yield "max_tokens", fields.get("max_output_tokens", _MAX_TOKENS)
     yield "messages", [_as_messages(item) for item in _items(fields)]
     choice = fields.get("tool_choice", "auto")
     kinds: Mapping[str, Body] = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
