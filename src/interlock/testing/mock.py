@@ -1,4 +1,4 @@
-"""A mock of a model's server, whose answers a test scripts: `Mock`, and the server that several mocks share.
+"""A mock of a model's server, whose answers a test scripts: `Mock`, and `MockServer`, which several mocks share.
 
 docs/mock.md describes it.
 """
@@ -31,7 +31,7 @@ try:
     from starlette.types import Message, Receive, Scope, Send
 
     from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Step, When, read_rules
-    from interlock.serving.engines.scripted_engine import EXCHANGE, Exchange, ScriptedEngine
+    from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
     from interlock.serving.http.answers import error_response
     from interlock.serving.http.app import create_app
     from interlock.serving.http.server import ServerThread
@@ -45,12 +45,12 @@ except ModuleNotFoundError as error:
     ) from error
 
 KEY: Final = "interlock"
-"""The API key in the environment of a test; the mock accepts any."""
+"""The API key in the environment of a test; the mock accepts every key."""
 LOCAL: Final = "127.0.0.1"
 
 
 class Scenario:
-    """A rule of a mock. Its methods add to the last step, and return the scenario; `then` begins the next step."""
+    """A rule of a mock. Its methods add to its last step, and return the scenario; `then` begins the next step."""
 
     def __init__(self, rules: list[Rule], rule: Rule) -> None:
         """Add a rule without steps to the rules of a mock."""
@@ -60,10 +60,9 @@ class Scenario:
     @property
     def then(self) -> Scenario:
         """The scenario with another step: the model's next turn, or what the same request gets after a fault."""
-        rule = self._rules[self._index]
-        if not rule.steps:
+        if not self._steps:
             raise ValueError("write the first step before .then")
-        return self._write([*rule.steps, Step()])
+        return self._write([*self._steps, Step()])
 
     def thinks(self, text: str) -> Scenario:
         """Write reasoning."""
@@ -79,10 +78,10 @@ class Scenario:
         Several calls of a step are parallel calls.
         """
         whole = arguments if isinstance(arguments, str) and arguments else {**dict(arguments or {}), **fields}
-        return self._extend(Call(name, whole))
+        return self._set(calls=[*self._last.calls, Call(name, whole)])
 
     def returns(self, output: str) -> Scenario:
-        """Return this from the last call, which is of a hosted tool, such as `web_search`: the server runs it.
+        """Return this from the last call, which is of a hosted tool, such as `web_search`, that the mock runs.
 
         Raises:
             ValueError: The step has no call.
@@ -90,7 +89,7 @@ class Scenario:
         calls = self._last.calls
         if not calls:
             raise ValueError("write the call before .returns(…)")
-        return self._extend(replace(calls[-1], returns=output), calls[:-1])
+        return self._set(calls=[*calls[:-1], replace(calls[-1], returns=output)])
 
     def writes(self, text: str) -> Scenario:
         """Write raw output in the format of the family that `when` names, which may be malformed."""
@@ -121,18 +120,21 @@ class Scenario:
         return self._add(breaks=rule)
 
     @property
+    def _steps(self) -> list[Step]:
+        return self._rules[self._index].steps
+
+    @property
     def _last(self) -> Step:
-        return (self._rules[self._index].steps or [Step()])[-1]
+        return (self._steps or [Step()])[-1]
 
     def _add(self, **fields: object) -> Scenario:
         for name in fields:
             if getattr(self._last, name) != getattr(Step(), name):
                 raise ValueError(f"a step {name} once; write .then before the next step")
-        return self._write([*self._rules[self._index].steps[:-1], replace(self._last, **fields)])
+        return self._set(**fields)
 
-    def _extend(self, call: Call, calls: Sequence[Call] | None = None) -> Scenario:
-        before = self._last.calls if calls is None else calls
-        return self._write([*self._rules[self._index].steps[:-1], replace(self._last, calls=[*before, call])])
+    def _set(self, **fields: object) -> Scenario:
+        return self._write([*self._steps[:-1], replace(self._last, **fields)])
 
     def _write(self, steps: list[Step]) -> Scenario:
         self._rules[self._index] = replace(self._rules[self._index], steps=steps)
@@ -177,15 +179,15 @@ class MockRequest:
 
 
 @define(eq=False)
-class _MockExchange(Exchange):
-    """Notes what a connection carries, as the client receives it."""
+class _MockConnection(ScriptedConnection):
+    """Records the requests and streams of a connection, as the client sends and receives them."""
 
     _requests: list[MockRequest]
     _scope: Scope
     _receive: Receive
     _send: Send
     _bodies: deque[bytes] = field(factory=deque[bytes], init=False)
-    """The frames that ask for a response which has not begun."""
+    """The requests over a WebSocket whose responses have not begun."""
     _request: MockRequest | None = field(default=None, init=False)
     """The last request."""
     _streams: bool = field(default=False, init=False)
@@ -262,7 +264,7 @@ class MockServer:
     def __init__(self) -> None:
         """Create the server, which does not run yet."""
         self._app = Starlette()
-        self._app.middleware_stack = self._serve
+        self._app.middleware_stack = self._serve  # without middleware, which would hide the connection from `disconnects`
         self._app.state.active_runs, self._app.state.open_sockets = ActiveRuns(), ActiveRuns()
         self._thread = ServerThread(self._app)
         self._mocks: dict[str, tuple[Mock, Starlette]] = {}
@@ -319,15 +321,15 @@ class MockServer:
             await error_response(error)(scope, receive, send)
             return
         mock, app = self._mocks[name]
-        exchange = _MockExchange(mock.requests, scope, receive, send)
-        await app({**scope, EXCHANGE: exchange}, exchange.receive, exchange.send)
+        connection = _MockConnection(mock.requests, scope, receive, send)
+        await app({**scope, CONNECTION: connection}, connection.receive, connection.send)
 
 
 class Mock:
     """A mock: a context manager, which ends with `verify`. Without a `server`, it has one of its own.
 
-    `rules` are the scenarios so far, `requests` those that it has received, in order. `url` is what clients of Messages take, and
-    `base_url` what clients of OpenAI's APIs take.
+    `rules` has the rules so far, and `requests` the requests that the mock has received, in order. `url` is the base URL for
+    clients of Messages, and `base_url` the one for clients of OpenAI's APIs.
     """
 
     def __init__(self, script: str | Path | None = None, *, server: MockServer | None = None) -> None:
@@ -350,7 +352,7 @@ class Mock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables with which the SDKs of OpenAI and Anthropic find the mock."""
+        """The environment variables that lead the SDKs of OpenAI and Anthropic to the mock."""
         direct = ",".join(filter(None, [os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOCAL]))
         return {
             "OPENAI_BASE_URL": self.base_url,
@@ -379,7 +381,7 @@ class Mock:
             model: The name of the model.
             turn: The number of the model's turn in the conversation, from 1; by default, one that answers the user.
             family: The family of models in whose format the output is written, which is then parsed; `harmony` for gpt-oss.
-            per: What the steps are counted by: the turns of each conversation, or all requests together.
+            per: Whether the turns of each conversation count the steps, or all requests to the server.
 
         Raises:
             ValueError: The pattern has flags, or the family is unknown.
@@ -400,7 +402,7 @@ class Mock:
         """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.
 
         Raises:
-            AssertionError: One had none, or was not; the message lists all.
+            AssertionError: A request had no answer, or a stream was not legal; the message lists all of them.
         """
         problems = [each.problem for each in self.requests if each.problem]
         problems += [
@@ -412,7 +414,7 @@ class Mock:
             raise AssertionError("\n".join(problems))
 
     def __enter__(self) -> Self:
-        """Begin to serve the mock."""
+        """Start to serve the mock."""
         server = self._server or self._exits.enter_context(MockServer())
         self.url, close = server.open(self)
         self._exits.callback(close)

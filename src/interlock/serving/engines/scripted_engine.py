@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 SCRIPTED: Final = "interlock-script"
 
-EXCHANGE: Final = "interlock.exchange"
-"""The key of the `Exchange` in the scope of a connection."""
+CONNECTION: Final = "interlock.scripted_connection"
+"""The key of the `ScriptedConnection` in the scope of a connection."""
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
-"""Matches what a chunk of text has."""
+"""Matches the text of a chunk: a word with the space before it."""
 _TOKENS: Final = re.compile(rb"\w+|[^\w\s]")
-"""Matches what counts as a token, because a script has no tokenizer."""
+"""Matches a token, for an estimate: a script has no tokenizer."""
 
 
 @define(eq=False)
-class Exchange:
-    """What a script makes of the requests of one connection: its HTTP request, or those of a WebSocket, one after another."""
+class ScriptedConnection:
+    """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, one after another."""
 
     step: Step | None = field(default=None, init=False)
-    """The step that answers the last request, whose faults the connection has."""
+    """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
 
@@ -98,8 +98,9 @@ class ScriptedEngine(ResponseEngine):
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> ScriptedGeneration:
         del tenant
-        exchange = Exchange() if connection is None else connection.scope.get(EXCHANGE, Exchange())
-        generation = ScriptedGeneration(self, request, request.declare_tools(items), exchange)
+        scope = {} if connection is None else connection.scope
+        scripted = scope.get(CONNECTION, ScriptedConnection())
+        generation = ScriptedGeneration(self, request, request.declare_tools(items), scripted)
         self._generations[id(request)] = generation
         return generation
 
@@ -135,7 +136,7 @@ class ScriptedGeneration(Generation):
     _engine: ScriptedEngine
     _request: ResponseRequest
     _declared: Mapping[str, object] = field(repr=False)
-    _exchange: Exchange = field(repr=False)
+    _connection: ScriptedConnection = field(repr=False)
     results: deque[ToolResult] = field(factory=deque[ToolResult], init=False)
     """The results of the hosted calls of the steps so far; a tool that runs removes its own."""
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
@@ -157,7 +158,7 @@ class ScriptedGeneration(Generation):
         """
         conversation = Conversation.of(self._request, turn.items)
         found = conversation.find(self._engine.rules)
-        self._exchange.begin(conversation, None if found is None else self._engine.rules[found[0]])
+        self._connection.begin(conversation, None if found is None else self._engine.rules[found[0]])
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self._engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
@@ -176,7 +177,7 @@ class ScriptedGeneration(Generation):
         return ChatParser(route_hosted(Routing.from_request(self._declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
-        self._exchange.refuse(reason)
+        self._connection.refuse(reason)
         return ApiError(400, reason, code="no_rule_matches")
 
     def _take(self, turn: Turn) -> Step:
@@ -184,8 +185,8 @@ class ScriptedGeneration(Generation):
         self.results.extend(self._step.results)
         if turn.index and self._step.breaks is not None:
             raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
-        if turn.index == 0 or not self._step.has_answer:  # a stream that is broken stays so
-            self._exchange.step, self._exchange.sent = self._step, 0
+        if turn.index == 0 or not self._step.has_answer:  # keep the fault of an earlier turn
+            self._connection.step, self._connection.sent = self._step, 0
         return self._step
 
     async def admit(self, turn: Turn) -> None:
@@ -209,12 +210,12 @@ class ScriptedGeneration(Generation):
         try:
             step, self._step = self._step or self._take(turn), None
         except EngineError as error:
-            self._exchange.refuse(str(error))
+            self._connection.refuse(str(error))
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)
         pause, rate = step.waits, self._engine.rate
-        for output in within_budget(await self._outputs(step, turn), turn.budget):
+        for output in limit_tokens(await self._outputs(step, turn), turn.budget):
             await asyncio.sleep(pause + ((len(output.chunk.token_ids) or 1) / rate if rate else 0))
             pause = step.between
             yield output
@@ -263,7 +264,7 @@ def _in_family(step: Step, says: str | None, calls: Sequence[tuple[str, str]], t
     return encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking)
 
 
-def within_budget(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
+def limit_tokens(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:
     """Return the outputs of a turn within its limit of tokens, the last of them with a finish reason."""
     turn: list[EngineOutput] = []
     for output in outputs:
