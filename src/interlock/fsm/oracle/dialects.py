@@ -1,4 +1,4 @@
-"""The rules M1 to M12 of docs/dialects.md for a stream of Messages, and C1 to C8 for one of Chat Completions."""
+"""Validates a stream of Messages by the rules M1 to M9, M11 and M14 of docs/dialects.md, one of Chat Completions by C1 to C8."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
 """The fields of a block at its start, and their types."""
 
 _INPUT: Final = {"input_json_delta": "partial_json"}
-_PIECES: Final[Mapping[str, Mapping[str, str]]] = {
+_DELTAS: Final[Mapping[str, Mapping[str, str]]] = {
     "text": {"text_delta": "text"},
     "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
     "tool_use": _INPUT,
     "server_tool_use": _INPUT,
     "mcp_tool_use": _INPUT,
 }
-"""The deltas of each block and the fields of their texts; a block without an entry is whole at its start (M6)."""
+"""The deltas of each block and the fields of their texts; a block without an entry is complete at its start (M6)."""
 
 _EMPTY: Final = ("text", "thinking", "signature", "input")
 """The fields that deltas fill."""
@@ -58,7 +58,7 @@ class _BlockEvents:
 
     def texts(self, kind: str) -> list[str]:
         """Return the texts of the deltas of a type."""
-        name = _PIECES.get(self.kind, {}).get(kind, "")
+        name = _DELTAS.get(self.kind, {}).get(kind, "")
         return [str(delta.get(name)) for delta in self.deltas if delta.get("type") == kind]
 
 
@@ -134,13 +134,13 @@ def _fields(block: _BlockEvents) -> Iterator[Violation]:
         rule = "M5" if name in ("id", "name", "input") else "M3"
         if not isinstance(block.start.get(name), types):
             yield Violation(rule, block.place, f"the block has no {name}")
-        elif block.kind in _PIECES and name in _EMPTY and block.start[name]:
+        elif block.kind in _DELTAS and name in _EMPTY and block.start[name]:
             yield Violation(rule, block.place, f"{name} is not empty at the start")
 
 
 def _deltas(block: _BlockEvents) -> Iterator[Violation]:
     """M3, M4 and M14: the deltas fit the block, a signature ends the reasoning, and no text is empty."""
-    names = _PIECES.get(block.kind, {})
+    names = _DELTAS.get(block.kind, {})
     for delta in block.deltas:
         if not isinstance(delta.get(names.get(str(delta.get("type")), "")), str):
             yield Violation("M3", block.place, f"{delta.get('type')} in a block of the type {block.kind}")
@@ -222,11 +222,7 @@ def _chunk_shapes(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]
 def _chunk_ends(chunks: Sequence[Mapping[str, object]], *, usage: bool) -> Iterator[Violation]:
     if chunks and "error" in chunks[-1]:
         return
-    reasons = [
-        (index, as_object(choice).get("finish_reason"))
-        for index, chunk in enumerate(chunks)
-        for choice in as_list(chunk.get("choices"))
-    ]
+    reasons = [(index, choice.get("finish_reason")) for index, choice in _choices(chunks)]
     ended = [(index, reason) for index, reason in reasons if reason is not None]
     if len(ended) != 1 or ended[0] != reasons[-1] or ended[0][1] not in _FINISH_REASONS:
         yield Violation("C2", len(chunks), f"the reasons are {[reason for _, reason in ended]}")

@@ -1,6 +1,6 @@
-"""A call of an async tool in a conversation, declared as a table: which of the items after it the model reads next to it.
+"""A call of an async tool in a conversation, declared as a table: what the model reads as its output.
 
-Engines and templates require an output next to each call, but the output of this one may come any number of requests later, or
+Engines and templates require an output next to each call, but the output of an async call may come many requests later, or
 never. `interlock.serving.requests.normalize` fires a trigger for each later item, and carries out the effects.
 """
 
@@ -29,9 +29,9 @@ class AsyncCallEffect(StrEnum):
     KEEP = "keep"
     """The model reads the output where it is: only other calls and outputs separate it from the call."""
     WAIT = "wait"
-    """Next to the call, the model reads that the tool still runs."""
+    """The model reads next to the call that the tool still runs."""
     REPEAT = "repeat"
-    """Before the output, the model reads the call again."""
+    """The model reads the call again before the output."""
 
 
 _T, _E = AsyncCallTrigger, AsyncCallEffect

@@ -1,4 +1,4 @@
-"""The command `interlock record`, which writes a script from what a server answers."""
+"""The command `interlock record`, which records the answers of a server as a script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from interlock.serving.cli.sources import bind, fail
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="The port; 0 for any free one.")
 @upstream_options
 def record(output: Path, *, host: str, port: int, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
-    """Record what a server answers as a script.
+    """Record the answers of a server as a script.
 
     Clients use the models of the server through this one. The script, a JSON file, has the users' messages and the answers, but
     no keys and no headers.

@@ -101,7 +101,7 @@ class StreamSource:
         """The name of the stream on the page."""
         return display_name(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
 
-    def about(self, *, redact: bool) -> Mapping[str, object]:
+    def describe(self, *, redact: bool) -> Mapping[str, object]:
         """Return the name, and the request of a URL unless texts are hidden."""
         if redact or not is_url(self.name):
             return {"name": self.title}
@@ -144,7 +144,7 @@ def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redac
     from interlock.serving.view.page import head
 
     steps, sides = ReplaySteps(), [ComparedSide() for _ in streams]
-    yield [head("stream" if len(streams) == 1 else "compare", [each.about(redact=redact) for each in streams], redact=redact)]
+    yield [head("stream" if len(streams) == 1 else "compare", [each.describe(redact=redact) for each in streams], redact=redact)]
     for number, (stream, side) in enumerate(zip(streams, sides, strict=True)):
         for batch in stream.batches(number, steps, dialect, redact=redact):
             if len(streams) > 1:

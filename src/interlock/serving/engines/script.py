@@ -29,7 +29,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 FAULTS: Final = ("fails", "disconnects", "stops", "breaks")
-"""The fields of a step that spoil its answer, of which it has at most one."""
+"""The fields of a step that spoil its answer; a step has at most one of them."""
 
 
 class ScriptError(InterlockError):
@@ -41,7 +41,7 @@ class _Fields(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=Tru
 
 
 class When(_Fields, frozen=True):
-    """The requests of a rule. All fields that are given must match."""
+    """The conditions of a rule, all of which a request must meet."""
 
     text: Annotated[str, Meta(description="A part of the user's message; upper and lower case are the same.")] | None = None
     pattern: Annotated[str, Meta(description="A regular expression that is found in the user's message.")] | None = None
@@ -106,7 +106,7 @@ class Step(_Fields, frozen=True):
         faults = [name for name in FAULTS if getattr(self, name) is not None]
         if len(faults) > 1:
             raise ValueError(f"{faults[0]} and {faults[1]} exclude each other: a step has one fault")
-        if self.writes is not None and self.has_output:
+        if self.writes is not None and self.has_items:
             raise ValueError("writes is the whole output, without thinks, says and calls")
         if self.breaks is not None:
             from interlock.testing.faults import RULES  # noqa: PLC0415 - few scripts break streams
@@ -115,13 +115,13 @@ class Step(_Fields, frozen=True):
                 raise ValueError(f"breaks: {self.breaks!r} is not one of {', '.join(RULES)}")
 
     @property
-    def has_output(self) -> bool:
-        """Whether the model writes anything but raw output."""
+    def has_items(self) -> bool:
+        """Whether the step has reasoning, a message or calls, instead of raw output."""
         return (self.thinks, self.says, self.calls) != (None, None, [])
 
     @property
     def has_answer(self) -> bool:
-        """Whether the client receives the whole answer, and goes on with it."""
+        """Whether the client receives the whole answer, and does not ask again."""
         return self.fails is None and self.disconnects is None and self.stops is None
 
     @property
@@ -131,13 +131,13 @@ class Step(_Fields, frozen=True):
 
 
 class Rule(_Fields, frozen=True, kw_only=True):
-    """The answers to the requests of one kind, turn by turn."""
+    """The answers to the requests that meet its conditions, turn by turn."""
 
     when: Annotated[When | str, Meta(description="The conditions; a text alone is `text`.")] = When()
     family: Annotated[str, Meta(description="Write the format of this family of models; harmony for gpt-oss.")] | None = None
     per: Annotated[
         Literal["conversation", "server"],
-        Meta(description="What the steps are counted by: the turns of each conversation, or all requests together."),
+        Meta(description="What counts the steps: the turns of each conversation, or all requests to the server."),
     ] = "conversation"
     steps: list[Step]
 
@@ -150,7 +150,7 @@ class Rule(_Fields, frozen=True, kw_only=True):
                 raise ValueError(f"family: {self.family!r} is not harmony or one of {', '.join(DEFAULT_REASONING)}")
         if self.family is None and any(step.writes is not None for step in self.steps):
             raise ValueError("writes needs a family, whose format it is in")
-        if self.family == "harmony" and any(step.writes is None and step.has_output for step in self.steps):
+        if self.family == "harmony" and any(step.writes is None and step.has_items for step in self.steps):
             raise ValueError("the family harmony needs writes")
 
     @property
@@ -209,7 +209,7 @@ class RecordedRule(Rule, frozen=True, kw_only=True):
 
 
 class Script(_Fields, frozen=True):
-    """The file: its rules, of which the first that matches a request answers it."""
+    """A file of rules, the first of which that matches a request answers it."""
 
     rules: list[Rule]
     schema: str | None = msgspec.field(default=None, name="$schema")
@@ -249,7 +249,7 @@ def script_schema() -> dict[str, object]:
 
 @frozen
 class Conversation:
-    """What rules are matched with.
+    """The facts of a request that conditions match.
 
     Args:
         model: The model.
@@ -300,7 +300,7 @@ class Conversation:
         return None
 
     def describe(self) -> str:
-        """Return what the request asks in words."""
+        """Return the facts in words."""
         tools = f", tools {', '.join(self.tools)}" if self.tools else ""
         return f"model {self.model}, turn {self.turn}, text {self.text[:200]!r}{tools}"
 

@@ -131,7 +131,7 @@ class CapturedStream:
     truncated: bool = field(default=False, init=False)
     request: bytearray | None = field(factory=bytearray, init=False)
     summary: Mapping[str, object] | None = field(default=None, init=False)
-    """What `_summary` has returned, which judges the stream once."""
+    """The result of `_summary`, which judges the ended stream once."""
     _start: float = field(factory=time.monotonic, init=False)
 
     def add(self, chunk: bytes) -> None:
@@ -165,7 +165,7 @@ class CapturedStream:
         }
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
-    def about(self, *, redact: bool) -> Mapping[str, object]:
+    def describe(self, *, redact: bool) -> Mapping[str, object]:
         """Return the name and request of the stream for its page."""
         name = str(self.entry()["id"] or f"stream {self.number}")
         if redact or self.request is None:
@@ -294,7 +294,7 @@ class ViewerMiddleware:
         """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
         redact = self.recent.redact
         trace = AnyTrace(dialect=stream.dialect, redact=redact)
-        yield encode_lines([head("stream", [stream.about(redact=redact)], redact=redact)])
+        yield encode_lines([head("stream", [stream.describe(redact=redact)], redact=redact)])
         async for chunks in _follow(stream.chunks, lambda: stream.ended):
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judge, trace, chunks[start : start + _BATCH])

@@ -1,4 +1,4 @@
-"""A gateway that records what its upstreams answer, as a script: the engine of `interlock record`."""
+"""A gateway that records the answers of its upstreams as a script: the engine of `interlock record`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Start:
 
 @define(eq=False)
 class ScriptRecorder:
-    """Writes a script with the answers so far after each one. Requests that are equal are recorded once."""
+    """Writes a script again after each answer, with all answers so far. Equal requests are recorded once."""
 
     path: Path
     _starts: dict[_Start, list[list[Step]]] = field(factory=dict[_Start, list[list[Step]]], init=False)
@@ -112,7 +112,7 @@ class _RecordedGeneration(UpstreamGeneration):
 
 
 def recorded_step(response: Mapping[str, object]) -> Step:
-    """Return the step that writes the output of a response; of a call that a server has run, it has nothing."""
+    """Return the step that writes the output of a response, without the calls that a server has run."""
     thoughts: list[str] = []
     texts: list[str] = []
     calls: list[Call] = []
