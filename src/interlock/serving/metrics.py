@@ -140,7 +140,7 @@ def observe(name: str, value: float, *labels: str) -> None:
 
 
 @contextmanager
-def timed(name: str, *labels: str) -> Generator[None]:
+def measure(name: str, *labels: str) -> Generator[None]:
     """Add the duration of the context to a histogram; its last label is the class of the error that leaves the context."""
     started_at, error_type = monotonic(), ""
     try:

@@ -79,7 +79,7 @@ def start(name: str, kind: Kind, attributes: Attributes) -> Span:
 
 
 @contextmanager
-def recorded(name: str, kind: Kind, attributes: Attributes) -> Generator[Span]:
+def record(name: str, kind: Kind, attributes: Attributes) -> Generator[Span]:
     """Start a span that is active in the context, and ends with it; an `Exception` marks it as failed."""
     span = start(name, kind, attributes)
     try:

@@ -80,7 +80,7 @@ def as_html(report: Report) -> str:
         "<style>body{font:15px system-ui;margin:2em}table{border-collapse:collapse}"
         "td,th{border:1px solid #8884;padding:.3em .6em;text-align:left;vertical-align:top}</style>\n"
         f"<h1>{title}</h1>\n<p>Model {escape(report.model)}, {report.date}: {report.summary}.\n"
-        f"<table>\n<tr><th>about<th>case<th>result<th>note<th>findings\n{rows}</table>\n"
+        f"<table>\n<tr><th>topic<th>case<th>result<th>note<th>findings\n{rows}</table>\n"
     )
 
 

@@ -37,7 +37,7 @@ def observe_run(run: ResponseRun[T]) -> Generator[None]:
     started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": run.request.model}
     metrics.count("interlock_open_streams")
     try:
-        with traces.recorded(f"{OPERATION} {run.engine.model_label(run.request.model)}", "SERVER", attributes) as span:
+        with traces.record(f"{OPERATION} {run.engine.model_label(run.request.model)}", "SERVER", attributes) as span:
             try:
                 yield
             finally:
@@ -98,7 +98,7 @@ def _reason(run: ResponseRun[T]) -> str:
 @asynccontextmanager
 async def observe_turn(index: int) -> AsyncGenerator[None]:
     """Record the span of a turn."""
-    with traces.recorded("turn", "INTERNAL", {"interlock.turn.index": index}):
+    with traces.record("turn", "INTERNAL", {"interlock.turn.index": index}):
         yield
 
 

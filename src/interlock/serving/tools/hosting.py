@@ -496,8 +496,8 @@ def observe_tool(call: ReadyCall, name: str) -> Generator[None]:
     """Record the duration and the span of a call; the names of tools on servers of the client are no labels."""
     hosted = HOSTED_CALLS.get(call.kind)
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call.id}
-    duration = metrics.timed("gen_ai_execute_tool_duration_seconds", "execute_tool", OTHER if hosted is None else hosted.tool)
-    with traces.recorded(f"execute_tool {name}", "INTERNAL", attributes), duration:
+    duration = metrics.measure("gen_ai_execute_tool_duration_seconds", "execute_tool", OTHER if hosted is None else hosted.tool)
+    with traces.record(f"execute_tool {name}", "INTERNAL", attributes), duration:
         yield
 
 

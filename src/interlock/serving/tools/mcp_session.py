@@ -27,7 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Tool
 from pydantic import ValidationError
 
-from interlock.serving.metrics import timed
+from interlock.serving.metrics import measure
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.limits import MAX_TOOLS
@@ -95,7 +95,7 @@ class Session:
         tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(PAGES):
-            with timed(DURATION, "tools/list"):
+            with measure(DURATION, "tools/list"):
                 page = await self._within(OPENING_SECONDS, client.list_tools(cursor=cursor))
             tools += page.tools
             if len(tools) > MAX_TOOLS:
@@ -118,7 +118,7 @@ class Session:
         if not self._is_listed:
             await self.list_tools()
         client = await self._client()
-        with timed(DURATION, "tools/call"):
+        with measure(DURATION, "tools/call"):
             result = await self._within(self.seconds, client.call_tool(name, dict(arguments)))
         text = result_text(result)
         if result.is_error:
@@ -144,7 +144,7 @@ class Session:
             self._opened = asyncio.get_running_loop().create_future()
             name = f"MCP session with {urlsplit(self.endpoint.url).hostname}"
             self._task = asyncio.create_task(self._run(), name=name, context=_session_context())
-        with timed(DURATION, "initialize") if begins else nullcontext():
+        with measure(DURATION, "initialize") if begins else nullcontext():
             return await self._within(OPENING_SECONDS, _result(self._opened))
 
     async def _run(self) -> None:
