@@ -1,4 +1,4 @@
-"""Plays `interlock conformance` to servers that run on this machine without a GPU, and writes docs/servers.md.
+"""Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/servers.md.
 
     make servers ONLY='vllm agentic-api' API='responses chat'
 
@@ -120,7 +120,7 @@ INTRODUCTION: Final = """\
 # Servers
 
 Which servers of the Responses API, Messages and Chat Completions send what the APIs promise? [`interlock
-conformance`](check.md#a-whole-server) played its cases to these, on a CPU; the page shows what a client would meet, and the notes
+conformance`](check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet; the notes
 quote the first finding of each kind. `make servers` runs them again and writes this page.
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
@@ -203,7 +203,7 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
             yield f"| {server.name} | {result['version']} | {server.behind} | {api} | {cells} |"
     yield ""
     dates = sorted({report["date"] for result in results.values() for report in result["reports"].values() if "date" in report})
-    yield f"Played on {' and '.join(dict.fromkeys((dates[0], dates[-1])))}."
+    yield f"Run on {' and '.join(dict.fromkeys((dates[0], dates[-1])))}."
     for key, server in SERVERS.items():
         result = results.get(key, {})
         for api, report in result.get("reports", {}).items():
@@ -236,7 +236,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Play the cases to the servers that the command line names, or to all; keep the results, and write the page."""
+    """Run the cases against the servers that the command line names, or to all; keep the results, and write the page."""
     import tempfile  # noqa: PLC0415 - the page alone needs no folder
 
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
