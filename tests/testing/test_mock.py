@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import sys
+import threading
 from collections import Counter
 
 import httpx
@@ -303,6 +305,16 @@ def test_a_rule_that_counts_all_requests_gives_each_hosted_call_its_own_result(m
         ("one", "First."),
         ("two", "Second."),
     ]
+
+
+def test_a_mock_that_cannot_start_says_why_and_stops_its_server(tmp_path, monkeypatch) -> None:
+    before = threading.enumerate()
+    script = tmp_path / "script.toml"
+    script.write_text('rules = [{ family = "harmony", steps = [{ writes = "" }] }]')
+    monkeypatch.setitem(sys.modules, "interlock.parsers.harmony", None)
+    with pytest.raises(ModuleNotFoundError, match="harmony"):
+        Mock(script).__enter__()
+    assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_a_late_request_of_an_ended_test_is_refused(server) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -285,24 +284,15 @@ class MockServer:
         """Serve a mock, and return its URL and a function that ends it."""
         name, engine = next(self._names), ScriptedEngine(mock.rules)
         app = create_app(engine, tools=ScriptedTools(engine))
-        end = asyncio.Event()
-        ready = threading.Event()
-
-        async def live() -> None:
-            async with app.router.lifespan_context(app):
-                self._mocks[name] = mock, app
-                ready.set()
-                await end.wait()
-                del self._mocks[name]
-
+        lifespan = app.router.lifespan_context(app)
         loop = self._loop
         assert loop is not None  # noqa: S101 - the server has started
-        living = asyncio.run_coroutine_threadsafe(live(), loop)
-        ready.wait()
+        asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result()
+        self._mocks[name] = mock, app
 
         def close() -> None:
-            loop.call_soon_threadsafe(end.set)
-            living.result()
+            del self._mocks[name]
+            asyncio.run_coroutine_threadsafe(lifespan.__aexit__(None, None, None), loop).result()
 
         return f"{self._url}/{name}", close
 
@@ -415,9 +405,11 @@ class Mock:
 
     def __enter__(self) -> Self:
         """Start to serve the mock."""
-        server = self._server or self._exits.enter_context(MockServer())
-        self.url, close = server.open(self)
-        self._exits.callback(close)
+        with ExitStack() as exits:
+            server = self._server or exits.enter_context(MockServer())
+            self.url, close = server.open(self)
+            exits.callback(close)
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
