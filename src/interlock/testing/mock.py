@@ -29,7 +29,7 @@ try:
     from starlette.datastructures import Headers
     from starlette.types import Message, Receive, Scope, Send
 
-    from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Step, When, read_rules
+    from interlock.serving.engines.script import Call, Conversation, Ending, Failure, ScriptRule, ScriptStep, When, read_rules
     from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
     from interlock.serving.http.answers import error_response
     from interlock.serving.http.app import create_app
@@ -51,7 +51,7 @@ LOCAL: Final = "127.0.0.1"
 class Scenario:
     """A rule of a mock. Its methods add to its last step, and return the scenario; `then` begins the next step."""
 
-    def __init__(self, rules: list[Rule], rule: Rule) -> None:
+    def __init__(self, rules: list[ScriptRule], rule: ScriptRule) -> None:
         """Add a rule without steps to the rules of a mock."""
         self._rules, self._index = rules, len(rules)
         rules.append(rule)
@@ -61,7 +61,7 @@ class Scenario:
         """The scenario with another step: the model's next turn, or what the same request gets after a fault."""
         if not self._steps:
             raise ValueError("write the first step before .then")
-        return self._write([*self._steps, Step()])
+        return self._write([*self._steps, ScriptStep()])
 
     def thinks(self, text: str) -> Scenario:
         """Write reasoning."""
@@ -119,23 +119,23 @@ class Scenario:
         return self._add(breaks=rule)
 
     @property
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[ScriptStep]:
         return self._rules[self._index].steps
 
     @property
-    def _last(self) -> Step:
-        return (self._steps or [Step()])[-1]
+    def _last(self) -> ScriptStep:
+        return (self._steps or [ScriptStep()])[-1]
 
     def _add(self, **fields: object) -> Scenario:
         for name in fields:
-            if getattr(self._last, name) != getattr(Step(), name):
+            if getattr(self._last, name) != getattr(ScriptStep(), name):
                 raise ValueError(f"a step {name} once; write .then before the next step")
         return self._set(**fields)
 
     def _set(self, **fields: object) -> Scenario:
         return self._write([*self._steps[:-1], replace(self._last, **fields)])
 
-    def _write(self, steps: list[Step]) -> Scenario:
+    def _write(self, steps: list[ScriptStep]) -> Scenario:
         self._rules[self._index] = replace(self._rules[self._index], steps=steps)
         return self
 
@@ -198,7 +198,7 @@ class _MockConnection(ScriptedConnection):
         """The transport of the connection, which `disconnects` breaks."""
         return getattr(getattr(self._send, "__self__", None), "transport", None)
 
-    def begin(self, conversation: Conversation, rule: Rule | None) -> None:
+    def begin(self, conversation: Conversation, rule: ScriptRule | None) -> None:
         if self._scope["type"] == "websocket":
             self._note(self._bodies.popleft() if self._bodies else b"")
         if (noted := self._request) is not None:
@@ -329,7 +329,7 @@ class Mock:
             InterlockError: The script is invalid.
             OSError: The file cannot be read.
         """
-        self.rules: list[Rule] = [] if script is None else [*read_rules(Path(script))]
+        self.rules: list[ScriptRule] = [] if script is None else [*read_rules(Path(script))]
         self.requests: list[MockRequest] = []
         self.url = ""
         self._server = server
@@ -386,7 +386,7 @@ class Mock:
             model=model,
             turn=turn,
         )
-        return Scenario(self.rules, Rule(steps=[], when=when, family=family, per=per))
+        return Scenario(self.rules, ScriptRule(steps=[], when=when, family=family, per=per))
 
     def verify(self) -> None:
         """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.

@@ -23,7 +23,7 @@ from interlock.serving.conformance.exchange import ExchangeError, exchange
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
-    from interlock.serving.engines.script import Rule
+    from interlock.serving.engines.script import ScriptRule
 
 UNUSABLE: Final = 2
 """The exit status for unusable input, the same as for an invalid option."""
@@ -157,7 +157,7 @@ def read_recording(file: Path) -> Recording:
         fail(str(error))
 
 
-def read_rules(file: Path) -> Sequence[Rule]:
+def read_rules(file: Path) -> Sequence[ScriptRule]:
     """Read a script or a recording, or end the command with a message that names the file; `-` is standard input."""
     from interlock.serving.engines import recordings, script
 

@@ -107,7 +107,7 @@ def has_logprobs(reply: Reply) -> Outcome:
 
 
 @frozen
-class Step:
+class CaseStep:
     """A request of a case that has several, because one answer cannot show it.
 
     Args:
@@ -156,7 +156,7 @@ class Case:
     check: Check = says_text
     apis: Sequence[ApiName] = ("responses", "messages", "chat")
     needs: str = ""
-    steps: Sequence[Step] = ()
+    steps: Sequence[CaseStep] = ()
     way: Literal["", "socket", "disconnect"] = ""
 
 
@@ -165,7 +165,7 @@ _RC: Final[Sequence[ApiName]] = ("responses", "chat")
 _MC: Final[Sequence[ApiName]] = ("messages", "chat")
 
 
-def _steps(name: str, *steps: Step, apis: Sequence[ApiName] = _R, needs: str = "") -> Case:
+def _steps(name: str, *steps: CaseStep, apis: Sequence[ApiName] = _R, needs: str = "") -> Case:
     return Case(name, apis=apis, steps=steps, needs=needs)
 
 
@@ -202,17 +202,17 @@ ANSWERED: Final[Sequence[Body]] = (
     {"type": name_of(FunctionCallOutput), "call_id": "call_1", "output": "18 degrees and sunny"},
 )
 LOGPROBS: Final[Body] = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-STORED: Final = Step(fields={**HELLO, "store": True}, has={"id": ANY})
-BEGUN: Final = Step(fields={**HELLO, "store": True, "background": True}, has={"id": ANY, "background": True})
-BEGUN_STORY: Final = Step(fields={**STORY, "store": True, "background": True}, has={"id": ANY, "background": True})
-GET: Final = Step("GET", "/{id}")
-REFUSED: Final = Step("GET", "/{id}", refused="must")
+STORED: Final = CaseStep(fields={**HELLO, "store": True}, has={"id": ANY})
+BEGUN: Final = CaseStep(fields={**HELLO, "store": True, "background": True}, has={"id": ANY, "background": True})
+BEGUN_STORY: Final = CaseStep(fields={**STORY, "store": True, "background": True}, has={"id": ANY, "background": True})
+GET: Final = CaseStep("GET", "/{id}")
+REFUSED: Final = CaseStep("GET", "/{id}", refused="must")
 NOBODY: Final = "resp_0123456789abcdef0123456789abcdef"
 ANY_API: Final[Body] = {"input": "Hi.", "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9}
 
 
-def _invalid(**fields: object) -> Step:
-    return Step(fields={**ANY_API, **fields}, verbatim=True, refused="must")
+def _invalid(**fields: object) -> CaseStep:
+    return CaseStep(fields={**ANY_API, **fields}, verbatim=True, refused="must")
 
 
 CASES: Final[Mapping[str, Sequence[Case]]] = {
@@ -247,44 +247,44 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
     ],
     "state": [
         _steps("retrieve", STORED, evolve(GET, same=["output", "status"])),
-        _steps("delete", STORED, Step("DELETE", "/{id}", has={"deleted": True}), REFUSED),
-        _steps("list the input", STORED, Step("GET", "/{id}/input_items", has={"object": "list", "data": ANY})),
-        _steps("do not store", Step(fields={**HELLO, "store": False}, has={"id": ANY}), REFUSED, needs="retrieve"),
-        _steps("continue", STORED, Step(fields={**HELLO, "previous_response_id": "{id}"}, has={"output": ANY}, grows=True)),
+        _steps("delete", STORED, CaseStep("DELETE", "/{id}", has={"deleted": True}), REFUSED),
+        _steps("list the input", STORED, CaseStep("GET", "/{id}/input_items", has={"object": "list", "data": ANY})),
+        _steps("do not store", CaseStep(fields={**HELLO, "store": False}, has={"id": ANY}), REFUSED, needs="retrieve"),
+        _steps("continue", STORED, CaseStep(fields={**HELLO, "previous_response_id": "{id}"}, has={"output": ANY}, grows=True)),
         _steps(
             "a conversation",
-            Step(path="/v1/conversations", fields={}, has={"object": "conversation", "id": ANY}),
-            Step(fields={**HELLO, "conversation": "{id}"}, has={"output": ANY}),
-            Step("GET", "/v1/conversations/{id}/items", has={"object": "list", "data": ANY}),
+            CaseStep(path="/v1/conversations", fields={}, has={"object": "conversation", "id": ANY}),
+            CaseStep(fields={**HELLO, "conversation": "{id}"}, has={"output": ANY}),
+            CaseStep("GET", "/v1/conversations/{id}/items", has={"object": "list", "data": ANY}),
         ),
         _steps("background", BEGUN, evolve(GET, ended=True, has={"status": "completed", "output": ANY})),
         _steps("resume a stream", BEGUN, evolve(GET, path="/{id}?stream=true&starting_after=1", resumed=2)),
-        _steps("cancel", BEGUN_STORY, Step(path="/{id}/cancel"), evolve(GET, ended=True, has={"status": "cancelled"})),
-        _steps("count the input", Step(path="/input_tokens", fields=HELLO, has={"input_tokens": ANY})),
+        _steps("cancel", BEGUN_STORY, CaseStep(path="/{id}/cancel"), evolve(GET, ended=True, has={"status": "cancelled"})),
+        _steps("count the input", CaseStep(path="/input_tokens", fields=HELLO, has={"input_tokens": ANY})),
         _steps(
             "count tokens",
-            Step(path="/count_tokens", fields=HELLO, drop=["max_tokens"], has={"input_tokens": ANY}),
+            CaseStep(path="/count_tokens", fields=HELLO, drop=["max_tokens"], has={"input_tokens": ANY}),
             apis=["messages"],
         ),
         _steps(
-            "compact", Step(path="/compact", fields={"input": DIALOGUE}, has={"object": "response.compaction", "output": ANY})
+            "compact", CaseStep(path="/compact", fields={"input": DIALOGUE}, has={"object": "response.compaction", "output": ANY})
         ),
-        _steps("list the models", Step("GET", "/v1/models", has={"data": ANY}), apis=["responses", "messages", "chat"]),
+        _steps("list the models", CaseStep("GET", "/v1/models", has={"data": ANY}), apis=["responses", "messages", "chat"]),
     ],
     "connections": [
         Case("a WebSocket", HELLO, apis=_R, way="socket"),
         Case("a client that leaves", STORY, way="disconnect"),
     ],
     "errors": [
-        Case("malformed JSON", steps=[Step(fields=b'{"model": ', refused="must")]),
+        Case("malformed JSON", steps=[CaseStep(fields=b'{"model": ', refused="must")]),
         Case("a number as the input", steps=[_invalid(input=5, messages=5)]),
         Case("a tool without a name", steps=[_invalid(tools=[{"type": "function"}])]),
-        Case("an unknown model", steps=[Step(fields={**HELLO, "model": "no-such-model"}, refused="may")]),
-        Case("a temperature of 9", steps=[Step(fields={**HELLO, "temperature": 9}, refused="may")]),
-        _steps("an unknown response", Step("GET", f"/{NOBODY}", refused="must"), needs="retrieve"),
+        Case("an unknown model", steps=[CaseStep(fields={**HELLO, "model": "no-such-model"}, refused="may")]),
+        Case("a temperature of 9", steps=[CaseStep(fields={**HELLO, "temperature": 9}, refused="may")]),
+        _steps("an unknown response", CaseStep("GET", f"/{NOBODY}", refused="must"), needs="retrieve"),
         _steps(
             "an unknown previous response",
-            Step(fields={**HELLO, "previous_response_id": NOBODY}, refused="must"),
+            CaseStep(fields={**HELLO, "previous_response_id": NOBODY}, refused="must"),
             needs="continue",
         ),
     ],

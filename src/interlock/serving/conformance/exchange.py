@@ -20,7 +20,7 @@ class ExchangeError(Exception):
 
 
 @frozen
-class Answer:
+class ServerAnswer:
     """The head of an answer, and the chunks of its body, which end early if the connection breaks."""
 
     status: int
@@ -39,7 +39,7 @@ class Answer:
 
 
 @contextmanager
-def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout: float) -> Generator[Answer]:
+def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout: float) -> Generator[ServerAnswer]:
     """Send a request, and return its answer; `timeout` is in seconds, for all of it.
 
     Raises:
@@ -75,7 +75,7 @@ def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | No
             except (http.client.HTTPException, ValueError) as error:
                 raise OSError(str(error)) from error
             content_type = response.getheader("Content-Type", "")
-            yield Answer(response.status, response.reason, content_type, _chunks(response, timed_out))
+            yield ServerAnswer(response.status, response.reason, content_type, _chunks(response, timed_out))
     except OSError as error:
         has_timed_out = timed_out.is_set() or isinstance(error, TimeoutError)
         reason = f"not read within {timeout:g} seconds" if has_timed_out else error.strerror or str(error)

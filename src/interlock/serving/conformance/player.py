@@ -16,7 +16,7 @@ from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
 from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
-from interlock.serving.conformance.cases import ANY, CASES, Case, Reply, Result, Step
+from interlock.serving.conformance.cases import ANY, CASES, Case, CaseStep, Reply, Result
 from interlock.serving.conformance.exchange import ExchangeError, exchange
 from interlock.serving.conformance.requests import PATHS, translate
 
@@ -194,7 +194,7 @@ class Player:
             return NoAccessError(note)
         return _CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
 
-    def _take_steps(self, steps: Sequence[Step]) -> None:
+    def _take_steps(self, steps: Sequence[CaseStep]) -> None:
         first: Body = {}
         for place, step in enumerate(steps):
             answer = self._take(step, first)
@@ -207,7 +207,7 @@ class Player:
                 raise _CaseEnd("not seen", "the input has no more tokens than the first one")
             first = first or answer
 
-    def _take(self, step: Step, first: Body) -> Body:
+    def _take(self, step: CaseStep, first: Body) -> Body:
         """Send the request of a step, and return the answer."""
         path = step.path.replace("{id}", as_text(first.get("id")))
         path = path if path.startswith("/v1") else PATHS[self.api] + path
@@ -229,7 +229,7 @@ class Player:
             raise self._refusal(status, raw)
         return answer
 
-    def _body(self, step: Step, first: Body) -> bytes | None:
+    def _body(self, step: CaseStep, first: Body) -> bytes | None:
         """Return the body of the request of a step, if it has one."""
         if step.fields is None or isinstance(step.fields, bytes):
             return step.fields
@@ -239,7 +239,7 @@ class Player:
         kept = {name: value for name, value in body.items() if name not in step.drop}
         return dumps(kept).replace(b"{id}", as_text(first.get("id")).encode())
 
-    def _check_refusal(self, step: Step, status: int, raw: bytes) -> None:
+    def _check_refusal(self, step: CaseStep, status: int, raw: bytes) -> None:
         """Check that a request is refused with an error of the API."""
         if status == _OK:
             raise _CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
@@ -289,7 +289,7 @@ class Player:
             raise _CaseEnd("fails", f"{type(error).__name__}: {error}") from error
 
 
-def _differences(step: Step, answer: Body, first: Body) -> Iterator[str]:
+def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:
     """Yield what a step requires and its answer lacks."""
     for name, value in step.has.items():
         wanted = value.replace("{id}", as_text(first.get("id"))) if isinstance(value, str) else value

@@ -84,7 +84,7 @@ class Failure(_Fields, frozen=True):
     retry_after: Annotated[Seconds, Meta(description="Seconds for the header Retry-After.")] | None = None
 
 
-class Step(_Fields, frozen=True):
+class ScriptStep(_Fields, frozen=True):
     """One turn of the model, or a fault in place of it."""
 
     waits: Annotated[Seconds, Meta(description="Seconds before the output or the error.")] = 0.0
@@ -130,7 +130,7 @@ class Step(_Fields, frozen=True):
         return [ToolResult(call.returns) for call in self.calls if call.returns is not None]
 
 
-class Rule(_Fields, frozen=True, kw_only=True):
+class ScriptRule(_Fields, frozen=True, kw_only=True):
     """The answers to the requests that meet its conditions, turn by turn."""
 
     when: Annotated[When | str, Meta(description="The conditions; a text alone is `text`.")] = When()
@@ -139,7 +139,7 @@ class Rule(_Fields, frozen=True, kw_only=True):
         Literal["conversation", "server"],
         Meta(description="What counts the steps: the turns of each conversation, or all requests to the server."),
     ] = "conversation"
-    steps: list[Step]
+    steps: list[ScriptStep]
 
     def __post_init__(self) -> None:
         """Refuse an unknown family, and raw output without one."""
@@ -170,14 +170,14 @@ class Rule(_Fields, frozen=True, kw_only=True):
         return Tagged(self.family, DEFAULT_REASONING[self.family])
 
     @property
-    def turns(self) -> list[list[Step]]:
+    def turns(self) -> list[list[ScriptStep]]:
         """The steps of each turn of the model: faults, each of which the same request meets once, and the answer.
 
         If the steps are counted `per` server, each is a turn.
         """
         if self.per == "server":
             return [[step] for step in self.steps]
-        turns: list[list[Step]] = []
+        turns: list[list[ScriptStep]] = []
         for step in self.steps:
             if turns and not turns[-1][-1].has_answer:
                 turns[-1].append(step)
@@ -186,7 +186,7 @@ class Rule(_Fields, frozen=True, kw_only=True):
         return turns
 
 
-class RecordedStep(Step, frozen=True, kw_only=True):
+class RecordedStep(ScriptStep, frozen=True, kw_only=True):
     """A recorded turn."""
 
     turn: RecordedTurn
@@ -197,7 +197,7 @@ class RecordedStep(Step, frozen=True, kw_only=True):
         return self.turn.results
 
 
-class RecordedRule(Rule, frozen=True, kw_only=True):
+class RecordedRule(ScriptRule, frozen=True, kw_only=True):
     """A recording: any user's message begins with its first turn."""
 
     recorded_format: Format
@@ -211,17 +211,17 @@ class RecordedRule(Rule, frozen=True, kw_only=True):
 class Script(_Fields, frozen=True):
     """A file of rules, the first of which that matches a request answers it."""
 
-    rules: list[Rule]
+    rules: list[ScriptRule]
     schema: str | None = msgspec.field(default=None, name="$schema")
     """The address of the JSON schema, for an editor."""
 
 
-def recorded_rule(recording: Recording) -> Rule:
+def recorded_rule(recording: Recording) -> ScriptRule:
     """Return the rule that replays a recording, whatever the request."""
     return RecordedRule(steps=[RecordedStep(turn=turn) for turn in recording.turns], recorded_format=recording.format)
 
 
-def read_rules(file: Path, data: bytes | None = None) -> Sequence[Rule]:
+def read_rules(file: Path, data: bytes | None = None) -> Sequence[ScriptRule]:
     """Read the rules of a script, as TOML if the name of the file ends so, or the rule of a recording; `data` is its content.
 
     Raises:
@@ -288,7 +288,7 @@ class Conversation:
             and {*when.tools} <= {*self.tools}
         )
 
-    def find(self, rules: Sequence[Rule]) -> tuple[int, int] | None:
+    def find(self, rules: Sequence[ScriptRule]) -> tuple[int, int] | None:
         """Return the index of the rule that answers, and how many turns of the model it has answered before, or None.
 
         It is the first rule that starts at the user's last message, or else at the one before, and so on.

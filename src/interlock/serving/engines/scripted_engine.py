@@ -17,7 +17,7 @@ from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine
 from interlock.serving.engines.recordings import ToolResult
-from interlock.serving.engines.script import Conversation, RecordedStep, Rule, Step
+from interlock.serving.engines.script import Conversation, RecordedStep, ScriptRule, ScriptStep
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
@@ -42,12 +42,12 @@ _TOKENS: Final = re.compile(rb"\w+|[^\w\s]")
 class ScriptedConnection:
     """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, one after another."""
 
-    step: Step | None = field(default=None, init=False)
+    step: ScriptStep | None = field(default=None, init=False)
     """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
 
-    def begin(self, conversation: Conversation, rule: Rule | None) -> None:
+    def begin(self, conversation: Conversation, rule: ScriptRule | None) -> None:
         """Begin the answer to a request, with the rule that it matches."""
 
     def refuse(self, reason: str) -> None:
@@ -62,7 +62,7 @@ class ScriptedEngine(ResponseEngine):
     counts as one; 0 for no limit.
     """
 
-    rules: Sequence[Rule]
+    rules: Sequence[ScriptRule]
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
     _served: Counter[object] = field(factory=Counter[object], init=False)
@@ -104,7 +104,7 @@ class ScriptedEngine(ResponseEngine):
         self._generations[id(request)] = generation
         return generation
 
-    def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> Step:
+    def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> ScriptStep:
         """Take the step for a turn of a rule, or its next step if it counts `per` server.
 
         A conversation that asks again after a fault takes the next step of the turn.
@@ -143,7 +143,7 @@ class ScriptedGeneration(Generation):
     _reader: Parser = field(init=False)
     _index: int = field(default=0, init=False)
     _turn: int = field(default=0, init=False)
-    _step: Step | None = field(default=None, init=False)
+    _step: ScriptStep | None = field(default=None, init=False)
     """The step of the next turn, if it is taken."""
 
     @property
@@ -180,7 +180,7 @@ class ScriptedGeneration(Generation):
         self._connection.refuse(reason)
         return ApiError(400, reason, code="no_rule_matches")
 
-    def _take(self, turn: Turn) -> Step:
+    def _take(self, turn: Turn) -> ScriptStep:
         self._step = self._engine.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
         if turn.index and self._step.breaks is not None:
@@ -220,7 +220,7 @@ class ScriptedGeneration(Generation):
             pause = step.between
             yield output
 
-    async def _outputs(self, step: Step, turn: Turn) -> Sequence[EngineOutput]:
+    async def _outputs(self, step: ScriptStep, turn: Turn) -> Sequence[EngineOutput]:
         if isinstance(step, RecordedStep):
             return step.turn.outputs
         chunks = [*_chunks(step, self._engine.rules[self._index].format)] or [Chunk()]
@@ -230,7 +230,7 @@ class ScriptedGeneration(Generation):
         return outputs
 
 
-def _chunks(step: Step, output_format: Format) -> Iterator[Chunk]:
+def _chunks(step: ScriptStep, output_format: Format) -> Iterator[Chunk]:
     """Yield the output of a step in chunks of a word."""
     says = step.says if isinstance(step.says, str | None) else dumps(step.says).decode()
     calls = [
@@ -251,7 +251,7 @@ def _chunks(step: Step, output_format: Format) -> Iterator[Chunk]:
                 yield Chunk(delta={"tool_calls": [{"index": index, "function": {"arguments": word}}]})
 
 
-def _in_family(step: Step, says: str | None, calls: Sequence[tuple[str, str]], tagged: Tagged) -> str:
+def _in_family(step: ScriptStep, says: str | None, calls: Sequence[tuple[str, str]], tagged: Tagged) -> str:
     from interlock.parsers.families import family  # noqa: PLC0415 - few scripts have families
     from interlock.parsers.families.reference_encoders import WrittenItem, encode  # noqa: PLC0415 - as above
 

@@ -14,7 +14,7 @@ from interlock.events.decode import SseDecoder
 from interlock.events.json import dumps, loads, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL
-from interlock.serving.engines.script import Step
+from interlock.serving.engines.script import ScriptStep
 from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection
 from interlock.serving.http.answers import error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
@@ -56,7 +56,7 @@ class FaultyConnection:
         else:
             await self._send(message)
 
-    async def _cut(self, message: Message, step: Step, connection: ScriptedConnection) -> None:
+    async def _cut(self, message: Message, step: ScriptStep, connection: ScriptedConnection) -> None:
         """Send a message until the step's number of events is reached; an answer that is not a stream is not sent at all."""
         limit = max(step.disconnects or 0, step.stops or 0)
         if message["type"] == "http.response.start":

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import NAMED_CALLS, call_text
-from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Rule, Script, Step, When
+from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Script, ScriptRule, ScriptStep, When
 from interlock.serving.engines.upstream.gateway import Gateway, UpstreamGeneration
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import authorization_of
@@ -42,9 +42,9 @@ class ScriptRecorder:
     """Writes a script again after each answer, with all answers so far. Equal requests are recorded once."""
 
     path: Path
-    _starts: dict[_Start, list[list[Step]]] = field(factory=dict[_Start, list[list[Step]]], init=False)
+    _starts: dict[_Start, list[list[ScriptStep]]] = field(factory=dict[_Start, list[list[ScriptStep]]], init=False)
 
-    def note(self, conversation: Conversation, step: Step) -> None:
+    def note(self, conversation: Conversation, step: ScriptStep) -> None:
         """Record the answer to a request, or the error in its place."""
         index = max((index for index, text in enumerate(conversation.texts) if text is not None), default=0)
         start = _Start(conversation.text, index + 1, conversation.model)
@@ -63,7 +63,7 @@ class ScriptRecorder:
     @property
     def script(self) -> Script:
         """The script so far. Rules for later turns come first, because rules for the first one match later turns too."""
-        rules: list[Rule] = []
+        rules: list[ScriptRule] = []
         for start in sorted(self._starts, key=lambda start: start.turn == 1):
             models = {each.model for each in self._starts if each.text == start.text}
             when = When(
@@ -71,7 +71,7 @@ class ScriptRecorder:
                 turn=start.turn if start.turn > 1 else None,
                 model=start.model if len(models) > 1 else None,
             )
-            rules.append(Rule(when=when, steps=[step for steps in self._starts[start] for step in steps]))
+            rules.append(ScriptRule(when=when, steps=[step for steps in self._starts[start] for step in steps]))
         return Script(rules)
 
 
@@ -103,7 +103,7 @@ class _RecordedGeneration(UpstreamGeneration):
         try:
             await super().admit(turn)
         except ApiError as error:
-            self.recorder.note(self._conversation, Step(fails=Failure(error.status, error.message, error.retry_after)))
+            self.recorder.note(self._conversation, ScriptStep(fails=Failure(error.status, error.message, error.retry_after)))
             raise
 
     def log(self, response: Mapping[str, object]) -> None:
@@ -111,7 +111,7 @@ class _RecordedGeneration(UpstreamGeneration):
             self.recorder.note(self._conversation, recorded_step(response))
 
 
-def recorded_step(response: Mapping[str, object]) -> Step:
+def recorded_step(response: Mapping[str, object]) -> ScriptStep:
     """Return the step that writes the output of a response, without the calls that a server has run."""
     thoughts: list[str] = []
     texts: list[str] = []
@@ -129,7 +129,7 @@ def recorded_step(response: Mapping[str, object]) -> Step:
                 logger.warning("a script cannot record an item of the type %s", kind)
     reason = members(response.get("incomplete_details")).get("reason")
     ends: Ending = "error" if response.get("status") == "failed" else ENDINGS.get(reason, "stop")
-    return Step(thinks="\n\n".join(thoughts) or None, says="\n\n".join(texts) or None, calls=calls, ends=ends)
+    return ScriptStep(thinks="\n\n".join(thoughts) or None, says="\n\n".join(texts) or None, calls=calls, ends=ends)
 
 
 def _arguments(text: str) -> dict[str, object] | str:
