@@ -67,7 +67,9 @@ class ScriptedEngine(ResponseEngine):
     rate: float = field(default=0.0, kw_only=True)
     _served: Counter[object] = field(factory=Counter[object], init=False)
     """How many steps were taken of each rule that counts `per` server, and of each turn that has faults."""
-    _generations: WeakValueDictionary[int, ScriptedGeneration] = field(factory=WeakValueDictionary, init=False, repr=False)
+    _generations: WeakValueDictionary[int, ScriptedGeneration] = field(
+        factory=WeakValueDictionary[int, "ScriptedGeneration"], init=False, repr=False
+    )
     """The generations in progress, by the identity of their requests, which they keep."""
 
     has_faults = True
@@ -98,8 +100,7 @@ class ScriptedEngine(ResponseEngine):
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> ScriptedGeneration:
         del tenant
-        scope = {} if connection is None else connection.scope
-        scripted = scope.get(CONNECTION, ScriptedConnection())
+        scripted = ScriptedConnection() if connection is None else connection.scope.get(CONNECTION, ScriptedConnection())
         generation = ScriptedGeneration(self, request, request.declare_tools(items), scripted)
         self._generations[id(request)] = generation
         return generation
