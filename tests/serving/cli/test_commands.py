@@ -1,6 +1,7 @@
 """Commands print output for programs, name the faults of their input, and end with the right status."""
 
 import base64
+import asyncio
 import gc
 import json
 import os
@@ -195,8 +196,11 @@ def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> N
     def serve(_, listening, *, on_ready, **__):
         listening.close()
         enabled.append(gc.isenabled())
-        on_ready()
+        asyncio.run(begin(on_ready))
         enabled.append(gc.isenabled())
+
+    async def begin(on_ready):
+        on_ready()
 
     monkeypatch.setattr(server, "serve", serve)
     assert (run("serve", "--port", "0").exit_code, enabled) == (0, [False, True])
