@@ -1,7 +1,7 @@
 """Commands print output for programs, name the faults of their input, and end with the right status."""
 
-import base64
 import asyncio
+import base64
 import gc
 import json
 import os
