@@ -1,4 +1,4 @@
-"""The page about an engine of one's own: its code runs, prints what the page says, and refuses as the page says."""
+"""The page about a custom engine: its code runs, prints what the page says, and refuses as the page says."""
 
 import re
 from pathlib import Path

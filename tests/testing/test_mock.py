@@ -38,7 +38,7 @@ def ask(mock, text="Hi", **fields):
     return httpx.post(f"{mock.base_url}/responses", json={"model": "m", "input": text, **fields})
 
 
-def said(answer):
+def text_of(answer):
     return "".join(part["text"] for item in answer.json()["output"] if item["type"] == "message" for part in item["content"])
 
 
@@ -81,8 +81,8 @@ def test_the_first_rule_that_matches_answers(mock) -> None:
     mock.when(re.compile(r"\bcat\b")).says("pattern")
     mock.when("a").says("text")
     mock.when().says("any")
-    asked = [("a", {"model": "big"}), ("a", {"tools": [WEATHER]}), ("a cat", {}), ("concat", {}), ("b", {})]
-    assert [said(ask(mock, text, **fields)) for text, fields in asked] == ["model", "tools", "pattern", "text", "any"]
+    questions = [("a", {"model": "big"}), ("a", {"tools": [WEATHER]}), ("a cat", {}), ("concat", {}), ("b", {})]
+    assert [text_of(ask(mock, text, **fields)) for text, fields in questions] == ["model", "tools", "pattern", "text", "any"]
 
 
 def test_the_last_message_that_matches_a_rule_decides(mock) -> None:
@@ -93,7 +93,7 @@ def test_the_last_message_that_matches_a_rule_decides(mock) -> None:
     answers = []
     for text in ("Hi", "what?", "bye", "what?"):
         history.append({"role": "user", "content": text})
-        answers.append(said(ask(mock, history)))
+        answers.append(text_of(ask(mock, history)))
         history.append({"role": "assistant", "content": answers[-1]})
     assert answers == ["Hello", "again", "Bye", "four"]
 
@@ -134,7 +134,7 @@ def test_a_rule_that_counts_all_requests_gives_each_step_once(mock) -> None:
             body = {"model": "m", "input": "next"}
             return await asyncio.gather(*(client.post("/responses", json=body) for _ in range(20)))
 
-    assert Counter(map(said, asyncio.run(ask_all()))) == Counter(map(str, range(20)))
+    assert Counter(map(text_of, asyncio.run(ask_all()))) == Counter(map(str, range(20)))
 
 
 def test_a_request_without_a_rule_is_refused_and_fails_the_test(server) -> None:
@@ -224,7 +224,7 @@ def test_a_disconnect_before_the_answer_and_within_its_stream(mock) -> None:
         "response.content_part.added",
         "response.output_text.delta",
     ]
-    assert said(ask(mock)) == "Hello"
+    assert text_of(ask(mock)) == "Hello"
 
 
 def test_a_stream_that_stops(mock) -> None:
