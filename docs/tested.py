@@ -21,7 +21,7 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
         "Messages",
         "reads, edits and runs files, survives a tool's error, searches its tools, compacts and continues sessions",
     ),
-    "npm opencode-ai": ("opencode", "Responses, Chat Completions", "reads a file with its own tool"),
+    "npm opencode-linux-x64": ("opencode", "Responses, Chat Completions", "reads a file with its own tool"),
     "npm @continuedev/cli": ("Continue", "Chat Completions", "reads a file with its own tool"),
     "pip aider-chat": ("aider", "Chat Completions, Messages", "edits a file"),
     "pip openai": ("`openai` for Python", "Responses, Chat Completions", "calls a tool; its streams add up to the whole answers"),
@@ -66,7 +66,8 @@ def table() -> Iterator[str]:
 
 
 def _pins() -> Iterator[tuple[str, str]]:
-    for name, version in json.loads((CLIENTS / "package.json").read_text("utf-8"))["dependencies"].items():
+    packages = json.loads((CLIENTS / "package.json").read_text("utf-8"))
+    for name, version in {**packages["dependencies"], **packages["optionalDependencies"]}.items():
         yield f"npm {name}", version
     for file in sorted(CLIENTS.glob("*.txt")):
         for name, version in re.findall(r"^([\w-]+)(?:\[.*\])?==(\S+)$", file.read_text("utf-8"), re.MULTILINE):
