@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from openai import OpenAI
@@ -156,6 +157,16 @@ def serve_command(*options: object) -> Iterator[str]:
 def test_serve_prints_its_url_and_ends_at_a_signal() -> None:
     with serve_command("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
         assert [model.id for model in client.models.list()] == ["m"]
+
+
+def test_view_serves_its_page_until_a_signal() -> None:
+    command = [sys.executable, "-m", "interlock", "view", "--no-open", str(TEXT)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+        _, address, *_ = process.stderr.readline().split()
+        page = httpx.get(address)
+        process.send_signal(signal.SIGINT)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert [process.wait(), *process.stderr] == [0]
 
 
 def test_a_repeated_model_option_adds_a_name() -> None:

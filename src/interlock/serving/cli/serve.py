@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import re
+import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -280,10 +281,12 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
     def on_ready() -> None:
         gc.enable()
-        if settings.workers == 1:
-            reporting.add(asyncio.create_task(report()))  # the loop itself keeps no task
-        else:
+        if settings.workers > 1:
             asyncio.run(report())
+            return
+        if keys.file is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keys.reload)
+        reporting.add(asyncio.create_task(report()))  # the loop itself keeps no task
 
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)

@@ -189,15 +189,13 @@ def url_of(listener: socket.socket) -> str:
 def serve(
     app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], log_level: str = "warning", drain: float = 0.0
 ) -> None:
-    """Serve an application on a socket from `listen` until a signal ends it; call `on_ready` once connections are accepted.
+    """Serve an application on a socket from `listen` until a signal ends it.
 
-    If the API keys come from a file, SIGHUP reads it again.
+    `on_ready` is called in the event loop once connections are accepted.
     """
 
     def ready() -> None:
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
-        if app.state.keys.file is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, app.state.keys.reload)
         on_ready()
 
     server = Server(app, ready, log_level, drain=drain)
