@@ -22,7 +22,7 @@ COLOURS: Final[Mapping[Result, str]] = {"passes": "#1a7f37", "fails": "#cf222e",
 
 @frozen
 class Report:
-    """The results of the cases of an API that a server was asked."""
+    """The results of the cases of one API, played to one server."""
 
     url: str
     api: ApiName
