@@ -82,7 +82,7 @@ class ResponseDriver(Generic[T]):
 
     __slots__ = (
         *("_active", "_counts", "_events", "_final", "_ids", "_late", "_lifecycles", "_number", "_open", "_repeated"),
-        *("_response", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer"),
+        *("_response", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer", "rejected"),
     )
 
     def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
@@ -113,6 +113,8 @@ class ResponseDriver(Generic[T]):
         self._late = late
         self._open: dict[str, AnyItem] = {}
         self._active: AnyItem | None = None
+        self.rejected: set[str] = set()
+        """The ids of the items that a `Reject` has ended."""
         self._usage: deltas.Usage | None = deltas.Usage()
         self._terminal: StreamEvent | None = None
         self._final: Mapping[str, object] | None = None
@@ -388,6 +390,7 @@ class ResponseDriver(Generic[T]):
         if item is not None:
             self._close_active()
             self._fail(item.id, message)
+            self.rejected.add(item.id)
 
     def _annotate(self, annotation: Mapping[str, object], mark: str) -> None:
         item = self._active

@@ -712,7 +712,8 @@ def _example(kind: ItemKind) -> Fields:
 
 def _legal_fields(kind: ItemKind, item: Fields) -> Iterator[tuple[str, object]]:
     """Yield the valid fields of an item."""
+    whole = _legal({**_example(kind), **item}, ITEMS[kind])
     for name, value in item.items():
-        legal = members(_legal({**_example(kind), name: value}, ITEMS[kind], name))
+        legal = members(whole or _legal({**_example(kind), name: value}, ITEMS[kind], name))
         if name in legal and name != "type":
             yield name, legal[name]

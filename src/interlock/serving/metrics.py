@@ -120,6 +120,18 @@ def _registered() -> tuple[Mapping[str, Counter | Gauge], Mapping[str, Histogram
     return numbers, histograms
 
 
+@cache
+def _number(name: str, labels: tuple[str, ...]) -> Counter | Gauge | None:
+    metric = _registered()[0].get(name)
+    return metric.labels(*labels) if metric is not None and labels else metric
+
+
+@cache
+def _histogram(name: str, labels: tuple[str, ...]) -> Histogram | None:
+    metric = _registered()[1].get(name)
+    return None if metric is None else metric.labels(*labels)
+
+
 def register() -> bool:
     """Register all metrics, so that a page has them from the start; return whether `prometheus_client` is installed."""
     return any(_registered())
@@ -127,16 +139,16 @@ def register() -> bool:
 
 def count(name: str, *labels: str, amount: float = 1) -> None:
     """Add to a counter or a gauge."""
-    metric = _registered()[0].get(name)
+    metric = _number(name, labels)
     if metric is not None:
-        (metric.labels(*labels) if labels else metric).inc(amount)
+        metric.inc(amount)
 
 
 def observe(name: str, value: float, *labels: str) -> None:
     """Add a value to a histogram."""
-    metric = _registered()[1].get(name)
+    metric = _histogram(name, labels)
     if metric is not None:
-        metric.labels(*labels).observe(value)
+        metric.observe(value)
 
 
 @contextmanager

@@ -59,13 +59,13 @@ def without_chance(content):
 @pytest.fixture
 def taken(monkeypatch):
     """The number of outputs that took the shortcut."""
-    counts, take = [], ResponseRun._take_output
+    counts, take = [], ResponseRun._take
 
-    def count(run, output):
-        counts.append(1 + len(output.more))
-        return take(run, output)
+    def count(run, shortcut, chunks):
+        counts.append(len(chunks))
+        return take(run, shortcut, chunks)
 
-    monkeypatch.setattr(ResponseRun, "_take_output", count)
+    monkeypatch.setattr(ResponseRun, "_take", count)
     return counts
 
 
@@ -106,16 +106,16 @@ def test_a_large_read_takes_no_shortcut(taken):
 
 
 def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, monkeypatch):
-    take = ResponseRun._take_output
+    take = ResponseRun._take
 
-    def take_with_error(run, output):
-        goes_on = take(run, output)
+    def take_with_error(run, shortcut, chunks):
+        goes_on = take(run, shortcut, chunks)
         if len(taken) == len(WORDS) // 2:
             run.delivery.events = run.driver.feed(["the last word"])
             raise RuntimeError("a secret")
         return goes_on
 
-    monkeypatch.setattr(ResponseRun, "_take_output", take_with_error)
+    monkeypatch.setattr(ResponseRun, "_take", take_with_error)
     content = answered(Reply((*PIECES, *END)), POSTS["responses"])
     numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', content)]
     assert numbers == [*range(len(numbers))]

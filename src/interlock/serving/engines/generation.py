@@ -81,8 +81,8 @@ class Generation(Protocol):
         """Generate one turn; see `Engine.generate`."""
         ...
 
-    def shorten(self, shortcut: Shortcut[EngineOutput]) -> None:
-        """Allow `generate` to pass outputs without a finish reason to the shortcut, instead of yielding them."""
+    def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
+        """Allow `generate` to pass chunks before the last output to the shortcut, instead of yielding them."""
         del shortcut
 
     def additions(self) -> Mapping[str, object]:
@@ -261,7 +261,8 @@ async def fitting(generation: Generation, turn: Turn) -> Turn:
 
     If nothing fits, or the prompt cannot be counted for another reason, nothing is dropped; the engine then refuses the turn.
     """
-    turn = evolve(turn, items=answer_async_calls(turn.items))
+    items = answer_async_calls(turn.items)
+    turn = turn if items is turn.items else evolve(turn, items=items)
     if turn.request.truncation != "auto":
         return turn
 

@@ -26,11 +26,12 @@ from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
-from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Reject, Silence, Start, Usage
+from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Silence, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
+from interlock.parsers import Chunk
 from interlock.serving import metrics
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
@@ -134,12 +135,10 @@ class TurnProgress:
     turn_output_at: float = 0.0
     """When it wrote the first output of the turn, or 0."""
     finish_reason: FinishReason | None = None
-    rejects: bool = False
-    """Whether the output of the turn had invalid arguments."""
 
     def begin(self, first_item: int) -> None:
         """Begin another turn."""
-        self.first_item, self.turn_output_at, self.finish_reason, self.rejects = first_item, 0.0, None, False
+        self.first_item, self.turn_output_at, self.finish_reason = first_item, 0.0, None
 
 
 @define(eq=False)
@@ -161,14 +160,9 @@ class Delivery(Generic[T]):
             self.first_at = monotonic()
         return events
 
-    @property
-    def is_locked(self) -> bool:
-        """Whether a keep-alive is being written."""
-        return self._writing.locked()
-
     async def until_written(self) -> None:
         """Wait while a keep-alive is being written."""
-        if self.is_locked:
+        if self._writing.locked():
             async with self._writing:
                 pass
 
@@ -306,9 +300,14 @@ class ResponseRun(Generic[T]):
     def kept_alive(self, seconds: float, write: Callable[[], Awaitable[None]]) -> AbstractAsyncContextManager[None]:
         """Call `write` within the context whenever the response has had no events for some seconds since the last; 0 for never.
 
-        It is called only while the run waits for a step, and later events wait for it, so nothing else is written meanwhile.
+        It is called only while the run waits for a step, and later events wait for it, so nothing else is written meanwhile. With
+        a shortcut, whose events do not wait, it is called only while that is open, and so writes at once.
         """
-        return alongside(self.delivery.keep_alive(seconds, write, lambda: self._wait.is_active)) if seconds else nullcontext()
+
+        def is_waiting() -> bool:
+            return self._wait.is_active and (self.shortcut is None or self.shortcut.is_open())
+
+        return alongside(self.delivery.keep_alive(seconds, write, is_waiting)) if seconds else nullcontext()
 
     def break_silence(self) -> list[T]:
         """Return the `keepalive` event, for `write` of `kept_alive`."""
@@ -389,11 +388,15 @@ class ResponseRun(Generic[T]):
         """Generate one turn."""
         progress = self.progress
         progress.begin(self.driver.item_count)
-        self.generation.shorten(Shortcut(self._is_open, self._take_output))
+        if self.shortcut is not None:
+            self.generation.shorten(Shortcut(self.shortcut.is_open, partial(self._take, self.shortcut)))
         turn = await fitting(self.generation, self._turn())
         async with observe_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
-                rewritten = self._read(output)
+                rewritten = self._read(output.chunk, *output.more)
+                progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
+                if output.input_tokens or output.cached_tokens or output.output_tokens:
+                    progress.usage = _update_usage(progress.usage, output)
                 while len(rewritten) > SLICE:
                     yield rewritten[:SLICE]
                     rewritten = rewritten[SLICE:]
@@ -412,46 +415,29 @@ class ResponseRun(Generic[T]):
         progress.count += 1
         if progress.remaining_tokens is not None:
             progress.remaining_tokens -= tokens
-        rejects = progress.rejects or Reject in map(type, end)
         yield self._tools.rewrite(end)
         progress.calls = self.driver.ready
-        # Tools of this server have not run yet. A failed item is a call with invalid arguments, or one that an upstream ran.
         items = self.driver.items(progress.first_item)
-        progress.rejected = [item for item in items if item.get("status") == "failed"] if rejects else ()
+        rejected = self.driver.rejected
+        progress.rejected = [item for item in items if item.get("status") == "failed" and item["id"] in rejected]
         goes_on = bool(items) and items[-1].get("async") is True and progress.count < MAX_TURNS
         yield TurnTrigger.CALL if progress.calls or progress.rejected or goes_on else TurnTrigger.ANSWER
 
-    def _read(self, output: EngineOutput) -> list[Delta]:
-        """Return the deltas of an output."""
+    def _read(self, *chunks: Chunk) -> list[Delta]:
+        """Return the deltas of chunks."""
         progress, parser = self.progress, self.generation.parser
-        changes = parser.feed(output.chunk)
-        progress.turn_output_at = progress.turn_output_at or monotonic()
-        for chunk in output.more:
+        changes: list[Delta] = []
+        for chunk in chunks:
             changes += parser.feed(chunk)
-        progress.rejects = progress.rejects or Reject in map(type, changes)
-        progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
-        if output.input_tokens or output.cached_tokens or output.output_tokens:
-            progress.usage = _update_usage(progress.usage, output)
+        progress.turn_output_at = progress.turn_output_at or monotonic()
         return self._tools.rewrite(changes)
 
-    def _is_open(self) -> bool:
-        """Return whether the task of the run waits for the engine, and the client for events."""
-        shortcut = self.shortcut
-        return (
-            self._wait.is_active
-            and shortcut is not None
-            and shortcut.is_open()
-            and TurnTrigger.INTERRUPT in self._turns.state.rows
-            and not self.delivery.is_locked
-            and not self.is_steered()
-        )
-
-    def _take_output(self, output: EngineOutput) -> bool:
-        """Deliver the events of an output. If that fails, the task of the run delivers them."""
+    def _take(self, shortcut: Shortcut[list[T]], chunks: Sequence[Chunk]) -> bool:
+        """Deliver the events of chunks over a shortcut. If that fails, the task of the run delivers them."""
         delivery = self.delivery
-        delivery.events += self.driver.feed(self._read(output))
-        if delivery.events and self.shortcut is not None:
-            self.shortcut.take(delivery.events)
+        delivery.events += self.driver.feed(self._read(*chunks))
+        if delivery.events:
+            shortcut.take(delivery.events)
             delivery.events, delivery.taken_at = [], monotonic()
         return True
 

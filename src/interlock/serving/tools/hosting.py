@@ -211,16 +211,14 @@ def pages_of(text: str) -> list[Page]:
 class Citations:
     """Adds an annotation for each mark that cites a known page. The driver computes the position of the mark."""
 
-    _pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
+    pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
     _tail: str = field(default="", init=False)
     """The end of the text so far, from a `【` that may begin a mark."""
 
     def add_pages(self, pages: Iterable[Page]) -> None:
-        self._pages.update((page.number, page) for page in pages)
+        self.pages.update((page.number, page) for page in pages)
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        if not self._pages:
-            return [*deltas]
         result: list[Delta] = []
         for delta in deltas:
             result.append(delta)
@@ -236,7 +234,7 @@ class Citations:
         end = 0
         for mark in MARK.finditer(text):
             end = mark.end()
-            page = self._pages.get(int(mark[1]))
+            page = self.pages.get(int(mark[1]))
             if page is not None and len(mark[0]) <= MAX_MARK:
                 yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
         start = text.rfind("【", end)
@@ -306,7 +304,8 @@ class ResponseTools:
     _results: dict[str, str] = field(factory=dict[str, str], init=False)
     """The result or error of each call, by the id of its item."""
     _calls: int = field(default=0, init=False)
-    _approvals: Approvals = field(init=False)
+    _rewrites: list[Callable[[list[Delta]], list[Delta]]] = field(factory=list[Callable[[list[Delta]], list[Delta]]], init=False)
+    """What `rewrite` does before citations get their annotations."""
     _citations: Citations = field(factory=Citations, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -314,7 +313,10 @@ class ResponseTools:
             label = str(tool.get("server_label"))
             if not self._offers(LABELS.get(label)):
                 self._servers.setdefault(label, DeclaredServer(label, tool))
-        self._approvals = Approvals(self._needs_approval)
+        if self._servers:
+            self._rewrites.append(Approvals(self._needs_approval).feed)
+        if not isinstance(self._runner.hosted.get("code_interpreter", ""), str):
+            self._rewrites.append(lambda deltas: [*map(self._with_container, deltas)])
         for item in self._items:
             label = str(item.get("server_label"))
             if item.get("type") == "mcp_list_tools" and label in self._servers and item.get("error") is None:
@@ -334,11 +336,10 @@ class ResponseTools:
             call = Open("mcp_call", {**fields, "approval_request_id": request["id"]})
             yield [call, str(request["arguments"]), Close()]
 
-    def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        deltas = self._approvals.feed(deltas) if self._servers else deltas
-        if not isinstance(self._runner.hosted.get("code_interpreter", ""), str):
-            deltas = map(self._with_container, deltas)
-        return self._citations.feed(deltas)
+    def rewrite(self, deltas: list[Delta]) -> list[Delta]:
+        for rewrite in self._rewrites:
+            deltas = rewrite(deltas)
+        return self._citations.feed(deltas) if self._citations.pages else deltas
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         count = len(calls) + len(rejected)

@@ -30,7 +30,7 @@ class Tools(Protocol):
         """
         ...
 
-    def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
+    def rewrite(self, deltas: list[Delta]) -> list[Delta]:
         """Return the deltas that replace the parser's deltas for the driver."""
         ...
 
@@ -124,8 +124,8 @@ class NullTools:
         return
         yield
 
-    def rewrite(self, deltas: Iterable[Delta]) -> list[Delta]:
-        return [*deltas]
+    def rewrite(self, deltas: list[Delta]) -> list[Delta]:
+        return deltas
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         if calls or rejected:

@@ -168,7 +168,7 @@ class UpstreamGeneration(Generation):
     _translator: Translator | None = field(default=None, init=False)
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)
-    _shortcut: Shortcut[EngineOutput] | None = field(default=None, init=False)
+    _shortcut: Shortcut[Sequence[Chunk]] | None = field(default=None, init=False)
 
     @property
     def parser(self) -> Parser:
@@ -186,7 +186,7 @@ class UpstreamGeneration(Generation):
     async def count(self, turn: Turn) -> int:
         return await (await self._prepare_translator()).count(turn)
 
-    def shorten(self, shortcut: Shortcut[EngineOutput]) -> None:
+    def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
         self._shortcut = shortcut
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
@@ -270,8 +270,8 @@ def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chu
             break
 
 
-def _translated(shortcut: Shortcut[EngineOutput], translator: Translator) -> Shortcut[list[bytes]]:
-    """Return the shortcut for the data of events; it closes at the end of the turn."""
+def _translated(shortcut: Shortcut[Sequence[Chunk]], translator: Translator) -> Shortcut[list[bytes]]:
+    """Return the shortcut for the data of events, up to the end of the turn."""
 
     def take(events: list[bytes]) -> bool:
         chunks: list[Chunk] = []
@@ -279,7 +279,7 @@ def _translated(shortcut: Shortcut[EngineOutput], translator: Translator) -> Sho
             _translate(events, translator, chunks)
         finally:
             if chunks:
-                shortcut.take(EngineOutput(chunks[0], more=chunks[1:]))
-        return not translator.has_ended
+                shortcut.take(chunks)
+        return not translator.is_finished
 
-    return Shortcut(lambda: not translator.is_finished and shortcut.is_open(), take)
+    return Shortcut(shortcut.is_open, take)

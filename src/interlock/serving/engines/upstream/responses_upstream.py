@@ -10,7 +10,7 @@ import orjson
 from attrs import define
 
 from interlock.events.items import ITEMS, McpItem
-from interlock.events.json import dumps, elements, members
+from interlock.events.json import as_text, dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
@@ -58,6 +58,8 @@ class ResponsesTranslator(Translator):
             event = members(orjson.loads(data))
         except ValueError:
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
+        if as_text(event.get("type")).endswith(".delta"):
+            return [Chunk(delta=event)]
         if event.get("object") == "response":  # the upstream answered without a stream
             event = {"type": f"response.{event.get('status')}", "response": event}
         if not isinstance(event.get("type"), str):

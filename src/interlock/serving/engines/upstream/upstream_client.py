@@ -294,12 +294,13 @@ class EventStream:
         if shortcut is None or sum(map(len, answer.parts)) > SMALL or not shortcut.is_open():
             return False
         try:
-            goes_on = shortcut.take(self._split(self._take(MAX_STREAM)))
+            if not shortcut.take(self._split(self._take(MAX_STREAM))):
+                self.shortcut = None
         except BaseException as error:  # noqa: BLE001 - the task raises it
             answer.fail(error)
             return False
         self._reads_since = self._loop.time()
-        return goes_on and not self._is_complete
+        return self.shortcut is not None and not self._is_complete
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
