@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+import time
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from live.upstream import CUT, STALL, Reply, ScriptedUpstream, event, gateway, s
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.engines.upstream.upstream_client import SMALL
-from interlock.serving.http.app import create_app
+from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.run import ResponseRun
 
@@ -130,16 +131,21 @@ def test_a_client_that_does_not_read_stops_the_upstream_and_misses_nothing():
     reply = Reply((*BEGIN, *(event(chunk({"content": f"{number} {filler} "})) for number in range(count)), *END))
     request = httpx.Request("POST", "http://localhost/v1/responses", json=BODY)
     head = f"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(request.content)}\r\n"
-    with gateway(reply) as (url, _), socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
-        client.connect(("127.0.0.1", int(url.rpartition(":")[2])))
-        client.sendall(f"{head}content-type: application/json\r\nconnection: close\r\n\r\n".encode() + request.content)
-        received = b""
-        client.settimeout(60)
-        while part := client.recv(2**16):
-            received += part
-    numbers = [int(number) for number in re.findall(rb'"delta":"(\d+) y', received)]
-    assert numbers == [*range(count)]
+    with serve_upstream(ScriptedUpstream([reply])) as upstream_url, socket.socket() as client:
+        app = create_app(Gateway([UpstreamSettings(url=upstream_url).upstream()]), AppSettings(keep_alive=0.01))
+        with ServerThread(app) as url:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
+            client.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            client.sendall(f"{head}content-type: application/json\r\nconnection: close\r\n\r\n".encode() + request.content)
+            received = b""
+            client.settimeout(60)
+            while part := client.recv(2**16):
+                if not received:
+                    time.sleep(0.2)  # in which a keep-alive is due many times
+                received += part
+    assert [int(number) for number in re.findall(rb'"delta":"(\d+) y', received)] == [*range(count)]
+    numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', received)]
+    assert numbers == [*range(len(numbers))]
     assert received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
 
