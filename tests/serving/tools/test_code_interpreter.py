@@ -110,7 +110,7 @@ def test_a_limit_resets_the_container(code, message) -> None:
 
 
 def test_output_is_limited() -> None:
-    _, failed, last = results("x = 5", "while True: print('y' * 1000)", "x", seconds=0.5, output=10_000)
+    _, failed, last = results("x = 5", "for _ in range(99): print('y' * 1000)", "x", output=10_000)
     printed, _, end = str(failed).rpartition("\n")
     assert set(printed) == {"y", "\n"}
     assert len(printed) <= 10_000
@@ -129,6 +129,18 @@ def test_a_process_that_crashes_loses_its_container_and_harms_nothing() -> None:
     failed, last = asyncio.run(run())
     assert failed.startswith("monty worker crashed")
     assert (failed.endswith(RESET), last) == (True, "1\n")
+
+
+def test_a_process_that_has_ended_unnoticed_loses_its_container() -> None:
+    async def run():
+        interpreter = CodeInterpreter()
+        await interpreter.run(KEY, "x = 5")
+        await interpreter._containers[KEY].session.__aexit__(None, None, None)
+        failed, last = await outcome(interpreter, "x"), await outcome(interpreter, "1")
+        await interpreter.close()
+        return str(failed), last
+
+    assert asyncio.run(run()) == (f"this checkout has already been finished\n{RESET}", "1\n")
 
 
 def test_models_are_told_exactly_what_can_be_imported() -> None:

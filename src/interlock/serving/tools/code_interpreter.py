@@ -213,12 +213,12 @@ class CodeInterpreter:
             await session.feed_run(show_last(code), print_callback=printed)
         except (MontyRuntimeError, MontySyntaxError) as error:
             text = error.display()[: self.output]
-            if f"> {self.output} bytes" in text:
-                return Ended(f"{printed.output}\nThe code was stopped: it may print {self.output} bytes.", failed=True)
             is_over_limit = isinstance(error.exception(), (MemoryError, TimeoutError)) and not error.traceback()
+            if f"> {self.output} bytes" in text:
+                text, is_over_limit = f"\nThe code was stopped: it may print {self.output} bytes.", False
             if not is_over_limit and session.worker_pid is not None and SUSPENDED not in text:
                 return Ended(f"{printed.output}{text}", failed=True)
-        except MontyError as error:
+        except (MontyError, RuntimeError) as error:  # the latter if the process has ended since the last call
             text = str(error)
         else:
             return Ended(printed.output)
