@@ -109,7 +109,7 @@ class ChatMessage(Struct, kw_only=True):
     tool_calls: Maybe[list[ChatCall]] = UNSET
 
 
-class CompletionChoice(Struct, kw_only=True):
+class WholeChoice(Struct, kw_only=True):
     """The only choice of a whole completion."""
 
     index: int = 0
@@ -122,7 +122,7 @@ class ChatCompletion(CompletionBase, kw_only=True):
     """A whole completion."""
 
     object: Literal["chat.completion"] = "chat.completion"
-    choices: list[CompletionChoice]
+    choices: list[WholeChoice]
     usage: ChatUsage | None = None
 
 

@@ -232,7 +232,7 @@ class Allowlist(Struct, tag="allowlist", kw_only=True):
     domain_secrets: Maybe[list[DomainSecret]] = UNSET
 
 
-class Container(Struct, tag="auto", kw_only=True):
+class NewContainer(Struct, tag="auto", kw_only=True):
     """A new container for code."""
 
     file_ids: Maybe[list[str]] = UNSET
@@ -262,7 +262,7 @@ class InlineSkill(Struct, tag_field="type", tag="inline", kw_only=True):
     source: SkillSource
 
 
-class ShellContainer(Container, tag="container_auto", kw_only=True):
+class ShellContainer(NewContainer, tag="container_auto", kw_only=True):
     """A new container for a shell."""
 
     skills: Maybe[list[SkillReference | InlineSkill]] = UNSET
@@ -291,7 +291,7 @@ class LocalEnvironment(Struct, tag="local", kw_only=True):
 class CodeInterpreterTool(Tool, tag="code_interpreter", kw_only=True):
     """A Python interpreter."""
 
-    container: str | Container = field(default_factory=Container)
+    container: str | NewContainer = field(default_factory=NewContainer)
     allowed_callers: Nullable[Callers] = UNSET
 
 

@@ -224,5 +224,5 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
         tool_calls=calls or UNSET,
     )
     scored = api.ChatLogprobs(content=logprobs) if logprobs else None
-    choices = [api.CompletionChoice(message=message, logprobs=scored, finish_reason=finish_reason)]
+    choices = [api.WholeChoice(message=message, logprobs=scored, finish_reason=finish_reason)]
     return api.ChatCompletion(id=last.id, created=last.created, model=last.model, choices=choices, usage=usage)
