@@ -9,14 +9,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from msgspec import convert
-
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict
-from interlock.fsm.acceptor.rulebook import Finding, Rule
+from interlock.fsm.acceptor.rulebook import Finding, Rule, read_rows
 from interlock.fsm.oracle import Violation, check_chat, check_messages
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -69,11 +67,8 @@ C8|ending|order|`[DONE]` comes last; an error is the last chunk.|A client waits,
 C9|whole|content|A whole message equals what the stream adds up to, with `refusal` and `annotations`; its choice has `logprobs`.|
 """
 """A rule in each line. Only those that one stream can show say what breaks."""
-_COLUMNS: Final = ("number", "name", "sort", "says", "breaks")
 
-DIALECT_RULES: Final[Mapping[str, Rule]] = {
-    line.partition("|")[0]: convert(dict(zip(_COLUMNS, line.split("|"), strict=True)), Rule) for line in _RULES.split("\n")[1:-1]
-}
+DIALECT_RULES: Final[Mapping[str, Rule]] = read_rows(_RULES, Rule)
 """The rules of both APIs, by number."""
 
 

@@ -7,10 +7,14 @@ sentences, and `interlock check --explain` prints them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import fields, frozen
+from msgspec import convert
+
+R = TypeVar("R", "Rule", "Deviation")
 
 Sort: TypeAlias = Literal["order", "content"]
 """The subject of a rule: the order of events, or their content."""
@@ -42,167 +46,117 @@ class Rule:
     breaks: str = ""
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    rule.number: rule
-    for rule in (
-        Rule(
-            "R1",
-            "opening",
-            "order",
-            "A stream begins with `response.created` and `response.in_progress`, each exactly once; a background response may "
-            "have `response.queued` between them.",
-            "Clients build the response object from `response.created`; the `openai` package raises without it.",
-        ),
-        Rule(
-            "R2",
-            "numbering",
-            "order",
-            "The `sequence_number` of the first event is 0, and that of each later event is one higher. Only the event itself "
-            "has this field.",
-            "A client that resumes a response after the last number that it received misses events or repeats them.",
-        ),
-        Rule(
-            "R3",
-            "ending",
-            "order",
-            "The stream ends with exactly one terminal event, whose name matches the response's status (`cancelled` ends with "
-            "`response.incomplete`). Over HTTP, `data: [DONE]` follows and the body ends.",
-            "A client waits forever, or cannot tell a complete answer from a lost connection.",
-        ),
-        Rule(
-            "R4",
-            "failure",
-            "order",
-            "If the response fails after its first event, the open items end first; then `response.failed` gives the reason in "
-            "`error.code` and `error.message`.",
-            "An open item seems to run forever, and a client cannot handle a failure without a reason.",
-        ),
-        Rule(
-            "R4a",
-            "silence",
-            "order",
-            "After `response.created` and before the terminal event, `keepalive` may come between any two events. It has a "
-            "`type` and a `sequence_number` alone, which R2 counts, and belongs to no item. It is never stored, so a stream of "
-            "stored events, which a client can resume, has server-sent comments instead. So has the dialect of Open Responses.",
-            "A client has no response yet that the event could keep alive.",
-        ),
-        Rule(
-            "R5",
-            "framing",
-            "content",
-            "Each event is one server-sent event: an `event` line with the same type as the body, one `data` line, line feeds "
-            "only, and no `id`. The media type is `text/event-stream`.",
-            "Clients lose every event that they cannot decode as a server-sent event or as JSON.",
-        ),
-        Rule(
-            "R6",
-            "index",
-            "order",
-            "The `output_index` of the first item is 0, and each item that is added later has the next number.",
-            "Clients keep items in a list by this index, so they lose items or mix them up; the `openai` package raises.",
-        ),
-        Rule(
-            "R7",
-            "bracket",
-            "order",
-            "An item has exactly one `response.output_item.added` and one `response.output_item.done` event, with the same id, "
-            "`call_id`, `name` and index. All its other events come between these two.",
-            "A client attributes events with another id to the wrong item, or raises.",
-        ),
-        Rule(
-            "R8",
-            "parts",
-            "order",
-            "Parts are counted from 0. Each part is added, receives its text, and is done before the next one begins.",
-            "Clients append text to the wrong part; the `openai` package raises if no part has the `content_index` of a delta.",
-        ),
-        Rule(
-            "R9",
-            "text",
-            "content",
-            "The deltas of a text, joined, equal the text in its `done` event, in the part, in the item and in the terminal "
-            "response, character for character.",
-            "A client that shows deltas and a client that shows the final text show different answers.",
-        ),
-        Rule(
-            "R10",
-            "lifecycle",
-            "order",
-            "The events of an item follow the lifecycle of its kind, and only one item is written at a time.",
-            "The client's own state of the item becomes wrong: a call never starts, or a text never ends.",
-        ),
-        Rule(
-            "R11",
-            "truth",
-            "order",
-            "If the server runs a tool, the event for its start comes when the tool starts, the event for its completion only "
-            "after it has succeeded, and the item contains the result or the failure.",
-            "A client shows that a tool ran when it did not, or finds no result where one was announced.",
-        ),
-        Rule(
-            "R12",
-            "cut",
-            "order",
-            "An item whose text is cut off is `incomplete` and is the last item, and the response is not `completed`. An "
-            "`incomplete` response gives the reason in `incomplete_details`, or null if the model left a call unfinished.",
-            "A client mistakes half an answer, or half of a call's arguments, for the whole.",
-        ),
-        Rule(
-            "R13",
-            "final",
-            "content",
-            "The terminal response contains all items in order, exactly as their `done` events had them, and the "
-            "token usage, which is null only if nobody counted the tokens.",
-            "Clients store the terminal response, so the next request lacks any content that is missing there.",
-        ),
-        Rule(
-            "R14",
-            "fields",
-            "content",
-            "Every event, item and part has the required fields of its type, no field that belongs to another level (such as "
-            "`output_index` in an item), and no null where the API omits the field.",
-            "Typed clients raise on a missing field or a wrong type, or read a wrong value.",
-        ),
-        Rule(
-            "R15",
-            "logprobs",
-            "content",
-            "The events `response.output_text.delta` and `.done` have `logprobs`: an empty list, unless the request asks for log "
-            "probabilities. Then the tokens in the list, joined, are the text.",
-            "A client that asks for log probabilities attributes them to the wrong tokens.",
-        ),
-        Rule("R16", "chunking", "content", "Items and texts do not depend on how the model's tokens are divided into chunks."),
-        Rule(
-            "R17",
-            "totality",
-            "content",
-            "Any sequence of tokens becomes a legal stream, which contains no control token, and all text that the model wrote, "
-            "except what R18 and R20 leave out.",
-        ),
-        Rule(
-            "R18",
-            "empties",
-            "content",
-            "A call without arguments is an item, and so is reasoning whose content is encrypted or withheld. A message or "
-            "reasoning of only white space is not an item: leading white space waits until other text follows.",
-            "No client breaks; the rule is for the streams that Interlock writes.",
-        ),
-        Rule(
-            "R19",
-            "one truth",
-            "content",
-            "A response that is not streamed equals the response that the terminal event of its stream would contain.",
-        ),
-        Rule(
-            "R20",
-            "families",
-            "content",
-            "Some models write calls and reasoning as text between markers. The items and the markers together contain exactly "
-            "what the model wrote, except blank text (R18) and, if the request forbids parallel calls, all calls of a turn "
-            "after the first. Until the name of a call is complete, its marker may still turn out to be text.",
-        ),
-    )
-}
+_RULES: Final = """
+R1 | opening | order
+| A stream begins with `response.created` and `response.in_progress`, each exactly once; a background response may have
+  `response.queued` between them.
+| Clients build the response object from `response.created`; the `openai` package raises without it.
+
+R2 | numbering | order
+| The `sequence_number` of the first event is 0, and that of each later event is one higher. Only the event itself has this
+  field.
+| A client that resumes a response after the last number that it received misses events or repeats them.
+
+R3 | ending | order
+| The stream ends with exactly one terminal event, whose name matches the response's status (`cancelled` ends with
+  `response.incomplete`). Over HTTP, `data: [DONE]` follows and the body ends.
+| A client waits forever, or cannot tell a complete answer from a lost connection.
+
+R4 | failure | order
+| If the response fails after its first event, the open items end first; then `response.failed` gives the reason in
+  `error.code` and `error.message`.
+| An open item seems to run forever, and a client cannot handle a failure without a reason.
+
+R4a | silence | order
+| After `response.created` and before the terminal event, `keepalive` may come between any two events. It has a `type` and a
+  `sequence_number` alone, which R2 counts, and belongs to no item. It is never stored, so a stream of stored events, which a
+  client can resume, has server-sent comments instead. So has the dialect of Open Responses.
+| A client has no response yet that the event could keep alive.
+
+R5 | framing | content
+| Each event is one server-sent event: an `event` line with the same type as the body, one `data` line, line feeds only, and
+  no `id`. The media type is `text/event-stream`.
+| Clients lose every event that they cannot decode as a server-sent event or as JSON.
+
+R6 | index | order
+| The `output_index` of the first item is 0, and each item that is added later has the next number.
+| Clients keep items in a list by this index, so they lose items or mix them up; the `openai` package raises.
+
+R7 | bracket | order
+| An item has exactly one `response.output_item.added` and one `response.output_item.done` event, with the same id, `call_id`,
+  `name` and index. All its other events come between these two.
+| A client attributes events with another id to the wrong item, or raises.
+
+R8 | parts | order
+| Parts are counted from 0. Each part is added, receives its text, and is done before the next one begins.
+| Clients append text to the wrong part; the `openai` package raises if no part has the `content_index` of a delta.
+
+R9 | text | content
+| The deltas of a text, joined, equal the text in its `done` event, in the part, in the item and in the terminal response,
+  character for character.
+| A client that shows deltas and a client that shows the final text show different answers.
+
+R10 | lifecycle | order
+| The events of an item follow the lifecycle of its kind, and only one item is written at a time.
+| The client's own state of the item becomes wrong: a call never starts, or a text never ends.
+
+R11 | truth | order
+| If the server runs a tool, the event for its start comes when the tool starts, the event for its completion only after it
+  has succeeded, and the item contains the result or the failure.
+| A client shows that a tool ran when it did not, or finds no result where one was announced.
+
+R12 | cut | order
+| An item whose text is cut off is `incomplete` and is the last item, and the response is not `completed`. An `incomplete`
+  response gives the reason in `incomplete_details`, or null if the model left a call unfinished.
+| A client mistakes half an answer, or half of a call's arguments, for the whole.
+
+R13 | final | content
+| The terminal response contains all items in order, exactly as their `done` events had them, and the token usage, which is
+  null only if nobody counted the tokens.
+| Clients store the terminal response, so the next request lacks any content that is missing there.
+
+R14 | fields | content
+| Every event, item and part has the required fields of its type, no field that belongs to another level (such as
+  `output_index` in an item), and no null where the API omits the field.
+| Typed clients raise on a missing field or a wrong type, or read a wrong value.
+
+R15 | logprobs | content
+| The events `response.output_text.delta` and `.done` have `logprobs`: an empty list, unless the request asks for log
+  probabilities. Then the tokens in the list, joined, are the text.
+| A client that asks for log probabilities attributes them to the wrong tokens.
+
+R16 | chunking | content
+| Items and texts do not depend on how the model's tokens are divided into chunks.
+
+R17 | totality | content
+| Any sequence of tokens becomes a legal stream, which contains no control token, and all text that the model wrote, except
+  what R18 and R20 leave out.
+
+R18 | empties | content
+| A call without arguments is an item, and so is reasoning whose content is encrypted or withheld. A message or reasoning of
+  only white space is not an item: leading white space waits until other text follows.
+| No client breaks; the rule is for the streams that Interlock writes.
+
+R19 | one truth | content
+| A response that is not streamed equals the response that the terminal event of its stream would contain.
+
+R20 | families | content
+| Some models write calls and reasoning as text between markers. The items and the markers together contain exactly what the
+  model wrote, except blank text (R18) and, if the request forbids parallel calls, all calls of a turn after the first. Until
+  the name of a call is complete, its marker may still turn out to be text.
+"""
+
+
+def read_rows(text: str, kind: type[R]) -> dict[str, R]:
+    """Return the objects in a text, by their first field.
+
+    A bar separates the fields of an object. A line that begins with a bar or a space continues the object of the line before.
+    """
+    rows = ([" ".join(field.split()) for field in row.split("|")] for row in re.split(r"\n+(?![| ])", text.strip()))
+    return {row[0]: convert(dict(zip((each.name for each in fields(kind)), row, strict=False)), kind) for row in rows}
+
+
+RULES: Final[Mapping[str, Rule]] = read_rows(_RULES, Rule)
 """Every rule by its number."""
 
 
@@ -213,271 +167,173 @@ class Deviation:
     Args:
         name: The name in findings.
         rule: The broken rule.
+        senders: The services that send it; a dash if none is known.
         what: The departure.
         why: Why it is not an error.
-        senders: The services that send it; a dash if none is known.
         severity: `deviation`, or `not_judged` for unknown events and items.
     """
 
     name: str
     rule: str
+    senders: str
     what: str
     why: str
-    senders: str = "—"
     severity: Severity = "deviation"
 
 
-DEVIATIONS: Final[Mapping[str, Deviation]] = {
-    deviation.name: deviation
-    for deviation in (
-        Deviation(
-            "resumed",
-            "R1",
-            "the stream begins in the middle, with the number 2 or a higher one",
-            "a resumed stream begins in the middle; `--from N` declares this",
-            "services that resume a stream",
-        ),
-        Deviation(
-            "unnumbered",
-            "R2",
-            "no event has a `sequence_number`",
-            "only clients that resume a response read the numbers",
-            "older services",
-        ),
-        Deviation(
-            "no-done-marker",
-            "R3",
-            "`data: [DONE]` does not follow the terminal event",
-            "clients stop at the terminal event; Open Responses requires the marker, so it is an error in that dialect",
-            "every service tested",
-        ),
-        Deviation(
-            "another-stream",
-            "R3",
-            "another response begins after the terminal event",
-            "recorders write several streams into one file; each is judged by itself",
-            "recorded files",
-        ),
-        Deviation(
-            "error-is-last",
-            "R3",
-            "an `error` event ends the stream, and no terminal event follows",
-            "clients raise at the `error` event and stop reading",
-            "services whose generation fails (recorded)",
-        ),
-        Deviation(
-            "late-rate-limits",
-            "R3",
-            "`response.rate_limits.updated` comes after the terminal event",
-            "the answer is complete, and OpenAI's own service sends the event there; openai-node and LiteLLM fail on it",
-            "OpenAI",
-        ),
-        Deviation(
-            "no-event-line",
-            "R5",
-            "messages have no `event:` line",
-            "clients read the type from the data; only a browser's `EventSource` needs the line",
-        ),
-        Deviation(
-            "framing",
-            "R5",
-            "lines end with CR LF, messages have ids or several lines of data, or a file lacks its last empty line",
-            "decoders of server-sent events read it; only recorders drop the last line",
-        ),
-        Deviation(
-            "bare-lines",
-            "R5",
-            "a file has one JSON object per line instead of server-sent events",
-            "recorders keep only the data; the framing is then not judged",
-            "recorded files",
-        ),
-        Deviation(
-            "foreign-id",
-            "R7",
-            "an id lacks the prefix that OpenAI uses for its kind",
-            "clients compare ids and never parse them",
-            "services other than OpenAI",
-        ),
-        Deviation(
-            "unread-at-added",
-            "R7",
-            "a `tool_search_call` has different call ids in `added` and `done`",
-            "clients read it from `done`",
-            "OpenAI",
-        ),
-        Deviation(
-            "never-done",
-            "R7",
-            "an `mcp_list_tools` item has no `done` event after its `completed` or `failed` event",
-            "clients read the tools from the terminal response, or not at all",
-            "OpenAI",
-        ),
-        Deviation(
-            "text-at-once",
-            "R9",
-            "an MCP call's arguments come in their `done` event without a delta",
-            "clients read these arguments from `done`, but other texts from deltas",
-            "OpenAI",
-        ),
-        Deviation(
-            "begins-whole",
-            "R9",
-            "an item is added with its complete text, and no delta follows",
-            "clients read the item from `added` or `done`",
-        ),
-        Deviation(
-            "part-at-added",
-            "R9",
-            "an item is added with an empty part, which `content_part.added` adds again",
-            "clients write the text into the part by its index; openai-node fails on it",
-            "Vercel",
-        ),
-        Deviation(
-            "logprobs-elsewhere",
-            "R9",
-            "the log probabilities of a part differ between `content_part.done` and `output_item.done`, or only one has them",
-            "no client reads both",
-            "OpenAI",
-        ),
-        Deviation(
-            "status-at-added",
-            "R10",
-            "an item is added with its final status",
-            "clients wait for `done` anyway",
-            "OpenAI (`shell_call_output`), xAI",
-        ),
-        Deviation(
-            "status-behind",
-            "R10",
-            "the status in an item's `done` event says that the item still runs",
-            "clients treat `done` as the end",
-            "OpenAI: image generation (`generating`), calls of programs (`in_progress`)",
-        ),
-        Deviation(
-            "status-of-tool",
-            "R10",
-            "a tool's last event says `completed`, but the item has another status",
-            "clients show the item's status",
-            "hosted tools",
-        ),
-        Deviation(
-            "no-middle",
-            "R10",
-            "a search has no event between `added` and `done`, or a custom tool call has no event that ends its input",
-            "clients read the item from `done`",
-            "xAI (searches), a recording of the AI SDK (custom tool)",
-        ),
-        Deviation(
-            "late-done",
-            "R10",
-            "an item is done after the next one has begun",
-            "clients identify items by index or id",
-            "xAI, OpenRouter",
-        ),
-        Deviation("result-at-added", "R11", "a hosted call is added with its result", "clients read the result from `done`"),
-        Deviation(
-            "encrypted-content",
-            "R13",
-            "`encrypted_content` or `fingerprint` differs between `done` and the terminal response",
-            "each is a valid encryption of the same content",
-            "OpenAI",
-        ),
-        Deviation(
-            "null-or-absent",
-            "R13",
-            "a field is null in `done` and absent in the terminal response, or the reverse",
-            "clients treat null and absent alike",
-        ),
-        Deviation(
-            "other-in-final",
-            "R13",
-            "log probabilities, or an outdated status, differ in the terminal response",
-            "no client reads both",
-        ),
-        Deviation(
-            "failed-without-output",
-            "R13",
-            "a failed or cancelled response lists none of its items",
-            "clients already have the items",
-        ),
-        Deviation(
-            "without-output",
-            "R13",
-            "any other response lists none of its items",
-            "Codex reads the items from their `done` events; openai-node, the Agents SDK for JavaScript and LiteLLM lose them",
-            "Codex's backend",
-        ),
-        Deviation(
-            "usage",
-            "R13",
-            "`usage` is missing in a response that did not complete, lacks a details object, or does not add up",
-            "clients only display it",
-            "older services",
-        ),
-        Deviation(
-            "vendor-field",
-            "R14",
-            "an event, item or part has a field that the API does not have",
-            "clients ignore unknown fields",
-            "GitHub Copilot (`copilot_usage`), Azure (`content_filters`)",
-        ),
-        Deviation(
-            "null",
-            "R14",
-            "a field that the API omits is null",
-            "the types of the `openai` package allow null wherever a field may be absent",
-            "LM Studio",
-        ),
-        Deviation(
-            "field-of-newer",
-            "R14",
-            "a response lacks `parallel_tool_calls`, `tool_choice` or `tools`, or its usage lacks a details object",
-            "clients read these fields only where they are present",
-            "older services",
-        ),
-        Deviation(
-            "nested-error",
-            "R14",
-            "the fields of an `error` event are nested, as in Open Responses",
-            "the `openai` package raises for both forms",
-            "OpenAI",
-        ),
-        Deviation(
-            "no-logprobs",
-            "R15",
-            "text deltas, or their `done` events, have no `logprobs`",
-            "clients treat that as an empty list",
-            "older services, xAI (`output_text.done`)",
-        ),
-        Deviation(
-            "tokens-differ",
-            "R15",
-            "the tokens of the log probabilities do not make up the text",
-            "clients show text and tokens separately",
-        ),
-        Deviation(
-            "blank",
-            "R18",
-            "a message or reasoning is blank, or begins with a delta of only white space",
-            "clients show nothing; the rule is for the streams that Interlock writes",
-            "OpenAI (an empty message after an image)",
-        ),
-        Deviation(
-            "unknown-event",
-            "R14",
-            "the API has no event of that name, or no item of the API has the event (`response.audio.delta`)",
-            "its meaning is unknown; its number is judged, and that it does not follow the `done` of its item",
-            severity="not_judged",
-        ),
-        Deviation(
-            "unknown-item",
-            "R14",
-            "the API has no item, part or action of that type",
-            "its meaning is unknown; its `added`, `done`, index and ids are judged",
-            severity="not_judged",
-        ),
-    )
-}
+_DEVIATIONS: Final = """
+resumed | R1 | services that resume a stream
+| the stream begins in the middle, with the number 2 or a higher one
+| a resumed stream begins in the middle; `--from N` declares this
+
+unnumbered | R2 | older services
+| no event has a `sequence_number`
+| only clients that resume a response read the numbers
+
+no-done-marker | R3 | every service tested
+| `data: [DONE]` does not follow the terminal event
+| clients stop at the terminal event; Open Responses requires the marker, so it is an error in that dialect
+
+another-stream | R3 | recorded files
+| another response begins after the terminal event
+| recorders write several streams into one file; each is judged by itself
+
+error-is-last | R3 | services whose generation fails (recorded)
+| an `error` event ends the stream, and no terminal event follows
+| clients raise at the `error` event and stop reading
+
+late-rate-limits | R3 | OpenAI
+| `response.rate_limits.updated` comes after the terminal event
+| the answer is complete, and OpenAI's own service sends the event there; openai-node and LiteLLM fail on it
+
+no-event-line | R5 | —
+| messages have no `event:` line
+| clients read the type from the data; only a browser's `EventSource` needs the line
+
+framing | R5 | —
+| lines end with CR LF, messages have ids or several lines of data, or a file lacks its last empty line
+| decoders of server-sent events read it; only recorders drop the last line
+
+bare-lines | R5 | recorded files
+| a file has one JSON object per line instead of server-sent events
+| recorders keep only the data; the framing is then not judged
+
+foreign-id | R7 | services other than OpenAI
+| an id lacks the prefix that OpenAI uses for its kind
+| clients compare ids and never parse them
+
+unread-at-added | R7 | OpenAI
+| a `tool_search_call` has different call ids in `added` and `done`
+| clients read it from `done`
+
+never-done | R7 | OpenAI
+| an `mcp_list_tools` item has no `done` event after its `completed` or `failed` event
+| clients read the tools from the terminal response, or not at all
+
+text-at-once | R9 | OpenAI
+| an MCP call's arguments come in their `done` event without a delta
+| clients read these arguments from `done`, but other texts from deltas
+
+begins-whole | R9 | —
+| an item is added with its complete text, and no delta follows
+| clients read the item from `added` or `done`
+
+part-at-added | R9 | Vercel
+| an item is added with an empty part, which `content_part.added` adds again
+| clients write the text into the part by its index; openai-node fails on it
+
+logprobs-elsewhere | R9 | OpenAI
+| the log probabilities of a part differ between `content_part.done` and `output_item.done`, or only one has them
+| no client reads both
+
+status-at-added | R10 | OpenAI (`shell_call_output`), xAI
+| an item is added with its final status
+| clients wait for `done` anyway
+
+status-behind | R10 | OpenAI: image generation (`generating`), calls of programs (`in_progress`)
+| the status in an item's `done` event says that the item still runs
+| clients treat `done` as the end
+
+status-of-tool | R10 | hosted tools
+| a tool's last event says `completed`, but the item has another status
+| clients show the item's status
+
+no-middle | R10 | xAI (searches), a recording of the AI SDK (custom tool)
+| a search has no event between `added` and `done`, or a custom tool call has no event that ends its input
+| clients read the item from `done`
+
+late-done | R10 | xAI, OpenRouter
+| an item is done after the next one has begun
+| clients identify items by index or id
+
+result-at-added | R11 | —
+| a hosted call is added with its result
+| clients read the result from `done`
+
+encrypted-content | R13 | OpenAI
+| `encrypted_content` or `fingerprint` differs between `done` and the terminal response
+| each is a valid encryption of the same content
+
+null-or-absent | R13 | —
+| a field is null in `done` and absent in the terminal response, or the reverse
+| clients treat null and absent alike
+
+other-in-final | R13 | —
+| log probabilities, or an outdated status, differ in the terminal response
+| no client reads both
+
+failed-without-output | R13 | —
+| a failed or cancelled response lists none of its items
+| clients already have the items
+
+without-output | R13 | Codex's backend
+| any other response lists none of its items
+| Codex reads the items from their `done` events; openai-node, the Agents SDK for JavaScript and LiteLLM lose them
+
+usage | R13 | older services
+| `usage` is missing in a response that did not complete, lacks a details object, or does not add up
+| clients only display it
+
+vendor-field | R14 | GitHub Copilot (`copilot_usage`), Azure (`content_filters`)
+| an event, item or part has a field that the API does not have
+| clients ignore unknown fields
+
+null | R14 | LM Studio
+| a field that the API omits is null
+| the types of the `openai` package allow null wherever a field may be absent
+
+field-of-newer | R14 | older services
+| a response lacks `parallel_tool_calls`, `tool_choice` or `tools`, or its usage lacks a details object
+| clients read these fields only where they are present
+
+nested-error | R14 | OpenAI
+| the fields of an `error` event are nested, as in Open Responses
+| the `openai` package raises for both forms
+
+no-logprobs | R15 | older services, xAI (`output_text.done`)
+| text deltas, or their `done` events, have no `logprobs`
+| clients treat that as an empty list
+
+tokens-differ | R15 | —
+| the tokens of the log probabilities do not make up the text
+| clients show text and tokens separately
+
+blank | R18 | OpenAI (an empty message after an image)
+| a message or reasoning is blank, or begins with a delta of only white space
+| clients show nothing; the rule is for the streams that Interlock writes
+
+unknown-event | R14 | —
+| the API has no event of that name, or no item of the API has the event (`response.audio.delta`)
+| its meaning is unknown; its number is judged, and that it does not follow the `done` of its item
+| not_judged
+
+unknown-item | R14 | —
+| the API has no item, part or action of that type
+| its meaning is unknown; its `added`, `done`, index and ids are judged
+| not_judged
+"""
+
+DEVIATIONS: Final[Mapping[str, Deviation]] = read_rows(_DEVIATIONS, Deviation)
 """Every deviation by its name."""
 
 
