@@ -135,6 +135,13 @@ def test_a_line_is_normal_if_one_of_its_triggers_is_and_else_a_failure_if_one_is
     )
 
 
+def test_a_region_that_shares_a_state_with_an_earlier_one_has_no_frame() -> None:
+    rows = [("a", "go", "b", ()), ("b", "go", "c", ()), ("a", "end", "d", ()), ("b", "end", "d", ()), ("c", "end", "d", ())]
+    graph = graph_of("g", "a", rows, {"d"}, regions={"r": ["a", "b"], "s": ["b", "c"]})
+    assert graph.regions == (Region("r", ("a", "b")),)
+    assert [(edge.source, edge.dest) for edge in graph.edges] == [("a", "b"), ("b", "c"), ("r", "d"), ("c", "d")]
+
+
 def test_what_all_states_of_a_region_do_alike_is_a_line_of_the_region() -> None:
     rows = [
         ("a", "go", "b", ("e",)),

@@ -32,7 +32,7 @@ def test_every_state_answers_every_trigger():
 def test_a_tentative_state_goes_on_commits_or_gives_back_what_it_holds():
     for name in TENTATIVE:
         for dest, effects in FRAMING.states[name].rows.values():
-            gives_back = effects == (Effect.SPILL, Effect.AGAIN)
+            gives_back = effects == (Effect.AGAIN,)
             assert gives_back is (dest.name in CHANNELS)
             assert (Effect.OPEN in effects) is (dest.name in COMMITTED)
             assert gives_back or Effect.OPEN in effects or dest.name in TENTATIVE
@@ -120,22 +120,21 @@ def test_the_pictures_show_every_state_of_the_framing():
 @pytest.mark.parametrize(
     ("source", "trigger", "dest", "effects", "refusal"),
     [
-        ("section", "text", "content", ["again", "spill"], "text in state 'section' has effects after 'again'"),
-        ("section", "text", "content", ["spill"], "text in state 'section' has 'spill' without 'again'"),
+        ("section", "text", "content", ["again", "hold"], "text in state 'section' has effects after 'again'"),
         ("between", "text", "between", ["again"], "text in state 'between' is read again forever"),
         ("content", "text", "content", ["again"], "text in state 'section' is read again forever|text in state 'content' is"),
         (
             "between",
             "text",
             "content",
-            ["add"],
+            ["write"],
             "text in state 'between' has the effect .* where nothing is open and no text",
         ),
         (
             "name",
             "text",
             "content",
-            ["again"],
+            ["hold"],
             "text in state 'content' has the effect 'speak' where .* some text is pending",
         ),
         (

@@ -27,8 +27,8 @@ effects.
 
 There are no guards. The caller evaluates a condition and fires one of two triggers, so both cases are in the table.
 
-A *region* names two or more states that share edges. An edge in a region stands for one edge in each of its states; an edge from
-a region to itself stays in the current state. The compiled table has only states.
+A *region* names two or more states that share edges; a state may be in several. An edge in a region stands for one edge in each
+of its states; an edge from a region to itself stays in the current state. The compiled table has only states.
 
     >>> printer = Table(
     ...     "printer",
@@ -205,7 +205,6 @@ class Table(Generic[T, E]):
 
     def _check_regions(self) -> None:
         states = {self.initial, *(edge.dest for edge in self.edges)}
-        regions: dict[str, str] = {}
         for region, members in self.regions.items():
             if region in states:
                 raise self.refusal(f"region {region!r} has the name of a state")
@@ -214,9 +213,6 @@ class Table(Generic[T, E]):
             for name in members:
                 if name not in states:
                     raise self.refusal(f"region {region!r} lists {name!r}, which is not a state")
-                if name in regions:
-                    raise self.refusal(f"state {name!r} is listed twice, in the regions {regions[name]!r} and {region!r}")
-                regions[name] = region
 
     def _compile(self) -> dict[str, State[T, E]]:
         names = dict.fromkeys(name for edge in self.edges for name in (edge.source, edge.dest))

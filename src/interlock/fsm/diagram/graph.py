@@ -185,17 +185,19 @@ def graph_of(
         final: Its final states.
         way: The states of the main path. Defaults to the shortest path of normal lines to a final state, or to all states that
             are not final if there is no such path.
-        regions: The states of each region, by its name.
+        regions: The states of each region, by its name. One that shares a state with an earlier one has no frame.
     """
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
     visible = _reached_with_effects(table)
     nodes = tuple(GraphNode(state, _role(state, initial, final, visible)) for state in states)
     main = tuple(way) or _good_way(nodes, _merge(table))
+    frames: list[Region] = []
     for region, members in regions.items():
-        table = _share(table, region, members)
-    frames = tuple(Region(region, tuple(members)) for region, members in regions.items())
-    return Graph(name, nodes, tuple(_merge(table)), main, regions=frames)
+        if not any(state in frame.states for frame in frames for state in members):
+            frames.append(Region(region, tuple(members)))
+            table = _share(table, region, members)
+    return Graph(name, nodes, tuple(_merge(table)), main, regions=tuple(frames))
 
 
 def _share(rows: Iterable[Row], region: str, members: Collection[str]) -> list[Row]:

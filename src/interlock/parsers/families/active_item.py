@@ -86,9 +86,14 @@ class Call:
         return self._value is None
 
     def write(self, text: str) -> list[Delta]:
-        """Write JSON."""
-        self._has_content = self._has_content or bool(text)
-        return self.writer.write(text)
+        """Write JSON or, in a keyed call, text of the value."""
+        if not self._keyed:
+            self._has_content = self._has_content or bool(text)
+            return self.writer.write(text)
+        if self._value is None:
+            return self.writer.write(escape_json(text))
+        self._value.append(text)
+        return []
 
     def enter(self, key: str, string_mark: str | None) -> list[Delta]:
         """Begin the value of a key; `string_mark` is `true` or `string` for a string, None if the markup has no types."""
@@ -99,14 +104,8 @@ class Call:
             self._types = types or (ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
         opening = f"{',' if self._has_content else '{'}{quote_json(key)}:"
-        return self.write(opening + ('"' if self._value is None else ""))
-
-    def add(self, text: str) -> list[Delta]:
-        """Add text to the value."""
-        if self._value is None:
-            return self.writer.write(escape_json(text))
-        self._value.append(text)
-        return []
+        self._has_content = True
+        return self.writer.write(opening + ('"' if self._value is None else ""))
 
     def set(self) -> list[Delta]:
         """End the value."""

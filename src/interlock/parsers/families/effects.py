@@ -195,13 +195,11 @@ class Effects:
             self._marker_length = len(text)
         self.pending += text
 
-    def _spill(self, _text: str) -> None:
+    def _again(self, _text: str) -> None:
+        """Release the waiting text; the parser reads it again."""
         self.released, self.replay = self.pending[: self._marker_length], self.pending[self._marker_length :]
         self.pending, self.header = "", ""
         self.specials.restore()
-
-    def _again(self, _text: str) -> None:
-        """Do nothing: the parser reads the text again."""
 
     def _drop(self, _text: str) -> None:
         self.pending, self.header, self._space = "", "", ""
@@ -241,9 +239,6 @@ class Effects:
         self.specials.commit()
         self._drop("")
 
-    def _add(self, text: str) -> None:
-        self.item.out += self.item.call.add(text)
-
     def _set(self, _text: str) -> None:
         self.item.out += self.item.call.set()
 
@@ -269,7 +264,6 @@ class Effects:
 
     CARRY_OUT: ClassVar[Mapping[Effect, Callable[..., None]]] = {
         Effect.HOLD: _hold,
-        Effect.SPILL: _spill,
         Effect.AGAIN: _again,
         Effect.DROP: _drop,
         Effect.SPACE: _keep_space,
@@ -278,7 +272,6 @@ class Effects:
         Effect.OPEN: _open,
         Effect.WRITE: _write,
         Effect.ENTER: _enter,
-        Effect.ADD: _add,
         Effect.SET: _set,
         Effect.STRAY: _stray,
         Effect.CLOSE: _close,

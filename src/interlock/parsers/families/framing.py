@@ -60,7 +60,7 @@ class Trigger(StrEnum):
     LONE = "lone"
     """A call begins without its section inside of reasoning, in a family whose models write such calls."""
     DECLARED = "declared"
-    """The name of such a call ends, and the request declares its tool."""
+    """The name of such a call ends, and the request declares its tool; it has no text."""
     KEYS = "keys"
     """The name ends, and keys with values follow."""
     JSON = "json"
@@ -104,10 +104,8 @@ class Effect(StrEnum):
 
     HOLD = "hold"
     """Hold the text until it is decided whether it is framing."""
-    SPILL = "spill"
-    """Release the waiting text: the first marker in it is text, and the rest is read again."""
     AGAIN = "again"
-    """Read the same text again in the new state."""
+    """Read the text again in the new state, after the waiting text: its first marker is text, and the rest is read again too."""
     DROP = "drop"
     """Drop the text and the waiting text, which are framing."""
     SPACE = "space"
@@ -119,11 +117,9 @@ class Effect(StrEnum):
     OPEN = "open"
     """Close the open item, and open the call of this name."""
     WRITE = "write"
-    """Write the text to the arguments."""
+    """Write the text to the arguments or, where a value is open, to the value."""
     ENTER = "enter"
     """Begin the value of the key."""
-    ADD = "add"
-    """Add the text to the value."""
     SET = "set"
     """End the value."""
     STRAY = "stray"
@@ -187,16 +183,14 @@ _VALUE: Final = frozenset({_P.VALUE})
 
 _RULES: Final = {
     _E.HOLD: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=True),
-    _E.SPILL: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=False),
-    _E.AGAIN: _EffectRule(_ANYWHERE),
+    _E.AGAIN: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=False),
     _E.DROP: _EffectRule(_ANYWHERE, leaves_pending=False),
     _E.SPACE: _EffectRule(_RESTING, pending=False),
     _E.REASON: _EffectRule(_THINKING, _P.REASONING, pending=False),
     _E.SPEAK: _EffectRule(_SPEAKING, _P.MESSAGE, pending=False),
     _E.OPEN: _EffectRule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
-    _E.WRITE: _EffectRule(_JSON, pending=False),
+    _E.WRITE: _EffectRule(_JSON | _VALUE, pending=False),
     _E.ENTER: _EffectRule(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
-    _E.ADD: _EffectRule(_VALUE, pending=False),
     _E.SET: _EffectRule(_VALUE, _P.KEYS, pending=False),
     _E.STRAY: _EffectRule(_KEYS, pending=False),
     _E.CLOSE: _EffectRule(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
@@ -204,7 +198,8 @@ _RULES: Final = {
 }
 _OPEN_WITH_KEYS: Final = _EffectRule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
-_TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.ADD, _E.STRAY})
+_WITHOUT_TEXT: Final = (*_ENDS, Trigger.DECLARED)
+_TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.STRAY})
 """Effects that use the text of a trigger, or read it again."""
 _FRAMING: Final = frozenset({_E.DROP, _E.OPEN, _E.ENTER, _E.SET, _E.CLOSE})
 """Effects that treat a marker as framing; they may drop its text."""
@@ -234,15 +229,13 @@ class Framing(Table[Trigger, Effect]):
 
 
 def _check_order(framing: Framing) -> None:
-    """Refuse an effect that an edge has twice, effects after `again`, `spill` without `again`, and endless loops."""
+    """Refuse an effect that an edge has twice, effects after `again`, and endless loops."""
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
             if len(set(effects)) < len(effects):
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} has an effect twice")
             if Effect.AGAIN in effects[:-1]:
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} has effects after 'again'")
-            if Effect.SPILL in effects and effects[-1] is not Effect.AGAIN:
-                raise framing.refusal(f"{trigger!s} in state {state.name!r} has 'spill' without 'again'")
             if any(later is state for later in _reread(state, trigger)):
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} is read again forever")
 
@@ -252,7 +245,7 @@ def _check_texts(framing: Framing) -> None:
     for state in framing.states.values():
         for trigger, (_, effects) in state.rows.items():
             framed = trigger not in {Trigger.TEXT, Trigger.WORD} and not _FRAMING.isdisjoint(effects)
-            if trigger not in _ENDS and not framed and _TAKING.isdisjoint(effects):
+            if trigger not in _WITHOUT_TEXT and not framed and _TAKING.isdisjoint(effects):
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} loses its text")
 
 
@@ -294,7 +287,7 @@ def _steps(framing: Framing, state: State[Trigger, Effect], before: Condition) -
         step = dest.name, effects, trigger is Trigger.KEYS
         if step not in steps:
             after = _apply(framing, state, trigger, before)
-            released = Effect.SPILL in effects and before.pending
+            released = Effect.AGAIN in effects and before.pending
             steps[step] = _apply(framing, dest, Trigger.TEXT, after) if released else after
     return ((dest, condition) for (dest, _, _), condition in steps.items())
 
@@ -320,6 +313,10 @@ def _check_ends(framing: Framing) -> None:
                 raise framing.refusal(f"{trigger!s} in state {state.name!r} does not lead to {framing.initial!r}")
 
 
+_CHANNELS: Final = ["content", "reasoning", "aside"]
+_RESTS: Final = ["between", "thinking", "inside"]
+_UNFINISHED: Final = ["body", "astray", "json", "torn", "literal", "loose"]
+
 FRAMING: Final = Framing(
     "framing of the families",
     initial="between",
@@ -334,10 +331,23 @@ FRAMING: Final = Framing(
         "partial_key": ["key", "keyed"],
         "arguments": ["json", "torn", "literal", "loose"],
         "complete": ["whole", "shut"],
+        # What these share is not drawn in a frame.
+        "outside": [*_CHANNELS, *_RESTS],
+        "channels": _CHANNELS,
+        "rests": _RESTS,
+        "unfinished": [*_UNFINISHED, "value", "quoted"],
+        "calls": [*_UNFINISHED, "whole", "shut"],
+        "open": [*_CHANNELS, *_UNFINISHED, "value", "quoted", "whole", "shut"],
     },
     edges=(
-        # Outside of reasoning, sections and calls: between items, where white space is framing, or in a message.
-        Edge("message", _T.ANSWER, "between", (_E.CLOSE,)),
+        # Outside of calls. At rest, no item is open, and white space is framing.
+        Edge("outside", _T.ANSWER, "between", (_E.CLOSE,)),
+        Edge("rests", _T.THINK, "thinking", (_E.DROP,)),
+        Edge("rests", _T.BLANK, "rests", (_E.SPACE,)),
+        Edge("rests", _T.FINISH, "between"),
+        Edge("rests", _T.CUT, "between"),
+        Edge("channels", _T.FINISH, "between", (_E.CLOSE,)),
+        # Outside of reasoning, sections and calls: between items, or in a message.
         Edge("message", _T.UNANSWER, "between", (_E.CLOSE,)),
         Edge("message", _T.ORPHAN, "between", (_E.CLOSE,)),
         Edge("message", _T.SECTION, "section", (_E.HOLD,)),
@@ -345,29 +355,15 @@ FRAMING: Final = Framing(
         Edge("message", _T.BARE, "bare", (_E.HOLD,)),
         Edge("message", _T.OBJECT, "bare", (_E.HOLD,)),
         Edge("message", _T.TEXT, "content", (_E.SPEAK,)),
-        Edge("between", _T.THINK, "thinking", (_E.DROP,)),
         Edge("between", _T.UNTHINK, "between", (_E.DROP,)),
-        Edge("between", _T.BLANK, "between", (_E.SPACE,)),
-        Edge("between", _T.FINISH, "between"),
-        Edge("between", _T.CUT, "between"),
-        Edge("content", _T.FINISH, "between", (_E.CLOSE,)),
-        Edge("content", _T.CUT, "between", (_E.LEAVE,)),
         # In reasoning, before and after its first text.
         Edge("thought", _T.UNTHINK, "between", (_E.CLOSE,)),
-        Edge("thought", _T.ANSWER, "between", (_E.CLOSE,)),
         Edge("thought", _T.ORPHAN, "thinking", (_E.CLOSE,)),
         Edge("thought", _T.SECTION, "thought_section", (_E.HOLD,)),
         Edge("thought", _T.CALL, "thought_name", (_E.HOLD,)),
         Edge("thought", _T.LONE, "thought_bare", (_E.HOLD,)),
         Edge("thought", _T.TEXT, "reasoning", (_E.REASON,)),
-        Edge("thinking", _T.THINK, "thinking", (_E.DROP,)),
-        Edge("thinking", _T.BLANK, "thinking", (_E.SPACE,)),
-        Edge("thinking", _T.FINISH, "between"),
-        Edge("thinking", _T.CUT, "between"),
-        Edge("reasoning", _T.FINISH, "between", (_E.CLOSE,)),
-        Edge("reasoning", _T.CUT, "between", (_E.LEAVE,)),
         # After a call, where its section is still open if the family has sections.
-        Edge("after", _T.ANSWER, "between", (_E.CLOSE,)),
         Edge("after", _T.UNANSWER, "inside", (_E.CLOSE,)),
         Edge("after", _T.ORPHAN, "inside", (_E.CLOSE,)),
         Edge("after", _T.UNSECTION, "between", (_E.CLOSE,)),
@@ -376,81 +372,67 @@ FRAMING: Final = Framing(
         Edge("after", _T.INVOKE, "aside_name", (_E.HOLD,)),
         Edge("after", _T.OBJECT, "bare", (_E.HOLD,)),
         Edge("after", _T.TEXT, "aside", (_E.SPEAK,)),
-        Edge("inside", _T.THINK, "thinking", (_E.DROP,)),
         Edge("inside", _T.UNTHINK, "inside", (_E.DROP,)),
         Edge("inside", _T.UNCALL, "inside", (_E.DROP,)),
         Edge("inside", _T.UNLIST, "between", (_E.DROP,)),
         Edge("inside", _T.NEXT, "aside_name", (_E.HOLD,)),
-        Edge("inside", _T.BLANK, "inside", (_E.SPACE,)),
-        Edge("inside", _T.FINISH, "between"),
-        Edge("inside", _T.CUT, "between"),
-        Edge("aside", _T.FINISH, "between", (_E.CLOSE,)),
-        Edge("aside", _T.CUT, "between", (_E.LEAVE,)),
         # Tentative: in a section before its first call. Anything without a row here refutes the call.
         Edge("sections", _T.BLANK, "sections", (_E.HOLD,)),
         Edge("sections", _T.ORPHAN, "sections", (_E.HOLD,)),
         Edge("section", _T.INVOKE, "name", (_E.HOLD,)),
         Edge("section", _T.LIST, "name", (_E.HOLD,)),
         Edge("section", _T.OBJECT, "name", (_E.HOLD,)),
-        Edge("section", _T.TEXT, "content", (_E.SPILL, _E.AGAIN)),
+        Edge("section", _T.TEXT, "content", (_E.AGAIN,)),
         Edge("thought_section", _T.INVOKE, "thought_name", (_E.HOLD,)),
         Edge("thought_section", _T.LIST, "thought_name", (_E.HOLD,)),
         Edge("thought_section", _T.OBJECT, "thought_name", (_E.HOLD,)),
-        Edge("thought_section", _T.TEXT, "reasoning", (_E.SPILL, _E.AGAIN)),
+        Edge("thought_section", _T.TEXT, "reasoning", (_E.AGAIN,)),
         Edge("aside_section", _T.INVOKE, "aside_name", (_E.HOLD,)),
         Edge("aside_section", _T.LIST, "aside_name", (_E.HOLD,)),
         Edge("aside_section", _T.OBJECT, "aside_name", (_E.HOLD,)),
-        Edge("aside_section", _T.TEXT, "aside", (_E.SPILL, _E.AGAIN)),
+        Edge("aside_section", _T.TEXT, "aside", (_E.AGAIN,)),
         # Tentative: in a name. Its end commits the call.
         Edge("names", _T.WORD, "names", (_E.HOLD,)),
         Edge("names", _T.KEYS, "body", (_E.OPEN,)),
         Edge("names", _T.JSON, "argument", (_E.OPEN,)),
         Edge("names", _T.LITERAL, "literal", (_E.OPEN,)),
         Edge("names", _T.MEMBER, "member", (_E.OPEN,)),
-        Edge("name", _T.TEXT, "content", (_E.SPILL, _E.AGAIN)),
-        Edge("thought_name", _T.TEXT, "reasoning", (_E.SPILL, _E.AGAIN)),
-        Edge("aside_name", _T.TEXT, "aside", (_E.SPILL, _E.AGAIN)),
+        Edge("name", _T.TEXT, "content", (_E.AGAIN,)),
+        Edge("thought_name", _T.TEXT, "reasoning", (_E.AGAIN,)),
+        Edge("aside_name", _T.TEXT, "aside", (_E.AGAIN,)),
         Edge("bare", _T.WORD, "bare", (_E.HOLD,)),
-        Edge("bare", _T.DECLARED, "name", (_E.AGAIN,)),
-        Edge("bare", _T.TEXT, "content", (_E.SPILL, _E.AGAIN)),
+        Edge("bare", _T.DECLARED, "name"),
+        Edge("bare", _T.TEXT, "content", (_E.AGAIN,)),
         Edge("thought_bare", _T.WORD, "thought_bare", (_E.HOLD,)),
-        Edge("thought_bare", _T.DECLARED, "thought_name", (_E.AGAIN,)),
-        Edge("thought_bare", _T.TEXT, "reasoning", (_E.SPILL, _E.AGAIN)),
-        # Keys and values, and stray text between them. A marker that can only follow a call ends it, as its end marker does.
+        Edge("thought_bare", _T.DECLARED, "thought_name"),
+        Edge("thought_bare", _T.TEXT, "reasoning", (_E.AGAIN,)),
+        # The end of an item. A marker that can only follow a call ends it, as its end marker does.
+        Edge("calls", _T.UNCALL, "inside", (_E.CLOSE,)),
+        Edge("calls", _T.UNSECTION, "between", (_E.CLOSE,)),
+        Edge("calls", _T.SECTION, "aside_section", (_E.CLOSE, _E.HOLD)),
+        Edge("calls", _T.CALL, "aside_name", (_E.CLOSE, _E.HOLD)),
+        Edge("calls", _T.INVOKE, "aside_name", (_E.CLOSE, _E.HOLD)),
+        Edge("unfinished", _T.FINISH, "between", (_E.LEAVE,)),
+        Edge("open", _T.CUT, "between", (_E.LEAVE,)),
+        # Keys and values, and stray text between them.
         Edge("between_keys", _T.KEY, "key", (_E.HOLD,)),
         Edge("between_keys", _T.ORPHAN, "between_keys", (_E.DROP,)),
         Edge("between_keys", _T.TEXT, "astray", (_E.STRAY,)),
-        Edge("between_keys", _T.UNCALL, "inside", (_E.CLOSE,)),
-        Edge("between_keys", _T.UNSECTION, "between", (_E.CLOSE,)),
-        Edge("between_keys", _T.SECTION, "aside_section", (_E.CLOSE, _E.HOLD)),
-        Edge("between_keys", _T.CALL, "aside_name", (_E.CLOSE, _E.HOLD)),
-        Edge("between_keys", _T.INVOKE, "aside_name", (_E.CLOSE, _E.HOLD)),
-        Edge("between_keys", _T.FINISH, "between", (_E.LEAVE,)),
-        Edge("between_keys", _T.CUT, "between", (_E.LEAVE,)),
         Edge("body", _T.BLANK, "body", (_E.SPACE,)),
         Edge("key", _T.WORD, "key", (_E.HOLD,)),
         Edge("key", _T.UNKEY, "keyed", (_E.HOLD,)),
         Edge("keyed", _T.BLANK, "keyed", (_E.HOLD,)),
         Edge("partial_key", _T.VALUE, "value", (_E.ENTER,)),
-        Edge("partial_key", _T.TEXT, "astray", (_E.SPILL, _E.AGAIN)),
+        Edge("partial_key", _T.TEXT, "astray", (_E.AGAIN,)),
         Edge("value", _T.UNVALUE, "body", (_E.SET,)),
-        Edge("value", _T.TEXT, "value", (_E.ADD,)),
-        Edge("value", _T.FINISH, "between", (_E.LEAVE,)),
-        Edge("value", _T.CUT, "between", (_E.LEAVE,)),
+        Edge("value", _T.TEXT, "value", (_E.WRITE,)),
         # JSON arguments, which pass through unchanged, and a literal, which has a table of its own. What follows a broken literal
         # or complete JSON, but is no end of the call, is written unchanged too (`loose`).
         Edge("member", _T.WORD, "member", (_E.HOLD,)),
         Edge("member", _T.JSON, "argument", (_E.DROP,)),
         Edge("member", _T.WHOLE, "whole", (_E.DROP,)),
         Edge("member", _T.SHUT, "shut", (_E.DROP,)),
-        Edge("member", _T.TEXT, "loose", (_E.SPILL, _E.AGAIN)),
-        Edge("arguments", _T.UNCALL, "inside", (_E.CLOSE,)),
-        Edge("arguments", _T.UNSECTION, "between", (_E.CLOSE,)),
-        Edge("arguments", _T.SECTION, "aside_section", (_E.CLOSE, _E.HOLD)),
-        Edge("arguments", _T.CALL, "aside_name", (_E.CLOSE, _E.HOLD)),
-        Edge("arguments", _T.INVOKE, "aside_name", (_E.CLOSE, _E.HOLD)),
-        Edge("arguments", _T.FINISH, "between", (_E.LEAVE,)),
-        Edge("arguments", _T.CUT, "between", (_E.LEAVE,)),
+        Edge("member", _T.TEXT, "loose", (_E.AGAIN,)),
         Edge("argument", _T.BLANK, "argument", (_E.DROP,)),
         Edge("argument", _T.TEXT, "json", (_E.AGAIN,)),
         Edge("json", _T.QUOTE, "quoted", (_E.WRITE,)),
@@ -461,8 +443,6 @@ FRAMING: Final = Framing(
         Edge("quoted", _T.BREAK, "torn", (_E.WRITE,)),
         Edge("quoted", _T.WHOLE, "whole", (_E.WRITE,)),
         Edge("quoted", _T.TEXT, "quoted", (_E.WRITE,)),
-        Edge("quoted", _T.FINISH, "between", (_E.LEAVE,)),
-        Edge("quoted", _T.CUT, "between", (_E.LEAVE,)),
         # A string with a line break may be invalid, so the markers that end a call count in it.
         Edge("torn", _T.QUOTE, "json", (_E.WRITE,)),
         Edge("torn", _T.WHOLE, "whole", (_E.WRITE,)),
@@ -472,15 +452,9 @@ FRAMING: Final = Framing(
         Edge("loose", _T.TEXT, "loose", (_E.WRITE,)),
         Edge("whole", _T.SHUT, "shut", (_E.DROP,)),
         Edge("whole", _T.UNLIST, "between", (_E.CLOSE,)),
-        Edge("whole", _T.NEXT, "json", (_E.SPILL, _E.AGAIN)),
+        Edge("whole", _T.NEXT, "json", (_E.AGAIN,)),
         Edge("complete", _T.BLANK, "complete", (_E.HOLD,)),
-        Edge("complete", _T.TEXT, "loose", (_E.SPILL, _E.AGAIN)),
-        Edge("complete", _T.UNCALL, "inside", (_E.CLOSE,)),
-        Edge("complete", _T.UNSECTION, "between", (_E.CLOSE,)),
-        Edge("complete", _T.SECTION, "aside_section", (_E.CLOSE, _E.HOLD)),
-        Edge("complete", _T.CALL, "aside_name", (_E.CLOSE, _E.HOLD)),
-        Edge("complete", _T.INVOKE, "aside_name", (_E.CLOSE, _E.HOLD)),
+        Edge("complete", _T.TEXT, "loose", (_E.AGAIN,)),
         Edge("complete", _T.FINISH, "between", (_E.CLOSE,)),
-        Edge("complete", _T.CUT, "between", (_E.LEAVE,)),
     ),
 )

@@ -32,13 +32,13 @@ from interlock.parsers.routing import EndReason, finish_reason_of
 
 _LONGEST_NAME: Final = 256
 # Python 3.11 looks up the members of an enum slowly.
-_AGAIN, _ADD = Effect.AGAIN, Effect.ADD
+_AGAIN = Effect.AGAIN
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
 _BLANK_RUN, _TEXT_RUN = Trigger.BLANK, Trigger.TEXT
 _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
 _RECOVERIES: Final = {"astray": "stray_text", "loose": "broken_arguments", "torn": "torn_string"}
 """The kinds of recovery by the states that they enter."""
-_CHANNELS: Final = ("content", "reasoning", "aside")
+_CHANNELS: Final = FRAMING.regions["channels"]
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
@@ -158,9 +158,9 @@ class FamilyParser:
             pass
         self._partial = self._text[self._at :]
         markers = self._markers
-        passes = markers.passes_as is not None and not self._partial and self._effects.item.streams
+        passes = markers.passes and not self._partial and self._effects.item.streams
         self._stops = markers.stops if passes else None
-        self._ends = markers.search if passes and markers.passes_as is _ADD else None
+        self._ends = markers.search if passes and markers.in_value else None
         self._structure = markers.structure if passes else None
         self._literal = self._effects.item.call.literal if markers.reading is _LITERAL else None
 
@@ -281,7 +281,10 @@ class FamilyParser:
             begins = self._begins_call(match, header + text, final=final)
             if begins is None:
                 return False
-            self._consume(Trigger.DECLARED if begins else Trigger.TEXT, text)
+            if begins:
+                self._fire(_DECLARED, "")  # the new state reads the name again
+            else:
+                self._consume(Trigger.TEXT, text)
         else:
             self._effects.name_match = match
             self._consume(Trigger.MEMBER, text[: match.end - len(header)])

@@ -59,7 +59,8 @@ class StateMarkers:
         longer: The markers that begin another marker; at the end of a text they are undecided.
         structure: Finds the characters of JSON, other than quotes and brackets, that need the slow path; None elsewhere.
         reading: How text is read.
-        passes_as: The effect of text that passes through; None where none passes.
+        passes: Whether text passes through.
+        in_value: Whether text is in a value, which becomes a JSON string.
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
         bare: Whether a name counts only if the request declares it.
@@ -74,7 +75,8 @@ class StateMarkers:
     longer: frozenset[str]
     structure: SearchFunction | None
     reading: Reading
-    passes_as: Effect | None
+    passes: bool
+    in_value: bool
     in_string: bool
     blank: bool
     bare: bool
@@ -121,20 +123,20 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
     roles: dict[str, MarkerRole] = dict(chain(_markers(state, family, calls=calls), _json_markers(state)))
     following = {text for role in _FOLLOWING for text in family.markers.get(role, ())} | {"{"}
     dest, effects = state.rows[Trigger.TEXT]
-    passes_as = effects[0] if dest is state and len(effects) == 1 and effects[0] in _PASSED else None
-    in_string = state.name in _STRINGS
+    in_string, in_value = state.name in _STRINGS, state.name == "value"
     search = _search(frozenset(roles), escapes=in_string)
     return StateMarkers(
         roles,
         frozenset(text for text, role in roles.items() if role is Trigger.LITERAL or (role in _ENDING and text in following)),
         wild(roles),
         search,
-        _escape_search(frozenset(text[0] for text in roles)) if passes_as is Effect.ADD else search or _find_nothing,
+        _escape_search(frozenset(text[0] for text in roles)) if in_value else search or _find_nothing,
         frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
         proper_prefixes(roles),
         _structure(state, family),
         _READINGS.get(state.name, Reading.TEXT),
-        passes_as,
+        dest is state and len(effects) == 1 and effects[0] in _PASSED,
+        in_value,
         in_string,
         _has_meaning(state, Trigger.BLANK),
         _has_meaning(state, Trigger.DECLARED),
@@ -142,7 +144,7 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
 
 
 _OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
-_PASSED: Final = frozenset({Effect.REASON, Effect.SPEAK, Effect.WRITE, Effect.ADD})
+_PASSED: Final = frozenset({Effect.REASON, Effect.SPEAK, Effect.WRITE})
 _NAME_ENDS: Final = frozenset({Trigger.KEYS, Trigger.JSON, Trigger.LITERAL})
 _ENDING: Final = _NAME_ENDS | {Trigger.UNVALUE}
 _FOLLOWING: Final = (Trigger.KEY, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION)
@@ -178,7 +180,7 @@ def _is_thought(state: State[Trigger, Effect], role: MarkerRole) -> bool:
     if role is None or role not in CALLING:
         return False
     dest, effects = state.rows[role][0].rows[Trigger.TEXT]
-    return dest.name == "reasoning" and Effect.SPILL in effects
+    return dest.name == "reasoning" and Effect.AGAIN in effects
 
 
 def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, MarkerRole]]:
