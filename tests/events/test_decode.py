@@ -70,7 +70,7 @@ def test_no_bytes_and_no_limit_make_it_raise(data, limit):
 def test_a_frame_of_ours_is_an_event_and_one_line_of_data():
     (message,) = decoded(b'event: response.created\ndata: {"a": 1}\n\n')
     assert message == SseMessage("response.created", '{"a": 1}', fields=("event", "data"))
-    assert (message.data_lines, message.has_id, message.comments) == (1, False, 0)
+    assert (message.data_lines, message.has_id) == (1, False)
 
 
 def test_a_whole_legal_stream_comes_through():
@@ -88,19 +88,12 @@ def test_data_lines_are_joined_and_counted():
 def test_ids_comments_and_unknown_fields_are_noted():
     one, other = decoded(b":hi\nid: 7\nfoo: x\ndata: a\n\ndata: b\n\n")
     assert one == SseMessage("message", "a", "7", ("", "id", "foo", "data"))
-    assert (one.has_id, one.comments) == (True, 1)
+    assert one.has_id
     assert other == SseMessage("message", "b", "7", ("data",))
 
 
 def test_an_id_with_a_nul_is_no_id():
     assert decoded(b"id: 1\0\ndata: a\n\n")[0].last_event_id == ""
-
-
-@pytest.mark.parametrize(("line", "retry"), [(b"retry: 250", 250), (b"retry: 2s", None), (b"retry: " + b"9" * 5000, None)])
-def test_the_reconnection_time_is_kept_if_it_is_a_number(line, retry):
-    decoder = SseDecoder()
-    decoder.feed(line + b"\n\n")
-    assert decoder.retry == retry
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\r"])

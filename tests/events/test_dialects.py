@@ -1,15 +1,15 @@
 import pytest
 from corpus.legal import LEGAL, response
+from open_responses_oracle import check_open_responses
 
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses
-from interlock.fsm.oracle import check
 
 ERROR = {"type": "error", "sequence_number": 3, "code": None, "message": "it broke", "param": None}
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_is_legal_in_open_responses(name):
-    assert check([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
+    assert check_open_responses([OPEN_RESPONSES.convert(body) for body in LEGAL[name]]) == []
 
 
 @pytest.mark.parametrize("name", LEGAL)

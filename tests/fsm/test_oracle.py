@@ -9,6 +9,7 @@ import pytest
 from corpus.broken import BROKEN, numbered
 from corpus.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
 from corpus.make_corpus import HERE, corpus
+from open_responses_oracle import check_open_responses
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.json import as_json
@@ -38,7 +39,7 @@ def test_a_legal_stream_breaks_no_rule(name):
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
-    assert check(in_open_responses(LEGAL[name]), dialect="open_responses") == []
+    assert check_open_responses(in_open_responses(LEGAL[name])) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -104,15 +105,15 @@ def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items(
 
 
 def test_openai_words_are_no_words_of_open_responses():
-    violations = check(LEGAL["reasoning"], dialect="open_responses")
+    violations = check_open_responses(LEGAL["reasoning"])
     assert {violation.rule for violation in violations} == {"R14"}
-    assert "R14" in {violation.rule for violation in check(LEGAL["fault-said"], dialect="open_responses")}
+    assert "R14" in {violation.rule for violation in check_open_responses(LEGAL["fault-said"])}
 
 
 def test_open_responses_refuses_nulls_that_openai_allows():
     events = message(0, *text_part(0, "hi"), phase=None)
     assert check(stream(events)) == []
-    violations = check(stream(events), dialect="open_responses")
+    violations = check_open_responses(stream(events))
     assert violations == [Violation("R14", place, "phase must not be null in Open Responses") for place in (2, 7)]
 
 

@@ -17,7 +17,6 @@ _EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 _PLAIN: Final = re.compile(rb"event: ([^\r\n]+)\ndata: ([^\r\n]*)\n\n")
 _PLAIN_LINES: Final = 3
 _BOM: Final = b"\xef\xbb\xbf"
-_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 
 DEFAULT_LIMIT: Final = 64 * 2**20
 """The default size limit of a message, in bytes."""
@@ -59,11 +58,6 @@ class SseMessage:
         """Whether the message has an id."""
         return "id" in self.fields
 
-    @property
-    def comments(self) -> int:
-        """The number of comments."""
-        return self.fields.count("")
-
 
 @define
 class _PartialMessage:
@@ -96,8 +90,6 @@ class SseDecoder:
 
     limit: int = DEFAULT_LIMIT
     last_event_id: str = field(default="", init=False)
-    retry: int | None = field(default=None, init=False)
-    """The last reconnection time of the stream, in milliseconds."""
     without_data: int = field(default=0, init=False)
     """The number of messages with an event but no data, which clients ignore; `feed` does not return them."""
     _block: _PartialMessage = field(factory=_PartialMessage, init=False)
@@ -209,8 +201,6 @@ class SseDecoder:
                 block.event = block.text(value)
             case b"id" if b"\0" not in value:
                 self.last_event_id = block.text(value)
-            case b"retry" if _DIGITS.fullmatch(value):
-                self.retry = int(value)
             case _:
                 pass
 

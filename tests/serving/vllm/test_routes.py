@@ -15,6 +15,7 @@ import pytest
 from backports import zstd
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER, BODY, client_of
+from open_responses_oracle import check_open_responses
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
@@ -118,7 +119,7 @@ def test_open_responses_are_spoken_to_those_who_ask():
     thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
     headers = {"OpenResponses-Version": "2026-04-24"}
     answer = ask(Serving(fake.HarmonyContext, outputs(thought + ANSWER)), stream=True, headers=headers)
-    assert check(events(answer.content), dialect="open_responses") == []
+    assert check_open_responses(events(answer.content)) == []
 
 
 def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():

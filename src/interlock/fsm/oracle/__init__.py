@@ -6,18 +6,18 @@ lifecycles. It checks R1 to R15 and R18, except framing (R5), because it reads e
 
     api          the fields and the order of the events of each kind of item
     grammar      the order as regular expressions
-    stream_view  the stream in OpenAI's dialect, split into items
+    stream_view  the stream, split into items
     rules        the rules
     dialects     the rules of a stream of Messages or Chat Completions
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from interlock.fsm.oracle.dialects import check_chat, check_messages
 from interlock.fsm.oracle.rules import ANY_SHAPE, SOUND_SHAPE, r14_malformed, r14_strays
-from interlock.fsm.oracle.stream_view import Stream, Violation, to_openai
+from interlock.fsm.oracle.stream_view import Stream, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,16 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Violation", "check", "check_chat", "check_messages"]
 
 
-def check(events: Sequence[Mapping[str, object]], *, dialect: Literal["openai", "open_responses"] = "openai") -> list[Violation]:
-    """Validate the bodies of all events of one response.
+def check(events: Sequence[Mapping[str, object]]) -> list[Violation]:
+    """Validate the bodies of all events of one response, in OpenAI's dialect.
 
     If a field is missing or has a wrong type, only the fields, the numbering, the opening and the ending are checked, because the
     other rules assume valid types.
     """
-    violations: list[Violation] = []
-    if dialect == "open_responses":
-        events, violations = to_openai(events)
-    violations += r14_malformed(events)
+    violations = r14_malformed(events)
     stream = Stream.of(events)
     for rule in ANY_SHAPE:
         violations += rule(stream)

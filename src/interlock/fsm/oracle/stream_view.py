@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 from attrs import define, frozen
 
@@ -15,19 +15,6 @@ JsonObject: TypeAlias = Mapping[str, Any]
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_IN_OPENAI: Final = {
-    "response.reasoning.delta": "response.reasoning_text.delta",
-    "response.reasoning.done": "response.reasoning_text.done",
-}
-
-_NEVER_NULL: Final = frozenset(
-    {
-        *("phase", "encrypted_content", "content", "logprobs", "obfuscation"),
-        *("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "truncation", "tool_choice"),
-        *("parallel_tool_calls", "text", "store", "background", "service_tier"),
-    }
-)
-"""The fields that may be null in OpenAI's dialect but not in Open Responses."""
 
 
 @frozen
@@ -123,40 +110,6 @@ class Stream:
             if letter == DONE:
                 item.done = as_object(body.get("item"))
         return cls(events, names, list(items.values()), orphans)
-
-
-def to_openai(events: Sequence[JsonObject]) -> tuple[list[JsonObject], list[Violation]]:
-    """Translate a stream from Open Responses to OpenAI's dialect, and return the violations of Open Responses."""
-    violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
-    return [_translate(body) for body in events], violations
-
-
-def _translate(body: JsonObject) -> JsonObject:
-    """Translate an event into OpenAI's dialect."""
-    name = str(body.get("type"))
-    if name in _IN_OPENAI:
-        return {**body, "type": _IN_OPENAI[name]}
-    if name == "error":
-        error = as_object(body.get("error"))
-        return {
-            "type": "error",
-            "sequence_number": body.get("sequence_number"),
-            **{field: error.get(field) for field in ("code", "message", "param")},
-        }
-    return body
-
-
-def _foreign(body: JsonObject) -> Iterator[str]:
-    """Yield an event's violations of Open Responses."""
-    name = str(body.get("type"))
-    if name in _IN_OPENAI.values():
-        yield f"Open Responses has no event {name!r}"
-    if name == "error" and "error" not in body:
-        yield "the fields of an error are not nested"
-    for value in (body, as_object(body.get("item")), as_object(body.get("part")), as_object(body.get("response"))):
-        for field in _NEVER_NULL & value.keys():
-            if value[field] is None:
-                yield f"{field} must not be null in Open Responses"
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
