@@ -1,6 +1,7 @@
 """Explores the tables of `interlock.fsm.processes`: fires every edge in every reachable place.
 
-A place is a state of the table with the facts around it that matter, such as a pending write. The walk through `turns` feeds the
+A place is a state of the table with the facts around it that matter, such as a pending write. The triggers and effects that make
+a fact true or false stand beside it; the faults of a place say what must be so. The walk through `turns` feeds the
 real driver. It checks that a run takes one slot before it works and gives it back at its end, is admitted once, makes a legal
 stream or none, stores a response only after the driver has ended it, and feeds nothing afterwards.
 """
@@ -11,10 +12,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from interlock.events.items import ITEMS, example
 from interlock.events.sse import SseWriter
@@ -91,28 +93,41 @@ class Walk:
         return not self.unfired and not self.faults
 
 
+def _fact(*, on: AbstractSet[StrEnum], off: AbstractSet[StrEnum] = frozenset(), initially: bool = False) -> bool:
+    """Declare a fact that some triggers and effects make true, and others false; both at once make it true."""
+    value: bool = field(default=initially, metadata={"on": on, "off": off})
+    return value
+
+
 @frozen
 class _WalkState(ABC, Generic[T, E]):
     """A state of a table, with the facts around it that matter."""
 
     state: State[T, E]
 
-    def is_possible(self, _trigger: T) -> bool:
-        """Return whether a trigger of the state's rows can fire."""
+    def is_possible(self, _trigger: T, /) -> bool:
+        """Return whether a trigger can fire here."""
         return True
 
-    @abstractmethod
+    def is_needed(self, _trigger: T, /) -> bool:
+        """Return whether the state must have an edge for a trigger."""
+        return False
+
     def after(self, trigger: T) -> Iterator[Self]:
         """Yield the places to which a trigger can lead."""
+        dest, effects = self.state.rows[trigger]
+        happened = {trigger, *effects}
+        facts = {
+            each.name: not happened.isdisjoint(each.metadata["on"])
+            or (getattr(self, each.name) and happened.isdisjoint(each.metadata["off"]))
+            for each in fields(type(self))
+            if each.metadata
+        }
+        yield evolve(self, state=dest, **facts)
 
     @abstractmethod
     def faults(self, trigger: T, after: Any, /) -> Iterator[str]:  # noqa: ANN401 - a place of the same class
         """Yield the faults of a trigger that leads to the place `after`."""
-
-    @property
-    def needed(self) -> AbstractSet[T]:
-        """The triggers that the state must have an edge for."""
-        return frozenset()
 
     def path(self, trigger: T) -> str:
         """Return the name of an edge in the messages about it."""
@@ -213,25 +228,16 @@ def _calls(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
 class _OwnerWalk(_WalkState[BackgroundTrigger, BackgroundEffect]):
     """The owner of a background response: only one write is pending at a time."""
 
-    writing: bool = False
-    run_over: bool = False
-
     _ANSWERS: ClassVar = frozenset({BackgroundTrigger.WRITTEN, BackgroundTrigger.RETRY, BackgroundTrigger.LOSE})
     _EVENTS: ClassVar = frozenset({BackgroundTrigger.GROW, BackgroundTrigger.END})
     _WRITES: ClassVar = frozenset({BackgroundEffect.WRITE, BackgroundEffect.FINISH})
 
+    writing: bool = _fact(on=_WRITES, off=_ANSWERS)
+    run_over: bool = _fact(on={BackgroundTrigger.END})
+
     def is_possible(self, trigger: BackgroundTrigger) -> bool:
         # A store answers only a pending write, and a run that has ended makes no events.
         return self.writing if trigger in self._ANSWERS else not (self.run_over and trigger in self._EVENTS)
-
-    def after(self, trigger: BackgroundTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        yield evolve(
-            self,
-            state=dest,
-            writing=(self.writing and trigger not in self._ANSWERS) or not self._WRITES.isdisjoint(effects),
-            run_over=self.run_over or trigger is BackgroundTrigger.END,
-        )
 
     def faults(self, trigger: BackgroundTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -339,8 +345,11 @@ class _StoredResponseWalk(_WalkState[StoredTrigger, StoredEffect]):
             case _:
                 return self._PURPOSES[trigger]
 
+    def is_needed(self, trigger: StoredTrigger) -> bool:
+        return trigger in self._needed
+
     @property
-    def needed(self) -> AbstractSet[StoredTrigger]:
+    def _needed(self) -> AbstractSet[StoredTrigger]:
         if self.stored == "nothing":
             return frozenset({StoredTrigger.PUT, StoredTrigger.ENQUEUE})
         if self.stored == "log":
@@ -419,8 +428,11 @@ class _ConversationWalk(_WalkState[ConversationTrigger, ConversationEffect]):
         if (trigger is ConversationTrigger.DELETE) is bool(after.state.rows):
             yield "the conversation is over before it is deleted, or the reverse"
 
+    def is_needed(self, trigger: ConversationTrigger) -> bool:
+        return trigger in self._needed
+
     @property
-    def needed(self) -> AbstractSet[ConversationTrigger]:
+    def _needed(self) -> AbstractSet[ConversationTrigger]:
         if not self.exists:
             return frozenset({ConversationTrigger.CREATE})
         needed = self._OF_CLIENTS | (self._OF_OWNER if self.owner else frozenset[ConversationTrigger]())
@@ -433,9 +445,9 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
 
     queued: int = 0
     """How many requests wait; 2 stands for more."""
-    running: bool = False
+    running: bool = _fact(on={LaneEffect.BEGIN}, off={LaneTrigger.END})
     """Whether a request is in progress."""
-    client_gone: bool = False
+    client_gone: bool = _fact(on={LaneTrigger.LEAVE})
 
     def is_possible(self, trigger: LaneTrigger) -> bool:
         # A client that has disconnected sends nothing.
@@ -448,14 +460,9 @@ class _LaneWalk(_WalkState[LaneTrigger, LaneEffect]):
                 return not self.client_gone
 
     def after(self, trigger: LaneTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        lane = evolve(
-            self,
-            state=dest,
-            queued=0 if LaneEffect.CLEAR in effects else min(self.queued + (LaneEffect.QUEUE in effects), 2),
-            running=(self.running or LaneEffect.BEGIN in effects) and trigger is not LaneTrigger.END,
-            client_gone=self.client_gone or trigger is LaneTrigger.LEAVE,
-        )
+        (lane,) = super().after(trigger)
+        effects = self.state.rows[trigger][1]
+        lane = evolve(lane, queued=0 if LaneEffect.CLEAR in effects else min(self.queued + (LaneEffect.QUEUE in effects), 2))
         if LaneEffect.ADVANCE in effects and lane.queued:
             yield from evolve(lane, queued=lane.queued - 1).after(LaneTrigger.ASK)
         else:
@@ -536,21 +543,19 @@ class _SteeringWalk(_WalkState[SteeringTrigger, SteeringEffect]):
         if bool(after.state.rows) is (after.client_gone or (after.response != "running" and not after.waiting)):
             yield "the steering is over and input waits, or the reverse"
 
-    @property
-    def needed(self) -> AbstractSet[SteeringTrigger]:
-        possible = {trigger for trigger in SteeringTrigger if self.is_possible(trigger)}
-        return possible if self.response == "running" else possible - {SteeringTrigger.STEER}
+    def is_needed(self, trigger: SteeringTrigger) -> bool:
+        return self.is_possible(trigger) and (self.response == "running" or trigger is not SteeringTrigger.STEER)
 
 
 @frozen
 class _ConnectionWalk(_WalkState[ConnectionTrigger, ConnectionEffect]):
     """A WebSocket connection: it refuses requests after its lifetime, and closes only when no request is in flight."""
 
-    in_flight: bool = False
-    expired: bool = False
-    refused: bool = False
-    shutting_down: bool = False
-    client_gone: bool = False
+    in_flight: bool = _fact(on={ConnectionEffect.DISPATCH}, off={ConnectionTrigger.DRAIN})
+    expired: bool = _fact(on={ConnectionTrigger.EXPIRE})
+    refused: bool = _fact(on={ConnectionEffect.REFUSE})
+    shutting_down: bool = _fact(on={ConnectionTrigger.SHUT_DOWN})
+    client_gone: bool = _fact(on={ConnectionTrigger.LEAVE})
 
     def is_possible(self, trigger: ConnectionTrigger) -> bool:
         # A connection drains only if a request is in flight, and a client that has disconnected sends nothing.
@@ -563,16 +568,8 @@ class _ConnectionWalk(_WalkState[ConnectionTrigger, ConnectionEffect]):
                 return not self.client_gone
 
     def after(self, trigger: ConnectionTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        connection = evolve(
-            self,
-            state=dest,
-            in_flight=(self.in_flight or ConnectionEffect.DISPATCH in effects) and trigger is not ConnectionTrigger.DRAIN,
-            expired=self.expired or trigger is ConnectionTrigger.EXPIRE,
-            refused=self.refused or ConnectionEffect.REFUSE in effects,
-            shutting_down=self.shutting_down or trigger is ConnectionTrigger.SHUT_DOWN,
-            client_gone=self.client_gone or trigger is ConnectionTrigger.LEAVE,
-        )
+        (connection,) = super().after(trigger)
+        effects = self.state.rows[trigger][1]
         if ConnectionEffect.SETTLE in effects and not connection.in_flight and ConnectionTrigger.DRAIN in connection.state.rows:
             yield from connection.after(ConnectionTrigger.DRAIN)
         else:
@@ -600,40 +597,34 @@ class _ConnectionWalk(_WalkState[ConnectionTrigger, ConnectionEffect]):
 class _ServerWalk(_WalkState[ServerTrigger, ServerEffect]):
     """A server: it drains before it ends, and a second signal ends it at once."""
 
-    ready: bool = False
-    signals: int = 0
-    drains: bool = False
-    ends: bool = False
+    ready: bool = _fact(on={ServerTrigger.READY})
+    stopped: bool = _fact(on={ServerTrigger.STOP})
+    drains: bool = _fact(on={ServerEffect.DRAIN})
+    ends: bool = _fact(on={ServerEffect.END})
+    killed: bool = _fact(on={ServerEffect.KILL})
 
     def is_possible(self, trigger: ServerTrigger) -> bool:
         match trigger:
             case ServerTrigger.READY | ServerTrigger.FAIL:
-                return not self.ready
+                return not self.ready and not self.ends
+            case ServerTrigger.IDLE | ServerTrigger.EXPIRE:
+                return self.drains and not self.ends
             case ServerTrigger.CLOSE:
                 return self.ends
             case _:
                 return True
 
-    def after(self, trigger: ServerTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        yield evolve(
-            self,
-            state=dest,
-            ready=self.ready or trigger is ServerTrigger.READY,
-            signals=min(self.signals + (trigger is ServerTrigger.STOP), 2),
-            drains=self.drains or ServerEffect.DRAIN in effects,
-            ends=self.ends or ServerEffect.END in effects,
-        )
+    is_needed = is_possible
 
     def faults(self, trigger: ServerTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
-        if (trigger is ServerTrigger.READY and not self.signals) is not (ServerEffect.ANNOUNCE in effects):
+        if (trigger is ServerTrigger.READY and not self.stopped) is not (ServerEffect.ANNOUNCE in effects):
             yield "the server is ready and does not say so, or the reverse"
         if (trigger is ServerTrigger.FAIL) is not (ServerEffect.GIVE_UP in effects):
             yield "the start has failed and the server does not give up, or the reverse"
-        if (after.signals > self.signals == 0) is not (ServerEffect.DRAIN in effects):
+        if (after.stopped and not self.stopped) is not (ServerEffect.DRAIN in effects):
             yield "the first signal does not drain the server, or something else does"
-        if (trigger is ServerTrigger.STOP and self.signals > 0) is not (ServerEffect.KILL in effects):
+        if (trigger is ServerTrigger.STOP and self.stopped) is not (ServerEffect.KILL in effects):
             yield "the second signal does not kill the server, or something else does"
         if (trigger in {ServerTrigger.IDLE, ServerTrigger.EXPIRE}) is not (ServerEffect.END in effects):
             yield "the responses do not end when the server has drained, or end before"
@@ -641,27 +632,19 @@ class _ServerWalk(_WalkState[ServerTrigger, ServerEffect]):
         if gone is bool(after.state.rows):
             yield "the server is over while a connection is open, or the reverse"
 
-    @property
-    def needed(self) -> AbstractSet[ServerTrigger]:
-        needed = {ServerTrigger.STOP}
-        if self.ends:
-            return needed | {ServerTrigger.CLOSE}
-        needed |= {ServerTrigger.IDLE, ServerTrigger.EXPIRE} if self.drains else set()
-        return needed | ({ServerTrigger.READY, ServerTrigger.FAIL} if not self.ready else set())
-
 
 @frozen
 class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
     """A worker: at most one process at a time, which takes no slots of an earlier one, and none after the server has stopped."""
 
-    running: bool = False
+    running: bool = _fact(on={WorkerEffect.START}, off={WorkerTrigger.EXIT})
     """Whether a process runs."""
-    ready: bool = False
-    reclaimed: bool = True
+    ready: bool = _fact(on={WorkerTrigger.READY}, off={WorkerTrigger.EXIT})
+    reclaimed: bool = _fact(on={WorkerEffect.RECLAIM}, off={WorkerTrigger.EXIT}, initially=True)
     """Whether no process that has exited still has slots."""
-    delayed: bool = True
+    delayed: bool = _fact(on={WorkerEffect.BACK_OFF}, off={WorkerEffect.START}, initially=True)
     """Whether the timer of the next start is set."""
-    stopped: bool = False
+    stopped: bool = _fact(on={WorkerTrigger.STOP})
 
     def is_possible(self, trigger: WorkerTrigger) -> bool:
         match trigger:
@@ -674,18 +657,7 @@ class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
             case _:
                 return not self.stopped
 
-    def after(self, trigger: WorkerTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        exits, starts = trigger is WorkerTrigger.EXIT, WorkerEffect.START in effects
-        yield evolve(
-            self,
-            state=dest,
-            running=(self.running or starts) and not exits,
-            ready=(self.ready or trigger is WorkerTrigger.READY) and not exits,
-            reclaimed=(self.reclaimed and not exits) or WorkerEffect.RECLAIM in effects,
-            delayed=(self.delayed and not starts) or WorkerEffect.BACK_OFF in effects,
-            stopped=self.stopped or trigger is WorkerTrigger.STOP,
-        )
+    is_needed = is_possible
 
     def faults(self, trigger: WorkerTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -700,29 +672,26 @@ class _WorkerWalk(_WalkState[WorkerTrigger, WorkerEffect]):
         if (after.stopped and not after.running) is bool(after.state.rows):
             yield "the worker is over before its process, or the reverse"
 
-    @property
-    def needed(self) -> AbstractSet[WorkerTrigger]:
-        needed = {WorkerTrigger.EXIT} if self.running else {WorkerTrigger.DUE}
-        needed |= {WorkerTrigger.READY} if self.running and not self.ready else set()
-        return needed | ({WorkerTrigger.STOP} if not self.stopped else set())
-
 
 @frozen
 class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
     """A container: code runs only in a process that has started, one call at a time, and no process outlives its container."""
 
-    started: bool = False
+    started: bool = _fact(on={ContainerEffect.START}, off={ContainerEffect.STOP})
     """Whether the container has a process."""
-    busy: bool = False
+    busy: bool = _fact(on={ContainerEffect.FEED}, off={ContainerTrigger.END, ContainerTrigger.BREAK})
     """Whether code runs in it."""
 
     def is_possible(self, trigger: ContainerTrigger) -> bool:
-        return self.busy is (trigger in {ContainerTrigger.END, ContainerTrigger.BREAK})
+        match trigger:
+            case ContainerTrigger.END | ContainerTrigger.BREAK:
+                return self.busy
+            case ContainerTrigger.DROP:
+                return self.started and not self.busy
+            case _:
+                return not self.busy
 
-    def after(self, trigger: ContainerTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        started = (self.started or ContainerEffect.START in effects) and ContainerEffect.STOP not in effects
-        yield evolve(self, state=dest, started=started, busy=ContainerEffect.FEED in effects)
+    is_needed = is_possible
 
     def faults(self, trigger: ContainerTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -737,32 +706,24 @@ class _ContainerWalk(_WalkState[ContainerTrigger, ContainerEffect]):
         if after.started is not bool(after.state.rows):
             yield "the container is over before its process, or the reverse"
 
-    @property
-    def needed(self) -> AbstractSet[ContainerTrigger]:
-        if not self.started:
-            return {ContainerTrigger.RUN}
-        return {ContainerTrigger.END, ContainerTrigger.BREAK} if self.busy else {ContainerTrigger.RUN, ContainerTrigger.DROP}
-
 
 @frozen
 class _AsyncCallWalk(_WalkState[AsyncCallTrigger, AsyncCallEffect]):
     """A call of an async tool: the model reads one output next to it, and every later output after the repeated call."""
 
-    passed: bool = False
+    passed: bool = _fact(on={AsyncCallTrigger.CONTINUE})
     """Whether an item separates the call from what comes next."""
     outputs: int = 0
     """How many outputs the model reads next to the call."""
-    over: bool = False
+    over: bool = _fact(on={AsyncCallTrigger.END})
+
+    def is_needed(self, _trigger: AsyncCallTrigger) -> bool:
+        return True
 
     def after(self, trigger: AsyncCallTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        yield evolve(
-            self,
-            state=dest,
-            passed=self.passed or trigger is AsyncCallTrigger.CONTINUE,
-            outputs=min(self.outputs + len({AsyncCallEffect.KEEP, AsyncCallEffect.WAIT}.intersection(effects)), 2),
-            over=self.over or trigger is AsyncCallTrigger.END,
-        )
+        (call,) = super().after(trigger)
+        answers = {AsyncCallEffect.KEEP, AsyncCallEffect.WAIT}.intersection(self.state.rows[trigger][1])
+        yield evolve(call, outputs=min(self.outputs + len(answers), 2))
 
     def faults(self, trigger: AsyncCallTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -776,42 +737,32 @@ class _AsyncCallWalk(_WalkState[AsyncCallTrigger, AsyncCallEffect]):
         if after.over is bool(after.state.rows):
             yield "the call is over before the conversation, or the reverse"
 
-    @property
-    def needed(self) -> AbstractSet[AsyncCallTrigger]:
-        return frozenset(AsyncCallTrigger)
-
 
 @frozen
 class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConnectionEffect]):
     """A connection to an upstream: it answers one request at a time, and is offered to others only between two of them."""
 
-    answering: bool = False
+    _ENDS: ClassVar = frozenset({UpstreamConnectionTrigger.END, UpstreamConnectionTrigger.CLOSE})
+
+    answering: bool = _fact(on={UpstreamConnectionTrigger.SEND}, off=_ENDS)
     """Whether somebody waits for an answer, or reads it."""
-    has_head: bool = False
+    has_head: bool = _fact(on={UpstreamConnectionTrigger.HEAD}, off=_ENDS)
     """Whether the head of that answer has arrived."""
-    offered: bool = False
+    offered: bool = _fact(on={UpstreamConnectionEffect.KEEP}, off={UpstreamConnectionEffect.TAKE})
     """Whether the next request may take the connection."""
 
     def is_possible(self, trigger: UpstreamConnectionTrigger) -> bool:
-        return trigger in self.needed
+        match trigger:
+            case UpstreamConnectionTrigger.SEND:
+                return not self.answering
+            case UpstreamConnectionTrigger.HEAD:
+                return self.answering and not self.has_head
+            case UpstreamConnectionTrigger.END:
+                return self.has_head
+            case _:
+                return True
 
-    @property
-    def needed(self) -> AbstractSet[UpstreamConnectionTrigger]:
-        trigger = UpstreamConnectionTrigger
-        if not self.answering:
-            return {trigger.SEND, trigger.CLOSE}
-        return {trigger.END if self.has_head else trigger.HEAD, trigger.CLOSE}
-
-    def after(self, trigger: UpstreamConnectionTrigger) -> Iterator[Self]:
-        dest, effects = self.state.rows[trigger]
-        sends, has_ended = trigger is UpstreamConnectionTrigger.SEND, trigger in _ENDS
-        yield evolve(
-            self,
-            state=dest,
-            answering=(self.answering or sends) and not has_ended,
-            has_head=(self.has_head or trigger is UpstreamConnectionTrigger.HEAD) and not has_ended,
-            offered=(self.offered or UpstreamConnectionEffect.KEEP in effects) and UpstreamConnectionEffect.TAKE not in effects,
-        )
+    is_needed = is_possible
 
     def faults(self, trigger: UpstreamConnectionTrigger, after: Self) -> Iterator[str]:
         effects = self.state.rows[trigger][1]
@@ -826,27 +777,28 @@ class _UpstreamConnectionWalk(_WalkState[UpstreamConnectionTrigger, UpstreamConn
             yield "a closed connection has an open socket, or the reverse"
 
 
-_ENDS: Final = frozenset({UpstreamConnectionTrigger.END, UpstreamConnectionTrigger.CLOSE})
-
 _AnyPlace: TypeAlias = _WalkState[Any, Any]
-_PLACES: Final[Mapping[str, Callable[..., _AnyPlace]]] = {
-    TURNS.name: _RunWalk,
-    BACKGROUND.name: _OwnerWalk,
-    STORED.name: _StoredResponseWalk,
-    CONVERSATION.name: _ConversationWalk,
-    LANE.name: _LaneWalk,
-    STEERING.name: _SteeringWalk,
-    CONNECTION.name: _ConnectionWalk,
-    SERVER.name: _ServerWalk,
-    WORKER.name: _WorkerWalk,
-    CONTAINER.name: _ContainerWalk,
-    ASYNC_CALL.name: _AsyncCallWalk,
-    UPSTREAM_CONNECTION.name: _UpstreamConnectionWalk,
-}
+_WALKED: Final[Sequence[tuple[AnyTable, Callable[..., _AnyPlace]]]] = (
+    (TURNS, _RunWalk),
+    (BACKGROUND, _OwnerWalk),
+    (STORED, _StoredResponseWalk),
+    (CONVERSATION, _ConversationWalk),
+    (LANE, _LaneWalk),
+    (STEERING, _SteeringWalk),
+    (CONNECTION, _ConnectionWalk),
+    (SERVER, _ServerWalk),
+    (WORKER, _WorkerWalk),
+    (CONTAINER, _ContainerWalk),
+    (ASYNC_CALL, _AsyncCallWalk),
+    (UPSTREAM_CONNECTION, _UpstreamConnectionWalk),
+)
+_PLACES: Final = {table.name: place for table, place in _WALKED}
 
 
 def walk(table: AnyTable) -> Walk:
     """Fire every edge of a table in every reachable place."""
+    first: StrEnum = table.triggers[0]
+    triggers = {*type(first)}
     start = _PLACES[table.name](table.states[table.initial])
     waiting: deque[_AnyPlace] = deque([start])
     seen = {*waiting}
@@ -855,7 +807,8 @@ def walk(table: AnyTable) -> Walk:
     while waiting:
         place = waiting.popleft()
         if place.state.rows:
-            faults += [f"{place.state.name}: no edge for {each}" for each in sorted(place.needed - place.state.rows.keys())]
+            needed = filter(place.is_needed, sorted(triggers - place.state.rows.keys()))
+            faults += [f"{place.state.name}: no edge for {each}" for each in needed]
         for trigger in filter(place.is_possible, place.state.rows):
             for after in place.after(trigger):
                 fired.add((place.state.name, trigger))
@@ -867,21 +820,5 @@ def walk(table: AnyTable) -> Walk:
     return Walk(len(seen), len(table.edges), tuple(unfired), tuple(dict.fromkeys(faults)))
 
 
-WALKS: Final[dict[str, Callable[[], Walk]]] = {
-    table.name: partial(walk, table)
-    for table in (
-        TURNS,
-        BACKGROUND,
-        STORED,
-        CONVERSATION,
-        LANE,
-        STEERING,
-        CONNECTION,
-        SERVER,
-        WORKER,
-        CONTAINER,
-        ASYNC_CALL,
-        UPSTREAM_CONNECTION,
-    )
-}
+WALKS: Final[dict[str, Callable[[], Walk]]] = {table.name: partial(walk, table) for table, _ in _WALKED}
 """The walk through each table, by the table's name."""
