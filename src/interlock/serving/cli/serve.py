@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
     from interlock.serving.engines.generation import ResponseEngine
     from interlock.serving.engines.upstream.survey import UpstreamReport
+    from interlock.serving.engines.upstream.translator import Upstream
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.store import ResponseStore
     from interlock.serving.tools.hosting import ToolServers
@@ -262,7 +263,8 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
 
     if settings.workers > 1:
         metrics.share()
-    running, tools, create = _application(settings)
+    upstreams = upstreams_of(settings, models=settings.model, family=settings.family, pass_key=settings.pass_key)
+    running, tools, create = _application(settings, upstreams)
     with option_errors(f"--api-key or {KEY_VARIABLE}"):
         application = create()
     if settings.view:
@@ -274,7 +276,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     url, reporting = server.url_of(listening), set[asyncio.Task[None]]()
 
     async def report() -> None:
-        reports = await _survey(running)
+        reports = await _survey(upstreams)
         announce(logger, _banner(settings, running, tools, reports, url, keys), settings.log_format)
         for warning in _warnings(settings, reports, keys):
             logger.warning("%s", warning)
@@ -299,7 +301,9 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         Supervisor(lambda each: create(slots=each), listening, slots, on_ready, level, drain, keys).run()
 
 
-def _application(settings: ServeSettings) -> tuple[Engine | ResponseEngine, ToolRunner, Callable[..., Starlette]]:
+def _application(
+    settings: ServeSettings, upstreams: Sequence[Upstream]
+) -> tuple[Engine | ResponseEngine, ToolRunner, Callable[..., Starlette]]:
     """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.host_guard import LOOPBACK
@@ -315,7 +319,7 @@ def _application(settings: ServeSettings) -> tuple[Engine | ResponseEngine, Tool
     with option_errors("--allow-mcp-host"):
         policy = AddressPolicy.of(settings.allow_mcp_host)
     servers = ToolServers(_hosted_tools(settings), policy, settings.tool_timeout)
-    running, tools = _engine(settings, servers)
+    running, tools = _engine(settings, upstreams, servers)
     app_settings = AppSettings(
         api_key=keys,
         share_between_keys=settings.share_between_keys,
@@ -334,15 +338,13 @@ def _api_keys(settings: ServeSettings) -> tuple[str, ...]:
     return settings.api_key or ((os.environ[KEY_VARIABLE],) if KEY_VARIABLE in os.environ else ())
 
 
-async def _survey(engine: Engine | ResponseEngine) -> list[UpstreamReport]:
+async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:
     """Ask the upstreams of a gateway for their models; another engine has none."""
-    from interlock.serving.engines.upstream.gateway import Gateway
-
-    if not isinstance(engine, Gateway):
-        return []
+    if not upstreams:
+        return ()
     from interlock.serving.engines.upstream.survey import survey
 
-    return await survey(engine.upstreams)
+    return await survey(upstreams)
 
 
 def _banner(
@@ -409,9 +411,10 @@ def _open_store(settings: ServeSettings) -> ResponseStore:
     return store
 
 
-def _engine(settings: ServeSettings, servers: ToolServers) -> tuple[Engine | ResponseEngine, ToolRunner]:
+def _engine(
+    settings: ServeSettings, upstreams: Sequence[Upstream], servers: ToolServers
+) -> tuple[Engine | ResponseEngine, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
-    upstreams = upstreams_of(settings, models=settings.model, family=settings.family, pass_key=settings.pass_key)
     if not upstreams:
         return _local_engine(settings, servers)
     if settings.script is not None:

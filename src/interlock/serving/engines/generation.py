@@ -36,6 +36,10 @@ class Generation(Protocol):
 
     admits: ClassVar[bool] = True
     """Whether `admit` may refuse the first turn or wait."""
+    count_waits: ClassVar[bool] = False
+    """Whether `count` may wait for another server."""
+    least_budget: ClassVar[int] = 1
+    """The smallest budget of a turn that the model accepts."""
     no_usage: ClassVar[Usage | None] = Usage()
     """The usage of a turn whose tokens nobody counted: None if the engine does not count them itself."""
 
@@ -101,8 +105,6 @@ class Generation(Protocol):
 class ResponseEngine(ABC):
     """An engine as the service uses it: it validates requests and generates whole responses, perhaps for several models."""
 
-    is_remote: ClassVar[bool] = False
-    """Whether the models are on other servers, which may let a request wait."""
     has_faults: ClassVar[bool] = False
     """Whether it may ask the server to break connections and streams (`interlock.serving.http.script_faults`)."""
 
@@ -218,6 +220,8 @@ class PlainEngine(ResponseEngine):
     """A plain engine, which has one model and leaves the validation of requests to the server."""
 
     engine: Engine
+    admit: Callable[[Turn], Awaitable[None]] | None = None
+    """The method of an `AdmittingEngine`."""
 
     @property
     def format(self) -> Format:
@@ -246,14 +250,16 @@ class PlainEngine(ResponseEngine):
     ) -> Generation:
         del tenant, connection
         parser = parser_for(self.format, request.declare_tools(items))
-        if isinstance(self.engine, AdmittingEngine):
-            return AdmittedGeneration(self.engine, parser, wait_for=self.engine.admit)
-        return PlainGeneration(self.engine, parser)
+        if self.admit is None:
+            return PlainGeneration(self.engine, parser)
+        return AdmittedGeneration(self.engine, parser, wait_for=self.admit)
 
 
 def response_engine(engine: Engine | ResponseEngine) -> ResponseEngine:
     """Return an engine as the service uses it."""
-    return engine if isinstance(engine, ResponseEngine) else PlainEngine(engine)
+    if isinstance(engine, ResponseEngine):
+        return engine
+    return PlainEngine(engine, engine.admit if isinstance(engine, AdmittingEngine) else None)
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 T = TypeVar("T")
-
-FEWEST: Final = 16
-"""The smallest limit of output tokens that every service behind a gateway accepts."""
 
 
 @frozen(eq=False)
@@ -78,7 +75,7 @@ class ResponseService:
                 generation = self.engine.begin(context.request, context.items, tenant, connection)
                 run.resources.push_async_callback(generation.close)
                 turn = Turn(context.request, context.model_items, request.max_output_tokens)
-                if not (request.background and self.engine.is_remote):  # which would wait for its server
+                if not (request.background and generation.count_waits):
                     turn = await fitting(generation, turn)
                 settings = await generation.prepare(turn)
                 context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
@@ -93,8 +90,8 @@ class ResponseService:
         """Return a generation without output."""
         if not warms:
             return Rendering(generation, generation.parser, generation.response_id)
-        budget = FEWEST if self.engine.is_remote else 1
-        return Warming(generation, parser_for(self.engine.format, {}), generation.response_id, budget=budget)
+        parser = parser_for(self.engine.format, {})
+        return Warming(generation, parser, generation.response_id, budget=generation.least_budget)
 
     @asynccontextmanager
     async def _leased(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:

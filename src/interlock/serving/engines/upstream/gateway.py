@@ -51,8 +51,6 @@ class Gateway(ResponseEngine):
     hosted: Mapping[str, str] = field(factory=dict[str, str])
     _lists: Sequence[ModelList] = field(init=False)
 
-    is_remote = True
-
     def __attrs_post_init__(self) -> None:
         self._lists = [ModelList(upstream.client) for upstream in self.upstreams]
 
@@ -163,6 +161,8 @@ class UpstreamGeneration(Generation):
     _request: ResponseRequest
     _declared: Mapping[str, object] = field(repr=False)
     _authorization: str | None = field(repr=False)
+    count_waits: ClassVar = True
+    least_budget: ClassVar = LEAST
     no_usage: ClassVar = None
     response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
     _translator: Translator | None = field(default=None, init=False)
