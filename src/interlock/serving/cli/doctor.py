@@ -16,7 +16,7 @@ import click
 from attrs import field, frozen
 
 from interlock.events.json import as_text, elements, is_object, loads, members
-from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
+from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def error_of(body: object) -> str:
         "interlock doctor --upstream http://127.0.0.1:8000 --upstream-api vllm --model openai/gpt-oss-20b",
     )
 )
-@upstream_options
+@options_of(UpstreamOptions)
 @click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the first one of the upstream.")
 def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
-from attrs import frozen
+from attrs import AttrsInstance, field, fields, frozen
 
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 CommandFunction: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[CommandFunction], CommandFunction]
+
+_DECLARE: Final = "declare"
+"""The key of the function that declares the option of a field."""
 
 FILE: Final = click.Path(path_type=Path)
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
@@ -52,6 +56,18 @@ def environment_option(name: str, *names: str, **settings: Any) -> Decorator:  #
     """Return an option whose default can be in the environment: `INTERLOCK_UPSTREAM_KEY` for `--upstream-key`."""
     variable = f"INTERLOCK_{name.removeprefix('--').replace('-', '_').upper()}"
     return click.option(name, *names, envvar=variable, show_envvar=True, **settings)
+
+
+def option(*, from_environment: bool = False, **settings: Any) -> Any:  # noqa: ANN401 - a field of any type, as click has it
+    """Return a field of a command's settings, which an option of its name fills; `environment_option` if that has a variable."""
+    declare = environment_option if from_environment else click.option
+    return field(metadata={_DECLARE: partial(declare, **settings)})
+
+
+def options_of(settings: type[AttrsInstance]) -> Decorator:
+    """Return a decorator that adds the options of settings: its own, and then those of its base class."""
+    ordered = sorted(fields(settings), key=lambda each: each.inherited)
+    return _all(*(each.metadata[_DECLARE](f"--{each.name.replace('_', '-')}") for each in ordered))
 
 
 def _all(*options: Decorator) -> Decorator:
@@ -112,50 +128,41 @@ def _read_defaults(context: click.Context, _option: click.Parameter, path: Path 
     return path
 
 
-upstream_options = _all(
-    environment_option("--upstream", metavar="URL", help="Serve the models of this server, as a gateway to it."),
-    environment_option(
-        "--upstream-api",
+@frozen(kw_only=True)
+class UpstreamOptions:
+    """The options that describe the upstreams of a gateway; `upstreams_of` returns them."""
+
+    upstream: str | None = option(
+        from_environment=True, metavar="URL", help="Serve the models of this server, as a gateway to it."
+    )
+    upstream_api: str = option(
+        from_environment=True,
         type=click.Choice([*UPSTREAM_APIS]),
         default="chat",
         help="The API of that server; vllm exchanges tokens with any vLLM server.",
-    ),
-    environment_option("--upstream-key", metavar="KEY", help="The API key for that server."),
-    environment_option(
-        "--upstream-timeout",
+    )
+    upstream_key: str | None = option(from_environment=True, metavar="KEY", help="The API key for that server.")
+    upstream_timeout: str = option(
+        from_environment=True,
         default="600,600",
         metavar="FIRST,BETWEEN",
         help="The most seconds to wait for the first chunk of that server, and for each further one.",
-    ),
-    environment_option(
-        "--upstream-retries",
+    )
+    upstream_retries: int = option(
+        from_environment=True,
         type=click.IntRange(0, 10),
         default=2,
         metavar="N",
         help="The most retries; there are none after the first chunk.",
-    ),
-    environment_option(
-        "--config",
+    )
+    config: Path | None = option(
+        from_environment=True,
         type=FILE,
         is_eager=True,
         callback=_read_defaults,
         metavar="FILE",
         help="A TOML file with several upstreams, and with defaults of the options of `serve`.",
-    ),
-)
-"""The options that describe the upstreams; `upstreams_of` takes their values."""
-
-
-@frozen(kw_only=True)
-class UpstreamOptions:
-    """The values of `upstream_options`."""
-
-    upstream: str | None
-    upstream_api: str
-    upstream_key: str | None
-    upstream_timeout: str
-    upstream_retries: int
-    config: Path | None
+    )
 
 
 def upstreams_of(

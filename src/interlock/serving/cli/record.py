@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
+from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
 from interlock.serving.cli.sources import bind, fail
 
 
@@ -22,7 +22,7 @@ from interlock.serving.cli.sources import bind, fail
 )
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="The port; 0 for any free one.")
-@upstream_options
+@options_of(UpstreamOptions)
 def record(output: Path, *, host: str, port: int, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
     """Record the answers of a server as a script.
 

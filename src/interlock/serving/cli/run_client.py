@@ -23,7 +23,7 @@ import click
 from attrs import frozen
 
 from interlock.events.json import dumps, elements, members
-from interlock.serving.cli.options import UpstreamOptions, examples, upstream_options, upstreams_of
+from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ CLIENTS: Final[Mapping[str, Callable[[ServedModel], ClientSettings]]] = {"codex"
     )
 )
 @click.argument("command", nargs=-1, required=True, metavar="COMMAND [-- ARGUMENTS]")
-@upstream_options
+@options_of(UpstreamOptions)
 @click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
 @click.option("--model", metavar="NAME", help="The model for Codex and Claude Code. Default: the first one of the upstream.")
 def run(command: tuple[str, ...], *, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them

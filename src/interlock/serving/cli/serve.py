@@ -24,11 +24,10 @@ from interlock.serving.cli.options import (
     KEY_VARIABLE,
     NumberType,
     UpstreamOptions,
-    dialect_option,
-    environment_option,
     examples,
+    option,
     option_errors,
-    upstream_options,
+    options_of,
     upstreams_of,
 )
 from interlock.serving.cli.sources import bind, fail, is_url, read_rules
@@ -55,41 +54,128 @@ LISTED: Final = 5
 
 @frozen(kw_only=True)
 class ServeSettings(UpstreamOptions):
-    """The settings of a server, which the command line, a file (`--config`) and the environment fill.
+    """The settings of a server, which the command line, a file (`--config`) and the environment fill."""
 
-    Each is described where its option is declared, below.
-    """
-
-    host: str
-    port: int
-    engine: str
-    api_key: tuple[str, ...]
-    api_key_file: Path | None
-    share_between_keys: bool
-    cors_origin: tuple[str, ...]
-    allowed_host: tuple[str, ...]
-    dialect: DialectName
-    model: tuple[str, ...]
-    rate: float
-    script: Path | None
-    family: str | None
-    pass_key: bool
-    store: str | None
-    max_stored: int
-    max_streams: int | None
-    workers: int
-    drain: float
-    metrics_key: str | None
-    keep_alive: float
-    log_level: str
-    log_format: LogFormat
-    tool_server: tuple[str, ...]
-    tool_timeout: float
-    code_interpreter: bool
-    web_search: str | None
-    view: bool
-    redact: bool
-    allow_mcp_host: tuple[str, ...]
+    host: str = option(default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
+    port: int = option(type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="The port; 0 for any free one.")
+    engine: str = option(
+        type=click.Choice(["embedded", "vllm"]),
+        default="embedded",
+        help="The engine: the embedded one, which needs no model, or vLLM. `--engine vllm MODEL` runs `vllm serve MODEL` "
+        "with the plugin, and takes the options of vLLM instead of these.",
+    )
+    api_key: tuple[str, ...] = option(
+        multiple=True, metavar="KEY", help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set."
+    )
+    api_key_file: Path | None = option(
+        from_environment=True,
+        type=FILE,
+        metavar="FILE",
+        help="Read the API keys from a file, and again at SIGHUP; each line is a key, or a tenant's name and a key.",
+    )
+    metrics_key: str | None = option(
+        from_environment=True,
+        metavar="KEY",
+        help="The only key that reads /metrics, for Prometheus. Default: any key of --api-key.",
+    )
+    share_between_keys: bool = option(
+        from_environment=True, is_flag=True, help="Let all API keys see the same stored responses, instead of each its own."
+    )
+    cors_origin: tuple[str, ...] = option(
+        multiple=True, metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."
+    )
+    allowed_host: tuple[str, ...] = option(
+        from_environment=True,
+        multiple=True,
+        metavar="HOST",
+        help="Refuse requests for other hosts, except probes; can be repeated; *.example.com allows all names below. "
+        "Default: the names of this machine if --host is one, else all.",
+    )
+    dialect: DialectName = option(
+        type=click.Choice([*DIALECTS]), default="openai", help="The dialect for clients that name none."
+    )
+    model: tuple[str, ...] = option(
+        multiple=True,
+        metavar="NAME",
+        help="The name of the model; repeat it for clients that accept only certain names: --model tiny --model gpt-4o. "
+        "For a gateway also ALIAS=NAME.",
+    )
+    rate: float = option(type=NumberType(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
+    script: Path | None = option(
+        type=FILE, metavar="FILE", help="Answer by this script (TOML or JSON), or replay this recording."
+    )
+    family: str | None = option(
+        metavar="NAME",
+        help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
+    )
+    pass_key: bool = option(
+        from_environment=True, is_flag=True, help="Send each client's own key to the server behind the gateway."
+    )
+    store: str | None = option(
+        from_environment=True,
+        metavar="URL",
+        help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST or "
+        "postgresql://HOST (shared by several hosts).",
+    )
+    max_stored: int = option(
+        type=click.IntRange(min=1),
+        default=256,
+        metavar="MIB",
+        help="The largest size of the default store in memory, which evicts the least recently used responses.",
+    )
+    max_streams: int | None = option(
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The most responses to generate at once, in all processes together; further requests receive 429.",
+    )
+    workers: int = option(
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="The number of processes that serve, usually one for each core; more than one need a store that they share.",
+    )
+    drain: float = option(
+        type=NumberType(min=0),
+        default=0,
+        metavar="SECONDS",
+        help="The longest time for which responses in progress may go on after SIGINT or SIGTERM; new requests receive 503.",
+    )
+    keep_alive: float = option(
+        from_environment=True,
+        type=NumberType(min=0),
+        default=15,
+        metavar="SECONDS",
+        help="Break every silence of a stream after this time, so that clients and proxies do not end it; 0 for never.",
+    )
+    log_level: str = option(
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="warning",
+        help="The least severe messages to log to standard error; info logs each response and each request.",
+    )
+    log_format: LogFormat = option(
+        from_environment=True, type=click.Choice(LOG_FORMATS), default="text", help="Log lines of text, or JSON objects."
+    )
+    tool_server: tuple[str, ...] = option(
+        multiple=True, metavar="NAME=URL", help=f"The MCP server of a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated."
+    )
+    tool_timeout: float = option(
+        type=NumberType(min=0.1), default=CALL_SECONDS, metavar="SECONDS", help="The longest time for a call of a hosted tool."
+    )
+    code_interpreter: bool = option(
+        from_environment=True, is_flag=True, help="Run the code of `code_interpreter` in a sandbox of this server."
+    )
+    web_search: str | None = option(
+        from_environment=True,
+        metavar="PROVIDER",
+        help="Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.",
+    )
+    view: bool = option(is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
+    redact: bool = option(is_flag=True, help="Hide the texts of the streams that --view shows.")
+    allow_mcp_host: tuple[str, ...] = option(
+        multiple=True,
+        metavar="HOST",
+        help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
+    )
 
     def __attrs_post_init__(self) -> None:
         """End the command if two settings exclude each other."""
@@ -118,139 +204,7 @@ def _pause_collector() -> Generator[None]:
         "interlock serve --upstream http://127.0.0.1:11434",
     )
 )
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="The port; 0 for any free one.")
-@click.option(
-    "--engine",
-    type=click.Choice(["embedded", "vllm"]),
-    default="embedded",
-    help="The engine: the embedded one, which needs no model, or vLLM. `--engine vllm MODEL` runs `vllm serve MODEL` "
-    "with the plugin, and takes the options of vLLM instead of these.",
-)
-@click.option(
-    "--api-key",
-    multiple=True,
-    metavar="KEY",
-    help=f"An API key that clients must send; can be repeated. Default: {KEY_VARIABLE}, if set.",
-)
-@environment_option(
-    "--api-key-file",
-    type=FILE,
-    metavar="FILE",
-    help="Read the API keys from a file, and again at SIGHUP; each line is a key, or a tenant's name and a key.",
-)
-@environment_option(
-    "--metrics-key", metavar="KEY", help="The only key that reads /metrics, for Prometheus. Default: any key of --api-key."
-)
-@environment_option(
-    "--share-between-keys", is_flag=True, help="Let all API keys see the same stored responses, instead of each its own."
-)
-@click.option(
-    "--cors-origin", multiple=True, metavar="ORIGIN", help="Allow web pages of this origin; can be repeated; * allows all."
-)
-@environment_option(
-    "--allowed-host",
-    multiple=True,
-    metavar="HOST",
-    help="Refuse requests for other hosts, except probes; can be repeated; *.example.com allows all names below. "
-    "Default: the names of this machine if --host is one, else all.",
-)
-@dialect_option("The dialect for clients that name none.")
-@click.option(
-    "--model",
-    multiple=True,
-    metavar="NAME",
-    help="The name of the model; repeat it for clients that accept only certain names: --model tiny --model gpt-4o. "
-    "For a gateway also ALIAS=NAME.",
-)
-@click.option("--rate", type=NumberType(min=0), default=0, metavar="N", help="Tokens per second of each stream; 0 for no limit.")
-@click.option("--script", type=FILE, metavar="FILE", help="Answer by this script (TOML or JSON), or replay this recording.")
-@click.option(
-    "--family",
-    metavar="NAME",
-    help="The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.",
-)
-@upstream_options
-@environment_option("--pass-key", is_flag=True, help="Send each client's own key to the server behind the gateway.")
-@environment_option(
-    "--store",
-    metavar="URL",
-    help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST or "
-    "postgresql://HOST (shared by several hosts).",
-)
-@click.option(
-    "--max-stored",
-    type=click.IntRange(min=1),
-    default=256,
-    metavar="MIB",
-    help="The largest size of the default store in memory, which evicts the least recently used responses.",
-)
-@click.option(
-    "--max-streams",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The most responses to generate at once, in all processes together; further requests receive 429.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="The number of processes that serve, usually one for each core; more than one need a store that they share.",
-)
-@click.option(
-    "--drain",
-    type=NumberType(min=0),
-    default=0,
-    metavar="SECONDS",
-    help="The longest time for which responses in progress may go on after SIGINT or SIGTERM; new requests receive 503.",
-)
-@environment_option(
-    "--keep-alive",
-    type=NumberType(min=0),
-    default=15,
-    metavar="SECONDS",
-    help="Break every silence of a stream after this time, so that clients and proxies do not end it; 0 for never.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    help="The least severe messages to log to standard error; info logs each response and each request.",
-)
-@environment_option(
-    "--log-format",
-    type=click.Choice(LOG_FORMATS),
-    default="text",
-    help="Log lines of text, or JSON objects.",
-)
-@click.option(
-    "--tool-server",
-    multiple=True,
-    metavar="NAME=URL",
-    help=f"The MCP server of a hosted tool ({', '.join(HOSTED_TOOLS)}); can be repeated.",
-)
-@click.option(
-    "--tool-timeout",
-    type=NumberType(min=0.1),
-    default=CALL_SECONDS,
-    metavar="SECONDS",
-    help="The longest time for a call of a hosted tool.",
-)
-@environment_option("--code-interpreter", is_flag=True, help="Run the code of `code_interpreter` in a sandbox of this server.")
-@environment_option(
-    "--web-search",
-    metavar="PROVIDER",
-    help="Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.",
-)
-@click.option("--view", is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
-@click.option("--redact", is_flag=True, help="Hide the texts of the streams that --view shows.")
-@click.option(
-    "--allow-mcp-host",
-    multiple=True,
-    metavar="HOST",
-    help="Let requests name MCP servers of this host or private network; can be repeated; * allows all public hosts.",
-)
+@options_of(ServeSettings)
 @_pause_collector()
 def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the types of the settings
     """Serve the Responses API, with an engine or as a gateway."""
@@ -466,10 +420,10 @@ def _hosted_tools(settings: ServeSettings) -> dict[HostedTool, str | LocalTool]:
 def _tool_servers(options: Iterable[str]) -> dict[HostedTool, str]:
     """Parse each `NAME=URL`; for a repeated name, the last URL wins."""
     servers: dict[HostedTool, str] = {}
-    for option in options:
-        name, _, url = option.partition("=")
+    for text in options:
+        name, _, url = text.partition("=")
         tools: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
         if not tools or not is_url(url):
-            fail(f"--tool-server {option}: write NAME=URL, where NAME is one of {', '.join(HOSTED_TOOLS)}")
+            fail(f"--tool-server {text}: write NAME=URL, where NAME is one of {', '.join(HOSTED_TOOLS)}")
         servers[tools[0]] = url
     return servers
