@@ -113,7 +113,6 @@ def in_session(web, *calls):
                 results.append(await session.call(name, arguments))
             except ToolError as error:
                 results.append(error)
-        await session.close()
         return results
 
     return asyncio.run(run())

@@ -231,7 +231,6 @@ class CodeSession:
 
     interpreter: CodeInterpreter
     key: tuple[str, str]
-    ended: bool = False
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """Run the code of a call; see `CodeInterpreter.run` for other errors.
@@ -243,9 +242,6 @@ class CodeSession:
         if name != "python" or not isinstance(code, str):
             raise ToolError(f"The interpreter has no tool '{name}', or the call has no 'code'.")
         return await self.interpreter.run(self.key, code)
-
-    async def close(self) -> None:
-        """Keep the container for the next response."""
 
 
 def show_last(code: str) -> str:

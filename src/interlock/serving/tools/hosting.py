@@ -365,7 +365,7 @@ class ResponseTools:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
-        await asyncio.gather(*(session.close() for session in (*self._sessions.values(), *self._local_sessions.values())))
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
         server, tool = self._servers.get(label), self._tool(label, name)

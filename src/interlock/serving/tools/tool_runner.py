@@ -68,11 +68,6 @@ class ToolRunner(Protocol):
 class ToolSession(Protocol):
     """The use of one tool, or of one server with tools, by one response."""
 
-    @property
-    def ended(self) -> bool:
-        """Whether the session has started and ended."""
-        ...
-
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """Call a tool and return its result as text.
 
@@ -80,10 +75,6 @@ class ToolSession(Protocol):
             ToolFailedError: The tool reports an error.
             ToolError: The tool cannot be called.
         """
-        ...
-
-    async def close(self) -> None:
-        """End the session."""
         ...
 
 

@@ -254,10 +254,14 @@ class SearchSession:
     _web: WebSearch
     _pages: list[FoundPage] = field(factory=list[FoundPage], init=False)
     _latest: int = field(default=-1, init=False)
-    ended: bool = field(default=False, init=False)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
-        """Search, open or find; the text shows each page with its number, as `【number†…】` cites it."""
+        """Search, open or find; the text shows each page with its number, as `【number†…】` cites it.
+
+        Raises:
+            ToolFailedError: The page cannot be fetched or read, or has no such number.
+            ToolError: The search fails, the web search has no such tool, or an argument is missing.
+        """
         match name, arguments:
             case "search", {"query": str(query)}:
                 return await self._search(query, arguments.get("topn"))
@@ -268,9 +272,6 @@ class SearchSession:
                 return self._find(await self._open(arguments), pattern)
             case _:
                 raise ToolError(f"The web search has no tool '{name}', or the call lacks an argument.")
-
-    async def close(self) -> None:
-        """Do nothing: the session only has texts."""
 
     async def _search(self, query: str, count: object) -> str:
         found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
