@@ -20,7 +20,7 @@ from interlock.fsm.acceptor.judging import DONE
 from interlock.fsm.transducers import CHAT, MESSAGES
 from interlock.fsm.transducers.chat import ChatEffect
 from interlock.fsm.transducers.messages import MessagesEffect
-from interlock.serving.view.event_lines import Line, LinePlace, ReplaySteps, Trace, place_of, redacted, strip_quotes
+from interlock.serving.view.event_lines import Line, LinePlace, ReplaySteps, Trace, finding_fields, place_of, redacted
 
 _M, _C = MessagesEffect, ChatEffect
 
@@ -254,15 +254,7 @@ class DialectTrace:
             yield from self._event(message, None)
         verdict = self._judge.end()
         for finding in (each.finding for each in verdict.reported):
-            about = {
-                "rule": finding.rule,
-                "severity": finding.severity,
-                "deviation": "",
-                "message": strip_quotes(finding.message) if self.redact else finding.message,
-                "expected": (),
-                "line": finding.line,
-            }
-            yield "f", self.stream, min(finding.event, self.events), about
+            yield "f", self.stream, min(finding.event, self.events), finding_fields(finding, redact=self.redact)
         status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
         yield "end", self.stream, status
 

@@ -106,7 +106,7 @@ class Trace:
         verdict = self._judge.end()
         for finding in verdict.late:
             event = self.events if finding.event >= verdict.events else finding.event
-            yield "f", self.stream, event, self._finding(finding)
+            yield "f", self.stream, event, finding_fields(finding, redact=self.redact)
         status = verdict.status if not self.redact or str(verdict.status).isidentifier() else MUCH
         rules, legal, readable = verdict.rules, verdict.legal, verdict.readable
         yield "end", self.stream, {"status": status, "legal": legal, "readable": readable, "rules": rules}
@@ -133,7 +133,7 @@ class Trace:
             text = str(redacted(data)) if body is None else dumps(body).decode()
         yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
         for finding in judged.findings:
-            yield "f", self.stream, self.events, self._finding(finding)
+            yield "f", self.stream, self.events, finding_fields(finding, redact=self.redact)
         self.events += 1
         if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
@@ -177,15 +177,17 @@ class Trace:
         index = body.get("output_index")
         yield "lane", self.stream, lane.number, {**about, "index": index if isinstance(index, int) else None}
 
-    def _finding(self, finding: Finding) -> Mapping[str, object]:
-        return {
-            "rule": finding.rule,
-            "severity": finding.severity,
-            "deviation": finding.deviation,
-            "message": strip_quotes(finding.message) if self.redact else finding.message,
-            "expected": finding.expected,
-            "line": finding.line,
-        }
+
+def finding_fields(finding: Finding, *, redact: bool) -> Mapping[str, object]:
+    """Return the object of a line `f`; `redact` hides what its message quotes of the stream."""
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "deviation": finding.deviation,
+        "message": strip_quotes(finding.message) if redact else finding.message,
+        "expected": finding.expected,
+        "line": finding.line,
+    }
 
 
 def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENAI) -> Iterator[Sequence[Line]]:
