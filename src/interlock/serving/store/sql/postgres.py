@@ -185,7 +185,7 @@ class PostgresConnection(DatabaseConnection):
 
 
 @define(eq=False)
-class PostgresStore(SharedSqlStore):
+class PostgresStore(SharedSqlStore[PostgresConnection]):
     """Stores responses in the schema `interlock` of a database."""
 
     url: str  # in the syntax of libpq; of several hosts, one accepts writes
@@ -209,9 +209,9 @@ class PostgresStore(SharedSqlStore):
         connection.adapters.register_dumper(str, _TextDumper)
         return PostgresConnection(connection)
 
-    def open(self, role: ConnectionRole | None = None) -> DatabaseConnection:
+    def open(self, role: ConnectionRole | None = None) -> PostgresConnection:
         if role != "listener":
-            connection = cast("PostgresConnection", super().open(role))
+            connection = super().open(role)
         else:
             try:
                 connection = self.connect()
@@ -230,9 +230,9 @@ class PostgresStore(SharedSqlStore):
         self._notifications.notify(self._notifications.responses())
         return connection
 
-    def is_current(self, connection: DatabaseConnection) -> bool:
+    def is_current(self, connection: PostgresConnection) -> bool:
         """Return whether a connection is no older than a failover, after which the old server may still run."""
-        return cast("PostgresConnection", connection).opened >= self._moved
+        return connection.opened >= self._moved
 
     def commit(self, tx: Transaction) -> None:
         if tx.changed:
@@ -256,8 +256,8 @@ class PostgresStore(SharedSqlStore):
     def poll_interval(self) -> float:
         return 0.0  # `poll` itself waits
 
-    def poll(self, connection: DatabaseConnection) -> None:
-        for message in cast("PostgresConnection", connection).connection.notifies(timeout=LISTEN):
+    def poll(self, connection: PostgresConnection) -> None:
+        for message in connection.connection.notifies(timeout=LISTEN):
             if message.pid != self._pid:
                 changed = message.payload.split()
                 self._notifications.notify(key for key in self._notifications.responses() if _payload(key) in changed)

@@ -16,7 +16,7 @@ from math import inf
 from queue import Empty, SimpleQueue
 from random import uniform
 from threading import Thread
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import define, field
 
@@ -40,6 +40,7 @@ from interlock.serving.store.sql.database import VERSION, Contention, DatabaseCo
 from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
 
 R = TypeVar("R")
+C = TypeVar("C", bound=DatabaseConnection)
 ConnectionRole: TypeAlias = Literal["reader", "writer", "listener"]
 
 SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
@@ -153,14 +154,14 @@ class SqlStore(ResponseStore):
 
 
 @define(eq=False)
-class SharedSqlStore(SqlStore):
+class SharedSqlStore(SqlStore, Generic[C]):
     """A store that several processes share. A thread writes, another reads, and one of them or a third receives notifications."""
 
     create: bool = field(default=True, kw_only=True)  # whether to create the store if it does not exist
     timeout: float | None = field(default=None, init=False)
     """Seconds of silence after which the database is down; None if the database has its own limits."""
     listener: ClassVar[ConnectionRole]  # the thread that notices the changes of other processes
-    _threads: dict[ConnectionRole, DatabaseThread] = field(factory=dict[ConnectionRole, "DatabaseThread"], init=False)
+    _threads: dict[ConnectionRole, DatabaseThread[C]] = field(factory=dict[ConnectionRole, "DatabaseThread[C]"], init=False)
 
     async def migrate(self) -> int:
         return await asyncio.to_thread(self._run_alone, self.connect, lambda connection: connection.migrate())
@@ -186,12 +187,12 @@ class SharedSqlStore(SqlStore):
             self._thread(self.listener).poll_soon()
             yield subscription
 
-    def _thread(self, role: ConnectionRole) -> DatabaseThread:
+    def _thread(self, role: ConnectionRole) -> DatabaseThread[C]:
         if role not in self._threads:
             self._threads[role] = DatabaseThread(self, role)
         return self._threads[role]
 
-    def _run_alone(self, connect: Callable[[], DatabaseConnection], work: Callable[[DatabaseConnection], R]) -> R:
+    def _run_alone(self, connect: Callable[[], C], work: Callable[[C], R]) -> R:
         """Run work on a separate connection, without beginning a transaction."""
         try:
             with closing(connect()) as connection:
@@ -202,7 +203,7 @@ class SharedSqlStore(SqlStore):
                 raise
             raise failure.error from error
 
-    def open(self, _role: ConnectionRole | None = None) -> DatabaseConnection:
+    def open(self, _role: ConnectionRole | None = None) -> C:
         """Open the connection of a thread, or for work alone; if `create` is true, create the tables in an empty database."""
         connection = self.connect()
         try:
@@ -212,9 +213,7 @@ class SharedSqlStore(SqlStore):
             raise
         return connection
 
-    def begin(
-        self, connection: DatabaseConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
-    ) -> Transaction:
+    def begin(self, connection: C, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0) -> Transaction:
         """Begin a transaction for jobs that change the responses with these keys, and the first of which has `waited` seconds."""
         connection.begin(write=write, waited=waited)
         locked = lock(connection, [*dict.fromkeys(keys)]) if keys and connection.lock else {}
@@ -232,14 +231,14 @@ class SharedSqlStore(SqlStore):
         """The name of the database in messages."""
 
     @abstractmethod
-    def connect(self) -> DatabaseConnection:
+    def connect(self) -> C:
         """Open a connection to the database, which may be empty."""
 
     @abstractmethod
     def failure(self, error: Exception) -> Failure | None:
         """Classify an error of the database; return None for any other error."""
 
-    def is_current(self, _connection: DatabaseConnection, /) -> bool:
+    def is_current(self, _connection: C, /) -> bool:
         """Return whether a connection still leads to the current database at the URL."""
         return True
 
@@ -248,7 +247,7 @@ class SharedSqlStore(SqlStore):
         """Return the seconds between two calls of `poll`; None if there is nothing to poll for."""
 
     @abstractmethod
-    def poll(self, connection: DatabaseConnection, /) -> None:
+    def poll(self, connection: C, /) -> None:
         """Notify the subscribers of responses that other processes have changed. Called between two batches of jobs."""
 
 
@@ -269,16 +268,16 @@ class Job:
 
 
 @define(eq=False)
-class DatabaseThread:
+class DatabaseThread(Generic[C]):
     """Runs work of a store in a thread with one connection, which it opens on first use, and again after a loss.
 
     Jobs that arrive while the thread is busy run next, in one transaction, so many writers share a commit. The thread can outlive
     `stop` if the database does not answer.
     """
 
-    store: SharedSqlStore
+    store: SharedSqlStore[C]
     role: ConnectionRole
-    connection: DatabaseConnection | None = field(default=None, init=False)
+    connection: C | None = field(default=None, init=False)
     _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue[Any], init=False)
     _committing: bool = field(default=False, init=False)
     _begun: float = field(default=0.0, init=False)  # the time when the last batch left the queue
@@ -380,7 +379,7 @@ class DatabaseThread:
             for set_outcome in outcomes:
                 set_outcome()
 
-    def _commit(self, connection: DatabaseConnection, jobs: Sequence[Job]) -> list[Callable[[], None]]:
+    def _commit(self, connection: C, jobs: Sequence[Job]) -> list[Callable[[], None]]:
         """Run jobs in one transaction, and return the setter of each outcome."""
         self._committing = False
         keys = [job.key for job in jobs if job.key is not None]
@@ -403,7 +402,7 @@ class DatabaseThread:
         except Exception as error:  # noqa: BLE001 - the thread goes on; subscribers read without notifications
             self._recover(error)
 
-    def _open_connection(self) -> DatabaseConnection:
+    def _open_connection(self) -> C:
         if self.connection is not None and not self.store.is_current(self.connection):
             self._close()
         if self.connection is None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import apsw
 from attrs import define, field
@@ -141,7 +141,7 @@ class SqliteConnection(DatabaseConnection):
 
 
 @define(eq=False)
-class SqliteStore(SharedSqlStore):
+class SqliteStore(SharedSqlStore[SqliteConnection]):
     """Stores responses in a file.
 
     Raises:
@@ -188,11 +188,10 @@ class SqliteStore(SharedSqlStore):
             connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    def open(self, role: ConnectionRole | None = None) -> DatabaseConnection:
+    def open(self, role: ConnectionRole | None = None) -> SqliteConnection:
         self._close_deleted()
         connection = super().open(role)
-        if isinstance(connection, SqliteConnection):
-            connection.files = _files(self.path)
+        connection.files = _files(self.path)
         return connection
 
     def _close_deleted(self) -> None:
@@ -209,18 +208,18 @@ class SqliteStore(SharedSqlStore):
                 thread.check_soon()
             time.sleep(POLL)
 
-    def _has_deleted(self, connection: DatabaseConnection | None) -> bool:
+    def _has_deleted(self, connection: SqliteConnection | None) -> bool:
         """Return whether a connection has an index of its log, which is not the one at the path."""
-        return isinstance(connection, SqliteConnection) and connection.files[-1] not in {None, _files(self.path)[-1]}
+        return connection is not None and connection.files[-1] not in {None, _files(self.path)[-1]}
 
-    def is_current(self, connection: DatabaseConnection) -> bool:
-        if not isinstance(connection, SqliteConnection) or self._has_log(connection):
+    def is_current(self, connection: SqliteConnection) -> bool:
+        if self._has_log(connection):
             return True
         connection.abandon(_files(self.path))
         return False
 
     def begin(
-        self, connection: DatabaseConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
+        self, connection: SqliteConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
     ) -> Transaction:
         """Begin a transaction; a writer then looks again for its log, which others replace only without writers.
 
@@ -228,7 +227,7 @@ class SqliteStore(SharedSqlStore):
             Contention: The database or the log of a writer is no longer the one at the path.
         """
         tx = super().begin(connection, keys, write=write, waited=waited)
-        if write and isinstance(connection, SqliteConnection) and not self._has_log(connection):
+        if write and not self._has_log(connection):
             raise Contention
         return tx
 
@@ -257,8 +256,7 @@ class SqliteStore(SharedSqlStore):
     def poll_interval(self) -> float | None:
         return POLL if self._notifications.responses() else None
 
-    def poll(self, connection: DatabaseConnection) -> None:
-        connection = cast("SqliteConnection", connection)
+    def poll(self, connection: SqliteConnection) -> None:
         version = connection.value("PRAGMA data_version")  # changes when another connection writes
         if version == connection.data_version:
             return
