@@ -19,7 +19,7 @@ BOUNDS: Final = {
     "circles of imports": 0,
     "files that read a raw body": 2,
     "files that name a kind": 8,
-    "casts": 41,
+    "casts": 37,
     "Any": 65,
 }
 """The most of each. A change may lower them."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
-from attrs import AttrsInstance, field, fields, frozen
+from attrs import Attribute, AttrsInstance, field, fields, frozen
 
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
 CommandFunction: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[CommandFunction], CommandFunction]
 
-_DECLARE: Final = "declare"
-"""The key of the function that declares the option of a field."""
+_OPTION: Final = "option"
+_FROM_ENVIRONMENT: Final = "from_environment"
+"""The keys of a field's metadata: the settings of its option, and whether the environment has its default."""
 
 FILE: Final = click.Path(path_type=Path)
 KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
@@ -34,7 +34,7 @@ KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
 class NumberType(click.FloatRange):
     """A number with a minimum, but not NaN, which click accepts because it compares as neither smaller nor greater."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - as in click
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; fail if it is too small or not a number."""
         number: float = super().convert(value, param, ctx)
         if isnan(number):
@@ -52,22 +52,23 @@ def dialect_option(text: str) -> Decorator:
     return click.option("--dialect", type=click.Choice([*DIALECTS]), default="openai", help=text)
 
 
-def environment_option(name: str, *names: str, **settings: Any) -> Decorator:  # noqa: ANN401 - as click has them
-    """Return an option whose default can be in the environment: `INTERLOCK_UPSTREAM_KEY` for `--upstream-key`."""
-    variable = f"INTERLOCK_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, *names, envvar=variable, show_envvar=True, **settings)
-
-
 def option(*, from_environment: bool = False, **settings: Any) -> Any:  # noqa: ANN401 - a field of any type, as click has it
-    """Return a field of a command's settings, which an option of its name fills; `environment_option` if that has a variable."""
-    declare = environment_option if from_environment else click.option
-    return field(metadata={_DECLARE: partial(declare, **settings)})
+    """Return a field of a command's settings, for an option with the same name.
+
+    Its default can be in the environment: `INTERLOCK_UPSTREAM_KEY` for `--upstream-key`.
+    """
+    return field(metadata={_OPTION: settings, _FROM_ENVIRONMENT: from_environment})
 
 
 def options_of(settings: type[AttrsInstance]) -> Decorator:
     """Return a decorator that adds the options of settings: its own, and then those of its base class."""
-    ordered = sorted(fields(settings), key=lambda each: each.inherited)
-    return _all(*(each.metadata[_DECLARE](f"--{each.name.replace('_', '-')}") for each in ordered))
+    return _all(*map(_option, sorted(fields(settings), key=lambda each: each.inherited)))
+
+
+def _option(setting: Attribute[object]) -> Decorator:
+    variable = f"INTERLOCK_{setting.name.upper()}" if setting.metadata[_FROM_ENVIRONMENT] else None
+    name = f"--{setting.name.replace('_', '-')}"
+    return click.option(name, envvar=variable, show_envvar=variable is not None, **setting.metadata[_OPTION])
 
 
 def _all(*options: Decorator) -> Decorator:

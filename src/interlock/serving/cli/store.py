@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from interlock.serving.cli.options import FILE, environment_option, examples
+from interlock.serving.cli.options import FILE, examples
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-url_option = environment_option(
+url_option = click.option(
     "--store",
     "url",
+    envvar="INTERLOCK_STORE",
+    show_envvar=True,
     required=True,
     metavar="URL",
     help="The store: sqlite:PATH, postgresql://HOST/DATABASE, redis://HOST or valkey://HOST.",
