@@ -157,7 +157,7 @@ class Steering:
         self._fire(SteeringTrigger.CONTINUE)
         own = body.get("input")
         if own is None or isinstance(own, str):
-            own = read_input(own)
+            own = [] if own is None else [{"role": "user", "content": own}]  # validated with the request
         return ({**body, "input": [*self._messages, *own]} if is_array(own) else body), []
 
     def commit(self) -> None:
