@@ -189,7 +189,11 @@ def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str,
 
 
 def turn_messages(turn: Turn) -> list[PlainMessage]:
-    """Return the messages of a turn: any thoughts, then an answer or a preamble and calls."""
+    """Return the messages of a turn: any thoughts, then an answer or a preamble and calls.
+
+    Raises:
+        PromptError: The JSON schema of the answer or of a called function cannot be filled.
+    """
     calls = turn_calls(turn)
     names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
     thoughts = _thoughts(turn, f"I should call {names}." if calls else "I should answer.")
@@ -276,6 +280,9 @@ def turn_calls(turn: Turn) -> Sequence[PlainMessage]:
     If the user names none of the others, one whose name shares a word with the message is called; a required call is else one of
     the first tool. The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool
     answered last, before the first turn.
+
+    Raises:
+        PromptError: The parameters of a called function cannot be filled.
     """
     choice = turn.request.tool_choice
     rules = members(choice)

@@ -103,7 +103,11 @@ class InterlockPlugin:
     """The latest streams, for the viewer."""
 
     def attach_router(self, app: Starlette) -> None:
-        """Prepare vLLM's application if this vLLM is supported; if not, the server starts without the plugin."""
+        """Prepare vLLM's application if this vLLM is supported; if not, the server starts without the plugin.
+
+        Raises:
+            SystemExit: The plugin stays inactive, although `INTERLOCK_REQUIRED` requires it.
+        """
         try:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
@@ -121,7 +125,11 @@ class InterlockPlugin:
             self._leave(obstacle)
 
     async def init_state(self, engine_client: EngineClient | None, state: State, args: object) -> None:
-        """Put the service's routes in front of vLLM's if the model supports responses; `args` is vLLM's parsed command line."""
+        """Put the service's routes in front of vLLM's if the model supports responses; `args` is vLLM's parsed command line.
+
+        Raises:
+            SystemExit: As for `attach_router`.
+        """
         serving: Serving | None = getattr(state, "openai_serving_responses", None)
         if self._app is None:
             return

@@ -101,6 +101,11 @@ class ResponseRoutes:
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> ASGIApp:
+        """Return a page of the items that precede a response.
+
+        Raises:
+            ApiError: 400 for an invalid page; 404 for an unknown response.
+        """
         stored = await self._find_stored(request)
         return _page(stored.items, request.query_params)
 
@@ -133,6 +138,11 @@ class ConversationRoutes:
         ]
 
     async def create(self, request: Request) -> ASGIApp:
+        """Create a conversation.
+
+        Raises:
+            ApiError: 400 for an invalid body or item; 404 for a reference to an unknown item.
+        """
         first_items, metadata = read_conversation(await self._body(request))
         items = await self._resolve(request, (), first_items)
         conversation = StoredConversation(random_id("conv"), now(), metadata)
@@ -140,10 +150,20 @@ class ConversationRoutes:
         return _conversation(conversation, conversation.id)
 
     async def retrieve(self, request: Request) -> ASGIApp:
+        """Return a conversation, without its items.
+
+        Raises:
+            ApiError: 404 for an unknown conversation.
+        """
         conversation_id = request.path_params["id"]
         return _conversation(await self.service.archive.store.conversation(tenant_of(request), conversation_id), conversation_id)
 
     async def update(self, request: Request) -> ASGIApp:
+        """Replace the metadata of a conversation, and return the conversation.
+
+        Raises:
+            ApiError: 400 for an invalid body; 404 for an unknown conversation.
+        """
         metadata, conversation_id = read_metadata(await self._body(request)), request.path_params["id"]
         conversation = await self.service.archive.store.update_conversation(tenant_of(request), conversation_id, metadata)
         return _conversation(conversation, conversation_id)
@@ -160,14 +180,18 @@ class ConversationRoutes:
         return JsonResponse({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
 
     async def list_items(self, request: Request) -> ASGIApp:
-        """Return a page of the items of a conversation."""
+        """Return a page of the items of a conversation.
+
+        Raises:
+            ApiError: 400 for an invalid page; 404 for an unknown conversation.
+        """
         return _page(await self._items(request), request.query_params)
 
     async def add_items(self, request: Request) -> ASGIApp:
         """Append items to a conversation, and return the new items as a list.
 
         Raises:
-            ApiError: 400 for an invalid body or item; 404 for an unknown conversation.
+            ApiError: 400 for an invalid body or item; 404 for an unknown conversation, or a reference to an unknown item.
         """
         items, conversation_id = read_conversation_items(await self._body(request)), request.path_params["id"]
         added = await self._resolve(request, await self._items(request), items)

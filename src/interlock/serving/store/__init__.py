@@ -470,7 +470,11 @@ class ResponseStore(ABC):
 
     @abstractmethod
     async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
-        """Carry out all effects of an edit in one commit; return the conversation, or None if it or the item does not exist."""
+        """Carry out all effects of an edit in one commit; return the conversation, or None if it or the item does not exist.
+
+        Raises:
+            Conflict: The state has no edge for the edit.
+        """
 
     async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:
         result = await self._write(lease.tenant, lease.response_id, edit)

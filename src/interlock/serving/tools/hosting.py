@@ -511,7 +511,11 @@ def mcp_tool(kind: ItemKind, fields: Mapping[str, object]) -> tuple[str, str] | 
 
 
 def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
-    """Translate a call of the model into the name and arguments of an MCP tool."""
+    """Translate a call of the model into the name and arguments of an MCP tool.
+
+    Raises:
+        ToolError: The model wrote arguments that are not a JSON object.
+    """
     hosted, code = HOSTED_CALLS.get(call.kind), _code_field(call.kind)
     name = str(call.fields["name"]) if hosted is None else hosted.mcp_tool(call.fields)
     if code:

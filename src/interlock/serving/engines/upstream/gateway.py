@@ -81,12 +81,16 @@ class Gateway(ResponseEngine):
         return facts
 
     async def has_tools(self, name: str) -> bool:
-        """Return whether a model's upstream receives tools that the gateway does not run."""
+        """Return whether a model's upstream receives tools that the gateway does not run; raise `ApiError` as `find` does."""
         upstream, _ = await self.find(name)
         return UPSTREAM_APIS[upstream.api].passes_tools
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
-        """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream."""
+        """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream.
+
+        Raises:
+            ApiError: 400 for an invalid body.
+        """
         limit = raw.get("max_output_tokens")
         if type(limit) is not int or not 0 < limit < LEAST:
             return read_request(raw)

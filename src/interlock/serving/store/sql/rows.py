@@ -109,7 +109,7 @@ class Items:
         self.connection.execute_many(insert, [(tenant, chunk.id, chunk.digest, chunk.packed) for chunk in chunks])
 
     def drop(self, item: Seq) -> None:
-        """Remove an item unless something refers to it."""
+        """Remove an item unless something refers to it; raise `Contention` if another transaction uses it."""
         in_use = "SELECT EXISTS (SELECT 1 FROM link WHERE item = ?1) OR EXISTS (SELECT 1 FROM member WHERE item = ?1)"
         if self._lock("item", item) and not self.connection.value(in_use, (item,)):
             self.connection.execute("DELETE FROM item WHERE seq = ?", (item,))
@@ -145,7 +145,7 @@ class Items:
                 return low
 
     def drop_chain(self, link: Seq | None) -> None:
-        """Remove a chain back to the first link that something else refers to."""
+        """Remove a chain back to the first link that something else refers to; raise `Contention` as `drop` does."""
         in_use = "SELECT EXISTS (SELECT 1 FROM link WHERE before = ?1) OR EXISTS (SELECT 1 FROM response WHERE tip = ?1)"
         while link is not None and self._lock("link", link) and not self.connection.value(in_use, (link,)):
             link, item = self.connection.rows("DELETE FROM link WHERE seq = ? RETURNING before, item", (link,))[0]

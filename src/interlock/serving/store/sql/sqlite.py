@@ -109,7 +109,11 @@ class SqliteConnection(DatabaseConnection):
             self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
 
     def abandon(self, files: Files) -> None:
-        """Prepare to be closed, because its files are not those at the path any more; save the commits of a deleted log."""
+        """Prepare to be closed, because its files are not those at the path any more; save the commits of a deleted log.
+
+        Raises:
+            apsw.BusyError: The deleted log is being read.
+        """
         (own_database, _, own_index), (database, log, index) = self.files, files
         if database == own_database and (log is None or index == own_index):
             self._save_commits()
