@@ -134,7 +134,7 @@ sys.modules["opentelemetry"] = None
 from interlock.serving import traces
 assert not traces.HAS_API
 headers = {{}}
-with traces.continued({{"traceparent": "00-{TRACE}-{PARENT}-01"}}), traces.record("a", "SERVER", {{}}) as span:
+with traces.continue_trace({{"traceparent": "00-{TRACE}-{PARENT}-01"}}), traces.record("a", "SERVER", {{}}) as span:
     span.set({{"a": 1}})
     span.fail("error")
     span.inject(headers)

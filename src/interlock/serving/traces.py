@@ -96,7 +96,7 @@ def record(name: str, kind: Kind, attributes: Attributes) -> Generator[Span]:
 
 
 @contextmanager
-def continued(headers: Mapping[str, str]) -> Generator[None]:
+def continue_trace(headers: Mapping[str, str]) -> Generator[None]:
     """Make the `traceparent` of a request the parent of the spans in the context, unless a span is active already.
 
     The request's `baggage` is ignored, because it would reach every upstream.

@@ -69,7 +69,7 @@ def test_an_entry_has_the_facts_of_the_model(facts, entry):
     ],
 )
 def test_facts_of_another_source_fill_the_gaps(facts, other, both):
-    assert facts.over(other) == both
+    assert facts.fill_from(other) == both
 
 
 def test_the_list_has_the_catalogue_beside_the_models(serve):

@@ -19,7 +19,7 @@ from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import (
     read_conversation,
     read_conversation_items,
-    read_hosted,
+    read_for_host,
     read_metadata,
     read_request,
 )
@@ -500,7 +500,7 @@ def refusal_of(read, body):
     return refusal.value.status, refusal.value.param, refusal.value.message
 
 
-@pytest.mark.parametrize("read", [read_hosted, read_request])
+@pytest.mark.parametrize("read", [read_for_host, read_request])
 def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_servers(read):
     status, param, message = refusal_of(read, {"input": [{"role": "user", "content": "Hi"}, {"type": "teleport_call"}]})
     assert (status, param) == (400, "input[1].type")
@@ -524,7 +524,7 @@ def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_serv
     ],
 )
 def test_what_the_host_does_not_know_must_have_its_shape(body, param):
-    assert refusal_of(read_hosted, body)[:2] == (400, param)
+    assert refusal_of(read_for_host, body)[:2] == (400, param)
 
 
 def test_what_the_host_knows_is_left_to_it():
@@ -538,10 +538,10 @@ def test_what_the_host_knows_is_left_to_it():
         "tools": [{"type": "function"}, {"type": "unheard"}],
     }
     items = ({"role": "tool", "content": 5, "type": "message"}, *body["input"][1:])
-    assert read_hosted(body) == create.ResponseRequest(raw=body, model="", input=items, tools=tuple(body["tools"]))
+    assert read_for_host(body) == create.ResponseRequest(raw=body, model="", input=items, tools=tuple(body["tools"]))
 
 
 def test_a_text_is_a_users_message_and_nothing_is_nothing():
-    assert read_hosted({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
+    assert read_for_host({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
     nothing = {"input": None, "tools": None}
-    assert read_hosted(nothing) == create.ResponseRequest(raw=nothing, model="")
+    assert read_for_host(nothing) == create.ResponseRequest(raw=nothing, model="")

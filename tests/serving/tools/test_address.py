@@ -183,7 +183,7 @@ def declared(**members):
     ],
 )
 def test_tools_are_allowed_by_name_or_because_they_only_read(rule, tools) -> None:
-    assert [tool.name for tool in declared(allowed_tools=rule).allowed([READ, WRITE])] == tools
+    assert [tool.name for tool in declared(allowed_tools=rule).filter_allowed([READ, WRITE])] == tools
 
 
 @pytest.mark.parametrize(

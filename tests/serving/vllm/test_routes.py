@@ -433,7 +433,7 @@ def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
     assert not hasattr(sys.modules[compat.HY_V4], compat.HY_V4_TOOLS)
 
 
-@pytest.mark.parametrize("broken", ["mounted", "Archive"])
+@pytest.mark.parametrize("broken", ["mount", "Archive"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
     def refuse(*_):
         raise RuntimeError("it is built otherwise")

@@ -63,7 +63,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     efforts: list[str] | None = None
     modalities: list[Literal["text", "image", "audio"]] | None = None
 
-    def over(self, other: ModelFacts) -> ModelFacts:
+    def fill_from(self, other: ModelFacts) -> ModelFacts:
         """Return these facts, with those of another source where these are unknown."""
         facts = {name: getattr(self, name) for name in self.__struct_fields__}
         return ModelFacts(**{name: getattr(other, name) if fact is None else fact for name, fact in facts.items()})

@@ -199,7 +199,7 @@ class TraceContext:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with traces.continued(Headers(scope=scope)) if scope["type"] in {"http", "websocket"} else nullcontext():
+        with traces.continue_trace(Headers(scope=scope)) if scope["type"] in {"http", "websocket"} else nullcontext():
             await self.app(scope, receive, send)
 
 

@@ -163,7 +163,7 @@ class InterlockPlugin:
             if engine_client is not None:
                 admissions.watch(engine_client)
                 _end_runs_at_shutdown(engine_client, api)
-            routes = [mounted(route, keys, compat.router()) for route in _served_routes(api)]
+            routes = [mount(route, keys, compat.router()) for route in _served_routes(api)]
             self._app.router.routes[:0] = [*routes, _model_list(serving, api)]
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
@@ -225,7 +225,7 @@ def _model_list(serving: Serving, api: Api) -> Route:
     return Route("/v1/models", list_models, methods=["GET"])
 
 
-def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
+def mount(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
     """Adapt a route of the service to vLLM's application, which has its own middleware and error responses.
 
     vLLM checks the API keys; here they only select the tenant.
@@ -240,7 +240,7 @@ def mounted(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
 
         async def connecting(socket: WebSocket) -> None:
             identify(socket)
-            with traces.continued(socket.headers):
+            with traces.continue_trace(socket.headers):
                 await connect(socket)
 
         return WebSocketRoute(route.path, connecting)
@@ -289,7 +289,7 @@ class LongAnswer(StreamingResponse):
 
 async def _or_refusal(request: Request, answer: Awaitable[T]) -> T | Response:
     """Await the answer to a request, within its trace; a refusal becomes the response that vLLM would give."""
-    with traces.continued(request.headers), panics_as_errors():
+    with traces.continue_trace(request.headers), panics_as_errors():
         try:
             return await answer
         except VllmRefusedError as error:

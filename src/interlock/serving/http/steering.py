@@ -54,6 +54,14 @@ class SteerRefusedError(Exception):
 
     event: SteerFailed
 
+    @classmethod
+    def of(cls, code: str, message: str, response_id: object, steer_input: object) -> SteerRefusedError:
+        """Return the error for an input; what the client sent with a wrong type is left out."""
+        unused = steer_input if isinstance(steer_input, str) or is_array(steer_input) else ""
+        target = response_id if isinstance(response_id, str) else ""
+        steer = FailedSteer(previous_response_id=target, input=unused)
+        return cls(SteerFailed(sequence_number=0, error=SteerError(code=code, message=message), steer=steer))
+
 
 def read_steer(body: Mapping[str, object], size: int) -> SteerFrame:
     """Read a steering frame without its `type`.
@@ -76,17 +84,9 @@ def read_steer(body: Mapping[str, object], size: int) -> SteerFrame:
             for name in message.keys() - _FIELDS:
                 raise invalid(f"input[{index}].{name}", f"Unknown parameter: 'input[{index}].{name}'.", "unknown_parameter")
     except ApiError as error:
-        raise SteerRefusedError(refused("invalid_input", error.message, response_id, steer_input)) from None
+        raise SteerRefusedError.of("invalid_input", error.message, response_id, steer_input) from None
     assert isinstance(steer_input, str) or is_array(steer_input)  # noqa: S101 - `read_input` refuses others
     return SteerFrame(response_id, steer_input, messages, size)
-
-
-def refused(code: str, message: str, response_id: object, steer_input: object) -> SteerFailed:
-    """Return the answer to an input that was not accepted; what the client sent with a wrong type is left out."""
-    unused = steer_input if isinstance(steer_input, str) or is_array(steer_input) else ""
-    target = response_id if isinstance(response_id, str) else ""
-    steer = FailedSteer(previous_response_id=target, input=unused)
-    return SteerFailed(sequence_number=0, error=SteerError(code=code, message=message), steer=steer)
 
 
 @define(eq=False)
@@ -122,15 +122,15 @@ class Steering:
             SteerRefusedError: The response has ended or cannot be steered, or too many inputs wait.
         """
         if SteeringTrigger.STEER not in self._machine.state.rows:
-            raise SteerRefusedError(refused("response_already_completed", _ENDED, frame.response_id, frame.input))
+            raise SteerRefusedError.of("response_already_completed", _ENDED, frame.response_id, frame.input)
         if self.body.get("conversation") is not None or self.body.get("context_management"):
-            raise SteerRefusedError(refused("steering_not_supported", _NOT_STEERABLE, frame.response_id, frame.input))
+            raise SteerRefusedError.of("steering_not_supported", _NOT_STEERABLE, frame.response_id, frame.input)
         if len(self._inputs) >= MOST:
-            raise SteerRefusedError(refused("too_many_pending_steers", _TOO_MANY, frame.response_id, frame.input))
+            raise SteerRefusedError.of("too_many_pending_steers", _TOO_MANY, frame.response_id, frame.input)
         try:
             self._memory.reserve(frame.size)
         except ApiError as error:
-            raise SteerRefusedError(refused("too_many_pending_steers", error.message, frame.response_id, frame.input)) from None
+            raise SteerRefusedError.of("too_many_pending_steers", error.message, frame.response_id, frame.input) from None
         self._inputs.append(frame)
         (event,) = self._fire(SteeringTrigger.STEER)
         return event

@@ -34,7 +34,7 @@ from interlock.serving import metrics
 from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE, count_refusal
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory, Limits
-from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer, refused
+from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object
@@ -233,8 +233,8 @@ class SocketConnection:
                 case ConnectionEffect.STEER if isinstance(request, SteerFrame):
                     await self._steer(request)
                 case ConnectionEffect.REFUSE_STEER if isinstance(request, SteerFrame):
-                    event = refused("response_not_active", TOO_OLD.message, request.response_id, request.input)
-                    await self._send_steering([event])
+                    refusal = SteerRefusedError.of("response_not_active", TOO_OLD.message, request.response_id, request.input)
+                    await self._send_steering([refusal.event])
                 case ConnectionEffect.DISPATCH if isinstance(request, CreateFrame):
                     lane = self._lane_for(request)
                     self._start(lane, lane.submit(request))
@@ -278,7 +278,7 @@ class SocketConnection:
         lanes = (each for each in self._lanes.values() if each.steering and each.steering.response_id == frame.response_id)
         lane = next(lanes, None)
         if lane is None or lane.steering is None:
-            raise SteerRefusedError(refused("response_not_found", NOT_RUNNING, frame.response_id, frame.input))
+            raise SteerRefusedError.of("response_not_found", NOT_RUNNING, frame.response_id, frame.input)
         await self._send_steering([lane.steering.accept(frame)], lane)
 
     def _start(self, lane: Lane, request: CreateFrame | None) -> None:

@@ -24,8 +24,8 @@ from interlock.serving.requests.input_items import JsonItem, read_input, read_it
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
-    HOSTED_ITEMS,
-    HOSTED_TOOLS,
+    HOST_ITEMS,
+    HOST_TOOLS,
     MAX_TOOLS,
     SOME_TEXT,
     TOOLS,
@@ -68,7 +68,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
     """A valid request for a response.
 
     Items in `input` have a type, and a string input is a user's message. `tool_choice` is `none`, `auto`, `required`, or an
-    object with a `type`; `read_hosted` leaves others to the engine. Only this module reads `raw`, the client's own body.
+    object with a `type`; `read_for_host` leaves others to the engine. Only this module reads `raw`, the client's own body.
     """
 
     raw: Mapping[str, object]
@@ -150,7 +150,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
         """The declarations of MCP servers with their secrets (`authorization`, `headers`), which `tools` lacks."""
         return (tool for tool in map(members, elements(self.raw.get("tools"))) if tool.get("type") == "mcp")
 
-    def updated(self, items: Iterable[JsonItem]) -> ResponseRequest:
+    def apply_updates(self, items: Iterable[JsonItem]) -> ResponseRequest:
         """Return the request with the effort and text format of the last updates in its conversation, which replace its own."""
         settings: dict[str, Mapping[str, object]] = {}
         for item in items:
@@ -209,7 +209,7 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     return request
 
 
-def read_hosted(raw: Mapping[str, object]) -> ResponseRequest:
+def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
     """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself.
 
     Raises:
@@ -218,10 +218,10 @@ def read_hosted(raw: Mapping[str, object]) -> ResponseRequest:
     require_shallow(raw)
     _require_conversation(raw)
     parameters: HostParameters = require(raw, HostParameters)
-    items = read_input(raw.get("input"), HOSTED_ITEMS)
+    items = read_input(raw.get("input"), HOST_ITEMS)
     _require_last_trigger(items)
     choice = raw.get("tool_choice")
-    tools = () if raw.get("tools") is None else _tools(raw["tools"], HOSTED_TOOLS)
+    tools = () if raw.get("tools") is None else _tools(raw["tools"], HOST_TOOLS)
     if choice is not None and not isinstance(choice, str):
         require(choice, Named, "tool_choice")
     tool_choice = choice if isinstance(choice, str) else members(choice) or "auto"

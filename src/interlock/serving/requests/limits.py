@@ -186,13 +186,13 @@ TOOLS: Final[Kinds] = _map_types(tools.AnyTool)
 CHOICES: Final[Kinds] = _map_types(tools.AnyChoice)
 """The objects that `tool_choice` may be; any other is validated as `Named`."""
 
-HOSTED_ITEMS: Final[Kinds] = {
+HOST_ITEMS: Final[Kinds] = {
     **ITEMS,
     **dict.fromkeys(("message", "function_call", "function_call_output"), HostItem),
     "reasoning": HostReasoning,
 }
 """`ITEMS` for a host engine, which validates messages, reasoning and function calls itself."""
-HOSTED_TOOLS: Final[Kinds] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
+HOST_TOOLS: Final[Kinds] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
 """`TOOLS` for a host engine, which validates these tools itself."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)

@@ -168,7 +168,7 @@ class ResponseService:
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
         seals = self._seals(request, tenant)
         unsealed, removed = await seals.unseal(items, request.input, self.engine.names)
-        return RequestContext(request.updated(items), items, tenant, unsealed, removed, lease, seals, connection)
+        return RequestContext(request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection)
 
     def _seals(self, request: ResponseRequest, tenant: str) -> Seals:
         return Seals(self.envelope, request.model, tenant)

@@ -117,7 +117,7 @@ class DeclaredServer:
         if isinstance(authorization, str):
             yield _require_sendable("Authorization", f"Bearer {authorization}")
 
-    def allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
+    def filter_allowed(self, tools: Iterable[ListedTool]) -> Iterable[ListedTool]:
         rule = self.tool.get("allowed_tools")
         return tools if rule is None else filter(_matcher(rule), tools)
 
@@ -384,7 +384,7 @@ class ResponseTools:
         if not self._hosts(label):
             return self._listed.get(label, {}).get(name)
         server = self._servers.get(label)
-        return None if server is None else next(iter(server.allowed([ListedTool({"name": name})])), None)
+        return None if server is None else next(iter(server.filter_allowed([ListedTool({"name": name})])), None)
 
     def _approved_requests(self) -> Iterator[JsonItem]:
         requests = {item.get("id"): item for item in self._items if item.get("type") == "mcp_approval_request"}
@@ -440,7 +440,7 @@ class ResponseTools:
         return Succeed(item_id, {"tools": [tool.fields for tool in self._listed[server.label].values()]})
 
     def _set_list(self, label: str, tools: Iterable[ListedTool]) -> None:
-        self._listed[label] = {tool.name: tool for tool in self._servers[label].allowed(tools)}
+        self._listed[label] = {tool.name: tool for tool in self._servers[label].filter_allowed(tools)}
 
     async def _call(self, call: ReadyCall, session: ToolSession, name: str, arguments: Mapping[str, object]) -> Delta:
         try:

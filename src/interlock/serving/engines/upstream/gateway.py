@@ -76,8 +76,8 @@ class Gateway(ResponseEngine):
         facts = ModelFacts()
         for upstream, listed in zip(self.upstreams, self._lists, strict=True):
             model = upstream.aliases.get(name, name)
-            facts = facts.over(upstream.facts.get(model, ModelFacts())).over(listed.facts.get(model, ModelFacts()))
-            facts = facts.over(ModelFacts(modalities=UPSTREAM_APIS[upstream.api].modalities))
+            facts = facts.fill_from(upstream.facts.get(model, ModelFacts())).fill_from(listed.facts.get(model, ModelFacts()))
+            facts = facts.fill_from(ModelFacts(modalities=UPSTREAM_APIS[upstream.api].modalities))
         return facts
 
     async def has_tools(self, name: str) -> bool:

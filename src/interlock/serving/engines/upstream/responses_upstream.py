@@ -84,7 +84,7 @@ class ResponsesTranslator(Translator):
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""
         full_body = await self._body(turn)
-        body = self._call.upstream.renamed({name: value for name, value in full_body.items() if name not in NOT_COUNTED})
+        body = self._call.upstream.rename_fields({name: value for name, value in full_body.items() if name not in NOT_COUNTED})
         answer: object = None
         try:
             answer = await self._call.fetch("responses/input_tokens", body)

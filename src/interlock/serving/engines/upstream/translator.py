@@ -56,7 +56,7 @@ class Upstream:
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
     """Constant facts about the server, which translators cache here."""
 
-    def renamed(self, body: Mapping[str, object]) -> dict[str, object]:
+    def rename_fields(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
         names = self.fields
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
@@ -135,7 +135,7 @@ class Translator(ABC):
         """
         self._finish_reason, self._usage = None, {}
         upstream = self._call.upstream
-        return upstream.client.stream(self.path, upstream.renamed(await self._body(turn)), self._call.authorization)
+        return upstream.client.stream(self.path, upstream.rename_fields(await self._body(turn)), self._call.authorization)
 
     async def _body(self, turn: Turn) -> dict[str, object]:
         """Return the body of the request, with the API's own names of fields; fields that are None are not sent."""

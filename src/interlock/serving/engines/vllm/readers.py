@@ -185,7 +185,7 @@ class DeltaReader:
         if is_pair and not finished:
             chunk.delta = parse(chunk.text, chunk.token_ids, self._call.request, self._call.prompt, finished=False)
             return self._parser.feed(chunk)
-        chunks = [chunk] if is_pair else self._pairing.paired(finished=finished) or [Chunk([])]
+        chunks = [chunk] if is_pair else self._pairing.take_pairs(finished=finished) or [Chunk([])]
         deltas: list[Delta] = []
         for each in chunks:
             is_last = finished and each is chunks[-1]
@@ -249,10 +249,10 @@ class Pairing:
 
         If no text will follow (`finished`), the pending tokens become one chunk with the rest of the text.
         """
-        return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.paired(finished=finished)
+        return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.take_pairs(finished=finished)
 
     def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
-        """Take new tokens and text. Return whether they are one token and its text; otherwise they wait for `paired`."""
+        """Take new tokens and text. Return whether they are one token and its text; otherwise they wait for `take_pairs`."""
         if len(token_ids) == 1 and not self._pending and not self._text:
             token = token_ids[0]
             expected = self._decode(token)
@@ -266,7 +266,7 @@ class Pairing:
         self._text += text
         return False
 
-    def paired(self, *, finished: bool) -> list[Chunk]:
+    def take_pairs(self, *, finished: bool) -> list[Chunk]:
         """Return the pending tokens whose text has arrived, as `pair` does."""
         chunks: list[Chunk] = []
         while self._pending and self._text.startswith(self._pending[0].text):

@@ -42,7 +42,7 @@ from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import FamilyReader, Reader, reader
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
-from interlock.serving.requests.create import ResponseRequest, read_hosted
+from interlock.serving.requests.create import ResponseRequest, read_for_host
 from interlock.serving.requests.input_items import JsonItem, require_input
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
@@ -164,7 +164,7 @@ class GenerationCall:
         self._first = asyncio.create_task(outcome(self._step()))
         self._first.add_done_callback(self._end_admission)
 
-    async def admitted(self) -> None:
+    async def wait_for_admission(self) -> None:
         """Wait until the engine has accepted the turn; raise vLLM's own error if it does not."""
         await self._accepted.wait()
         if self._first.done():
@@ -234,7 +234,7 @@ class VllmEngine(ResponseEngine):
         return HostedTools(list_hosted_functions(self.hosted))
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
-        request = read_hosted(raw)
+        request = read_for_host(raw)
         continues = request.conversation_id is not None or raw.get("previous_response_id") is not None
         require_input(request.input, continues=continues)
         kept = {"input": "", "previous_response_id": raw.get("previous_response_id")}
@@ -380,7 +380,7 @@ class VllmGeneration(Generation):
             return
         generating = await self._begin(call)
         with _refusals():
-            await generating.admitted()
+            await generating.wait_for_admission()
 
     def _is_accepted(self, call: VllmCall) -> bool:
         """Return whether rendering has checked all parameters of the request, so that the engine accepts it."""
