@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from interlock.serving.cli.commands import app
+from interlock.serving.conformance import player
+from interlock.serving.conformance.exchange import ServerAnswer, SlowAnswerError
+from interlock.serving.conformance.player import Player
+from interlock.serving.conformance.requests import PATHS
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
@@ -122,6 +127,57 @@ def test_what_the_model_does_not_do_is_not_seen_and_what_is_refused_is_not_serve
     assert seen["do not store"] == ("not served", "needs: retrieve")
     assert seen["background"] == ("not served", "background is null")
     assert seen["log probabilities"] == ("not served", "there are none")
+
+
+@pytest.mark.parametrize("api", ["responses", "messages", "chat"])
+def test_each_request_to_a_model_limits_its_tokens(monkeypatch, api) -> None:
+    limits = []
+
+    @contextmanager
+    def exchange(method, url, _headers, body, _timeout):
+        if method == "POST" and url.endswith(PATHS[api]) and body.startswith(b'{"model":"'):
+            limits.append([name for name in json.loads(body) if name.startswith("max_")])
+        yield ServerAnswer(200, "OK", "application/json", iter([b'{"id": "1", "data": [1], "background": true}']))
+
+    monkeypatch.setattr(player, "exchange", exchange)
+    list(Player("http://127.0.0.1:1", api, "m", {}, 60).play())
+    assert (len(limits) > 0, all(limits)) == (True, True)
+
+
+def test_what_a_slow_model_does_not_end_is_not_seen_and_what_needs_no_model_fails(monkeypatch) -> None:
+    @contextmanager
+    def exchange(method, _url, _headers, body, _timeout):
+        if method != "POST" or b"Berlin" in body or body == b'{"model": ':
+            raise SlowAnswerError("not read within 60 seconds")
+        media, data = (
+            ("text/event-stream", LEGAL) if b'"stream":true' in body else ("application/json", json.dumps(RESPONSE).encode())
+        )
+        yield ServerAnswer(200, "OK", media, iter([data]))
+
+    monkeypatch.setattr(player, "exchange", exchange)
+    seen = {case.name: (case.result, case.note) for case in Player("http://127.0.0.1:1", "responses", "m", {}, 60).play()}
+    late = "not read within 60 seconds"
+    assert [seen[name] for name in ("text", "a call", "retrieve", "malformed JSON")] == [
+        ("passes", ""),
+        ("not seen", late),
+        ("fails", late),
+        ("fails", late),
+    ]
+
+
+def test_a_background_response_that_does_not_end_in_time_is_not_seen_and_one_that_is_not_cancelled_fails(monkeypatch) -> None:
+    running = json.dumps({**RESPONSE, "background": True, "status": "in_progress"}).encode()
+
+    @contextmanager
+    def exchange(_method, _url, _headers, _body, _timeout):
+        yield ServerAnswer(200, "OK", "application/json", iter([running]))
+
+    monkeypatch.setattr(player, "exchange", exchange)
+    seen = {case.name: (case.result, case.note) for case in Player("http://127.0.0.1:1", "responses", "m", {}, 0).play()}
+    assert (seen["background"], seen["cancel"]) == (
+        ("not seen", 'status is "in_progress"'),
+        ("fails", 'status is "in_progress"'),
+    )
 
 
 def test_a_stream_that_breaks_a_rule_fails_with_the_rule(results) -> None:

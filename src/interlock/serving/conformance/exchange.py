@@ -16,7 +16,11 @@ _CHUNK_BYTES: Final = 2**16
 
 
 class ExchangeError(Exception):
-    """There is no answer within the time limit; the message is the reason."""
+    """There is no whole answer; the message is the reason."""
+
+
+class SlowAnswerError(ExchangeError):
+    """The answer does not end within the time limit."""
 
 
 @frozen
@@ -43,7 +47,8 @@ def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | No
     """Send a request, and return its answer; `timeout` is in seconds, for all of it.
 
     Raises:
-        ExchangeError: There is no answer, or reading takes too long.
+        SlowAnswerError: The answer does not end in time.
+        ExchangeError: There is no answer.
     """
     try:
         parts = urlsplit(url)
@@ -77,9 +82,9 @@ def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | No
             content_type = response.getheader("Content-Type", "")
             yield ServerAnswer(response.status, response.reason, content_type, _chunks(response, timed_out))
     except OSError as error:
-        has_timed_out = timed_out.is_set() or isinstance(error, TimeoutError)
-        reason = f"not read within {timeout:g} seconds" if has_timed_out else error.strerror or str(error)
-        raise ExchangeError(reason) from error
+        if timed_out.is_set() or isinstance(error, TimeoutError):
+            raise SlowAnswerError(f"not read within {timeout:g} seconds") from error
+        raise ExchangeError(error.strerror or str(error)) from error
     finally:
         timer.cancel()
 

@@ -16,8 +16,8 @@ from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
 from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
-from interlock.serving.conformance.cases import ANY, CASES, Case, CaseStep, Reply, Result
-from interlock.serving.conformance.exchange import ExchangeError, exchange
+from interlock.serving.conformance.cases import ANY, CASES, OPEN, Case, CaseStep, Reply, Result
+from interlock.serving.conformance.exchange import ExchangeError, SlowAnswerError, exchange
 from interlock.serving.conformance.requests import PATHS, translate
 
 _OK: Final = 200
@@ -103,7 +103,7 @@ class Player:
         except ExchangeError as error:
             if not self._results:
                 raise NoAccessError(str(error)) from error
-            result, note = "fails", str(error)
+            result, note = "not seen" if isinstance(error, SlowAnswerError) else "fails", str(error)
         self._results[case.name] = result
         errors, deviations = self._count("error"), self._count("deviation")
         if errors and result != "fails":
@@ -121,7 +121,7 @@ class Player:
 
     def _compare(self, case: Case) -> None:
         """Ask for a stream and for a whole answer; if they differ, ask again, because a model may answer differently."""
-        body = self._request({"temperature": 0, "max_output_tokens": _MAX_TOKENS, **case.fields})
+        body = self._request(case.fields)
         replies = [self._stream(body), self._whole(body)]
         for reply in replies:
             result, note = case.check(reply)
@@ -135,7 +135,7 @@ class Player:
             raise _CaseEnd("fails", f"{_SAME_CONTENT[self.api]}: stream and whole answer differ in {', '.join(names)}")
 
     def _request(self, fields: Body) -> dict[str, object]:
-        return translate(self.api, {"model": self.model, **fields})
+        return translate(self.api, {"model": self.model, "temperature": 0, "max_output_tokens": _MAX_TOKENS, **fields})
 
     def _content(self, reply: Reply) -> tuple[object, ...]:
         output = parse_arguments(reply.output) if self.api == "messages" else reply.output
@@ -198,11 +198,11 @@ class Player:
         first: Body = {}
         for place, step in enumerate(steps):
             answer = self._take(step, first)
-            wrong = [*_differences(step, answer, first)]
-            if wrong and step.has.get("status") == "cancelled" and answer.get("status") == "completed":
-                raise _CaseEnd("not seen", "it ends earlier")
+            wrong = next(_differences(step, answer, first), "")
+            if wrong and answer.get("status") in step.ends:
+                raise _CaseEnd("not seen", wrong)
             if wrong:
-                raise _CaseEnd("not served" if place == 0 and len(steps) > 1 else "fails", wrong[0])
+                raise _CaseEnd("not served" if place == 0 and len(steps) > 1 else "fails", wrong)
             if step.grows and _usage([answer])[0] <= _usage([first])[0]:
                 raise _CaseEnd("not seen", "the input has no more tokens than the first one")
             first = first or answer
@@ -217,9 +217,12 @@ class Player:
         body = self._body(step, first)
         deadline = time.monotonic() + self.timeout
         while True:
-            status, raw = self._send(step.method, path, body)
+            try:
+                status, raw = self._send(step.method, path, body)
+            except SlowAnswerError as error:
+                raise (_CaseEnd("fails", str(error)) if step.method != "POST" or step.refused == "must" else error) from error
             answer = members(_parse(raw))
-            if not (step.ended and answer.get("status") in ("queued", "in_progress") and time.monotonic() < deadline):
+            if not (step.ends and answer.get("status") in OPEN and time.monotonic() < deadline):
                 break
             time.sleep(_WAIT)
         if step.refused:
@@ -235,9 +238,9 @@ class Player:
             return step.fields
         if step.path.startswith("/v1/"):
             return dumps(step.fields)
-        body = {"model": self.model, **step.fields} if step.verbatim else self._request(step.fields)
-        kept = {name: value for name, value in body.items() if name not in step.drop}
-        return dumps(kept).replace(b"{id}", as_text(first.get("id")).encode())
+        fields = {"model": self.model, **step.fields}
+        body = fields if step.verbatim else translate(self.api, fields) if step.path else self._request(fields)
+        return dumps(body).replace(b"{id}", as_text(first.get("id")).encode())
 
     def _check_refusal(self, step: CaseStep, status: int, raw: bytes) -> None:
         """Check that a request is refused with an error of the API."""
@@ -271,7 +274,7 @@ class Player:
             ) as socket:
                 previous: Body = {}
                 for _ in range(2):
-                    request = {"type": "response.create", "model": self.model, **case.fields, **previous}
+                    request = {"type": "response.create", **self._request(case.fields), **previous}
                     socket.send(json.dumps(request))
                     frames: list[str] = []
                     deadline = time.monotonic() + self.timeout
@@ -285,15 +288,17 @@ class Player:
                     previous = {"previous_response_id": members(events[-1].get("response")).get("id")}
         except (InvalidHandshake, InvalidMessage) as error:
             raise _CaseEnd("not served", str(error)) from error
-        except (OSError, TimeoutError, WebSocketException) as error:
+        except TimeoutError as error:
+            raise SlowAnswerError(f"not read within {self.timeout:g} seconds") from error
+        except (OSError, WebSocketException) as error:
             raise _CaseEnd("fails", f"{type(error).__name__}: {error}") from error
 
 
 def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:
     """Yield what a step requires and its answer lacks."""
     for name, value in step.has.items():
-        wanted = value.replace("{id}", as_text(first.get("id"))) if isinstance(value, str) else value
-        if not (answer.get(name) if wanted is ANY else answer.get(name) == wanted):
+        wanted = value if isinstance(value, tuple) else (value,)
+        if not (answer.get(name) if value is ANY else answer.get(name) in wanted):
             yield f"{name} is {dumps(answer.get(name)).decode()}"
     yield from (f"{name} differs from the first answer" for name in step.same if answer.get(name) != first.get(name))
 

@@ -15,9 +15,7 @@ PATHS: Final[Mapping[ApiName, str]] = {
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
 }
-_MAX_TOKENS: Final = 500
-"""The default of `max_tokens`, which Messages requires."""
-_THINKING: Final = {"max_tokens": 3000, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+_THINKING: Final = {"max_tokens": 1600, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
 def translate(api: ApiName, fields: Body) -> dict[str, object]:
@@ -37,7 +35,6 @@ def _items(fields: Body) -> list[Body]:
 
 
 def _messages(fields: Body) -> Iterator[tuple[str, object]]:
-    yield "max_tokens", fields.get("max_output_tokens", _MAX_TOKENS)
     yield "messages", [_as_messages(item) for item in _items(fields)]
     choice = fields.get("tool_choice", "auto")
     kinds: Mapping[str, Body] = {"auto": {"type": "auto"}, "required": {"type": "any"}, "none": {"type": "none"}}
@@ -45,6 +42,8 @@ def _messages(fields: Body) -> Iterator[tuple[str, object]]:
         match name:
             case "instructions":
                 yield "system", value
+            case "max_output_tokens":
+                yield "max_tokens", value
             case "stop":
                 yield "stop_sequences", value
             case "tools":
