@@ -258,6 +258,9 @@ def _dialect_rules(letter: str) -> Iterator[str]:
     for rule in DIALECT_RULES.values():
         if rule.number.startswith(letter):
             yield f"| {rule.number} | {rule.says} | {rule.breaks or 'not judged: one stream cannot show it'} |"
+    if deviations := [each for each in DEVIATIONS.values() if each.rule in DIALECT_RULES and each.rule.startswith(letter)]:
+        yield ""
+        yield from _deviations(deviations)
 
 
 def _deviations(deviations: Iterable[Deviation]) -> Iterator[str]:

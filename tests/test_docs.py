@@ -69,7 +69,8 @@ def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> 
     page = (DOCS / "rules.md").read_text("utf-8")
     assert re.findall(r'^<a id="(r\w+)"></a>$', page, flags=re.MULTILINE) == [number.lower() for number in RULES]
     assert re.findall(r"^### (R\w+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
-    assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == DEVIATIONS.keys()
+    deviations = {name for name, each in DEVIATIONS.items() if each.rule in RULES}
+    assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == deviations
 
 
 def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
 
 from interlock.fsm.acceptor import DIALECT_RULES, AnyJudge, DialectJudge, judge
 from interlock.fsm.oracle import dialects
@@ -87,3 +89,21 @@ def test_every_rule_of_the_oracles_is_explained():
     judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
     assert judged == {*re.findall(r'"([MC]\d+)"', source), "M12"}  # only the judge sees the names of frames
     assert DialectJudge("chat").end().readable is False
+
+
+def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> None:
+    last = {**BASE, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    judged = verdict(chunked([CHUNKS[0], last]))
+    assert [(each.finding.rule, each.finding.deviation) for each in judged.reported] == [("C2", "text-at-finish")]
+    assert (judged.legal, judged.severities) == (True, {"error": 0, "deviation": 1, "not_judged": 0})
+    state = ChatCompletionStreamState()
+    for chunk in (CHUNKS[0], last):
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    assert state.get_final_completion().choices[0].message.content == "Hi"
+
+
+def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
+    call = {"index": 1, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    last = {**BASE, "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    judged = verdict(chunked([CHUNKS[0], last]))
+    assert [(each.finding.severity, each.finding.rule) for each in judged.reported] == [("error", "C4"), ("deviation", "C2")]

@@ -14,7 +14,7 @@ from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict
-from interlock.fsm.acceptor.rulebook import Finding, Rule, read_rows
+from interlock.fsm.acceptor.rulebook import SEVERITIES, Finding, Rule, Severity, read_rows
 from interlock.fsm.oracle import Violation, check_chat, check_messages
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -109,17 +109,18 @@ class DialectJudge:
                 if message.event != body.get("type")
             ]
         for violation in violations:
-            self._find(violation.rule, violation.index, violation.message)
+            self._find(violation.rule, violation.index, violation.message, violation.deviation)
         return self._verdict(bodies, marked=marked)
 
-    def _find(self, rule: str, index: int, problem: str) -> None:
+    def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
         at = self._messages[index] if index < len(self._messages) else None
         received = "" if at is None else as_text(_body(at).get("type")) or at.event
         line = None if at is None else at.line
-        self._findings.append(Finding(rule, "error", index, None, None, None, "", received, (), problem, "", line))
+        severity: Severity = "deviation" if deviation else "error"
+        self._findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
 
     def _verdict(self, bodies: Sequence[Mapping[str, object]], *, marked: bool) -> Verdict:
-        findings = sorted(self._findings, key=lambda finding: finding.event)
+        findings = sorted(self._findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.event))
         counts = {rule: count for rule in DIALECT_RULES if (count := sum(each.rule == rule for each in findings))}
         choices = [members(choice) for body in bodies for choice in elements(body.get("choices"))]
         reasons = [
@@ -134,7 +135,7 @@ class DialectJudge:
             marked=marked,
             reported=[Reported(finding) for finding in findings[:LISTED]],
             rules=counts,
-            severities={"error": len(findings), "deviation": 0, "not_judged": 0},
+            severities={name: sum(each.severity == name for each in findings) for name in SEVERITIES},
         )
 
 

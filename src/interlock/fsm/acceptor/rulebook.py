@@ -8,8 +8,8 @@ sentences, and `interlock check --explain` prints them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import fields, frozen
 from msgspec import convert
@@ -25,6 +25,7 @@ Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 unless its row names one, because a well-known service sends it.
 `not_judged`: an unknown event or kind of item, which is checked only against the rules for all events.
 """
+SEVERITIES: Final[Sequence[Severity]] = get_args(Severity)
 
 
 @frozen
@@ -331,6 +332,10 @@ unknown-item | R14 | —
 | the API has no item, part or action of that type
 | its meaning is unknown; its `added`, `done`, index and ids are judged
 | not_judged
+
+text-at-finish | C2 | vLLM
+| the chunk with the finish reason has a delta too
+| clients read the delta of a chunk before its finish reason
 """
 
 DEVIATIONS: Final[Mapping[str, Deviation]] = read_rows(_DEVIATIONS, Deviation)

@@ -185,7 +185,7 @@ _FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_fil
 def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Violation]:
     """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
     violations = [*_chunk_shapes(chunks), *_chunk_ends(chunks, usage=usage)]
-    return violations or [*_chunk_calls(chunks)]
+    return violations if any(not each.deviation for each in violations) else [*violations, *_chunk_calls(chunks)]
 
 
 def _choices(chunks: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -227,7 +227,7 @@ def _chunk_ends(chunks: Sequence[Mapping[str, object]], *, usage: bool) -> Itera
     if len(ended) != 1 or ended[0] != reasons[-1] or ended[0][1] not in _FINISH_REASONS:
         yield Violation("C2", len(chunks), f"the reasons are {[reason for _, reason in ended]}")
     elif [*_chunk_deltas(chunks)][-1][1]:
-        yield Violation("C2", ended[0][0], "the last delta is not empty")
+        yield Violation("C2", ended[0][0], "the last delta is not empty", "text-at-finish")
     with_usage = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
     if with_usage != ([len(chunks) - 1] if usage else []) and not (usage and not with_usage and chunks[-1].get("choices") == []):
         yield Violation("C5", len(chunks), f"the usage is in the chunks {with_usage}")

@@ -25,11 +25,13 @@ class Violation:
         rule: `R1` to `R18`.
         index: The position of the event, from 0; the number of events if the stream as a whole breaks the rule.
         message: What is wrong.
+        deviation: The name of the deviation; empty for an error.
     """
 
     rule: str
     index: int
     message: str
+    deviation: str = ""
 
 
 @define
