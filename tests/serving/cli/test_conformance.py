@@ -204,10 +204,10 @@ def test_a_stream_that_is_none_and_one_that_is_cut(results) -> None:
     assert results(stream=stream(cut), whole=whole(RESPONSE))[1]["text"][0] == "fails"
 
 
-def test_an_error_that_clients_cannot_read_fails(results) -> None:
+def test_an_error_that_is_not_one_of_the_api_fails(results) -> None:
     refusal = (422, "application/json", b'{"detail": "no"}')
     seen = results(stream=stream(), whole=refusal)[1]
-    assert seen["malformed JSON"] == ("fails", '422 with an error that clients cannot read: {"detail": "no"}')
+    assert seen["malformed JSON"] == ("fails", '422 without an error of the API: {"detail": "no"}')
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -123,7 +123,6 @@ class CaseStep:
         same: The fields that must be those of the first answer.
         grows: Whether the input must have more tokens than that of the first request.
         ends: Repeat the request until the response ends; with one of these statuses, nobody can tell.
-        resumed: The number of the first event of a stream; None for an answer that is no stream.
     """
 
     method: str = "POST"
@@ -135,7 +134,6 @@ class CaseStep:
     same: Sequence[str] = ()
     grows: bool = False
     ends: Sequence[str] = ()
-    resumed: int | None = None
 
 
 @frozen
@@ -149,7 +147,7 @@ class Case:
         apis: The APIs that have it.
         needs: The case that must pass, because this one shows nothing without it.
         steps: The steps.
-        way: `socket`: over a WebSocket, twice; `disconnect`: the client disconnects during the stream.
+        way: `socket`: over a WebSocket, twice; `disconnect`: the client leaves the stream; `resume`: and reads the rest.
     """
 
     name: str
@@ -158,7 +156,7 @@ class Case:
     apis: Sequence[ApiName] = ("responses", "messages", "chat")
     needs: str = ""
     steps: Sequence[CaseStep] = ()
-    way: Literal["", "socket", "disconnect"] = ""
+    way: Literal["", "socket", "disconnect", "resume"] = ""
 
 
 _R: Final[Sequence[ApiName]] = ("responses",)
@@ -264,7 +262,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
             CaseStep("GET", "/v1/conversations/{id}/items", has={"object": "list", "data": ANY}),
         ),
         _steps("background", BEGUN, evolve(GET, ends=OPEN, has={"status": ENDED, "output": ANY})),
-        _steps("resume a stream", BEGUN, evolve(GET, path="/{id}?stream=true&starting_after=1", resumed=2)),
+        Case("resume a stream", {**HELLO, "store": True, "background": True}, apis=_R, way="resume"),
         _steps("cancel", BEGUN_STORY, CaseStep(path="/{id}/cancel"), evolve(GET, ends=ENDED, has={"status": "cancelled"})),
         _steps("count the input", CaseStep(path="/input_tokens", fields=HELLO, has={"input_tokens": ANY})),
         _steps(

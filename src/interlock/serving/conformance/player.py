@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from attrs import define, field, frozen
@@ -16,7 +17,7 @@ from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
 from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
-from interlock.serving.conformance.cases import ANY, CASES, OPEN, Case, CaseStep, Reply, Result
+from interlock.serving.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
 from interlock.serving.conformance.exchange import ExchangeError, SlowAnswerError, exchange
 from interlock.serving.conformance.requests import PATHS, translate
 
@@ -25,7 +26,7 @@ _REFUSALS: Final = range(400, 500)
 _NO_ACCESS: Final = (401, 403)
 _WAIT: Final = 0.5
 """The seconds between two requests for a response in progress."""
-_MAX_TOKENS: Final = 600
+_MAX_TOKENS: Final = 400
 """The most tokens of an answer, so that a case costs little."""
 _NOTE_LENGTH: Final = 160
 """The most characters of a note."""
@@ -92,12 +93,9 @@ class Player:
         try:
             if case.steps:
                 self._take_steps(case.steps)
-            elif case.way == "socket":
-                self._use_socket(case)
-            elif case.way == "disconnect":
-                self._disconnect(case)
             else:
-                self._compare(case)
+                ways = {"": self._compare, "socket": self._use_socket, "disconnect": self._disconnect, "resume": self._resume}
+                ways[case.way](case)
         except _CaseEnd as end:
             result, note = end.result, str(end)
         except ExchangeError as error:
@@ -211,9 +209,6 @@ class Player:
         """Send the request of a step, and return the answer."""
         path = step.path.replace("{id}", as_text(first.get("id")))
         path = path if path.startswith("/v1") else PATHS[self.api] + path
-        if step.resumed is not None:
-            self._judge(b"".join(self._read(path, None, "GET")), step.resumed)
-            return {}
         body = self._body(step, first)
         deadline = time.monotonic() + self.timeout
         while True:
@@ -249,16 +244,28 @@ class Player:
         if status not in _REFUSALS:
             raise _CaseEnd("fails", f"{status} {_excerpt(raw)}")
         if not _error(self.api, _parse(raw)):
-            raise _CaseEnd("fails", f"{status} with an error that clients cannot read: {_excerpt(raw)}")
+            raise _CaseEnd("fails", f"{status} without an error of the API: {_excerpt(raw)}")
+
+    def _begin(self, case: Case) -> Body:
+        """Disconnect from a stream, and return its first event."""
+        with closing(self._read(PATHS[self.api], {**self._request(case.fields), "stream": True})) as chunks:
+            decoder = SseDecoder()
+            return members(next((_parse(message.data) for chunk in chunks for message in decoder.feed(chunk)), None))
 
     def _disconnect(self, case: Case) -> None:
-        """Disconnect during a stream; the server must still answer another client."""
-        chunks = self._read(PATHS[self.api], {**self._request(case.fields), "stream": True})
-        next(chunks, b"")
-        chunks.close()
-        status, raw = self._send("POST", PATHS[self.api], dumps(self._request({"input": "Say hello."})))
+        """Disconnect from a stream; the server must still answer another client."""
+        self._begin(case)
+        status, raw = self._send("POST", PATHS[self.api], dumps(self._request(HELLO)))
         if status != _OK:
             raise self._refusal(status, raw)
+
+    def _resume(self, case: Case) -> None:
+        """Disconnect from the stream of a background response, and read it from the third event."""
+        response = members(self._begin(case).get("response"))
+        if not response.get("background"):
+            raise _CaseEnd("not served", f"background is {dumps(response.get('background')).decode()}")
+        path = f"{PATHS[self.api]}/{response.get('id')}?stream=true&starting_after=1"
+        self._judge(b"".join(self._read(path, None, "GET")), first=2)
 
     def _use_socket(self, case: Case) -> None:
         """Send two requests over one WebSocket; the second continues the conversation of the first."""

@@ -15,7 +15,7 @@ PATHS: Final[Mapping[ApiName, str]] = {
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
 }
-_THINKING: Final = {"max_tokens": 1600, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+_THINKING: Final = {"max_tokens": 1500, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
 def translate(api: ApiName, fields: Body) -> dict[str, object]:
