@@ -13,6 +13,7 @@ from live.upstream import CUT, STALL, Reply, ScriptedUpstream, event, gateway, s
 
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.http_client import Connection
 from interlock.serving.engines.upstream.upstream_client import SMALL
 from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
@@ -41,12 +42,20 @@ class Passing:
 
 
 class Slow(ScriptedUpstream):
-    """Lets the gateway read each piece by itself."""
+    """Sends each piece after the gateway has read the one before."""
+
+    def __init__(self, replies, reads):
+        super().__init__(replies)
+        self.reads = reads
 
     async def _reply(self, reply, receive, send):
         async def send_slowly(message):
+            before = len(self.reads)
             await send(message)
-            await asyncio.sleep(0.002)
+            for _ in range(1_000):
+                await asyncio.sleep(0.002)
+                if len(self.reads) > before or not message.get("body"):
+                    break
 
         await super()._reply(reply, receive, send_slowly)
 
@@ -55,6 +64,19 @@ def without_chance(content):
     """A stream without ids and times."""
     text = re.sub(rb"(_|-)[0-9a-zA-Z]{16,}", b"_x", content)
     return re.sub(rb'"(created|created_at|completed_at)":\d+', rb'"\1":0', text)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Each read from the upstream."""
+    received, receive = [], Connection.data_received
+
+    def note(connection, data):
+        received.append(data)
+        receive(connection, data)
+
+    monkeypatch.setattr(Connection, "data_received", note)
+    return received
 
 
 @pytest.fixture
@@ -70,8 +92,8 @@ def taken(monkeypatch):
     return counts
 
 
-def answered(reply, post, *, passes=True):
-    with serve_upstream(Slow([reply])) as url:
+def answered(reply, post, reads, *, passes=True):
+    with serve_upstream(Slow([reply], reads)) as url:
         app = create_app(Gateway([UpstreamSettings(url=url, retries=0).upstream()]))
         if not passes:
             app.add_middleware(Passing)
@@ -91,22 +113,22 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("api", "end"), [*(("responses", end) for end in ENDS), ("messages", "done"), ("chat", "done")])
-def test_a_stream_has_the_same_bytes_without_the_shortcut(api, end, taken):
+def test_a_stream_has_the_same_bytes_without_the_shortcut(api, end, taken, reads):
     reply = Reply((*PIECES, *ENDS[end]))
-    direct = answered(reply, POSTS[api])
+    direct = answered(reply, POSTS[api], reads)
     count = sum(taken)
     assert count > len(WORDS) / 2
-    assert direct == answered(reply, POSTS[api], passes=False)
+    assert direct == answered(reply, POSTS[api], reads, passes=False)
     assert sum(taken) == count
 
 
-def test_a_large_read_takes_no_shortcut(taken):
+def test_a_large_read_takes_no_shortcut(taken, reads):
     large = event(chunk({"content": "x" * (SMALL + 1)}))
-    assert b"x" * (SMALL + 1) in answered(Reply((*BEGIN, large, *END)), POSTS["responses"])
+    assert b"x" * (SMALL + 1) in answered(Reply((*BEGIN, large, *END)), POSTS["responses"], reads)
     assert sum(taken) <= len(BEGIN)
 
 
-def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, monkeypatch):
+def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, reads, monkeypatch):
     take = ResponseRun._take
 
     def take_with_error(run, shortcut, chunks):
@@ -117,7 +139,7 @@ def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, m
         return goes_on
 
     monkeypatch.setattr(ResponseRun, "_take", take_with_error)
-    content = answered(Reply((*PIECES, *END)), POSTS["responses"])
+    content = answered(Reply((*PIECES, *END)), POSTS["responses"], reads)
     numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', content)]
     assert numbers == [*range(len(numbers))]
     assert b'"delta":"the last word"' in content
