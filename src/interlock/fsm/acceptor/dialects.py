@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
-from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.json import as_text, elements, members
 from interlock.events.sse import CONTENT_TYPE
-from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict
+from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict, read_body
 from interlock.fsm.acceptor.rulebook import SEVERITIES, Finding, Rule, Severity, read_rows
 from interlock.fsm.oracle import Violation, check_chat, check_messages
 
@@ -95,7 +95,7 @@ class DialectJudge:
         self._messages += self._decoder.end()
         marked = bool(self._messages) and self._messages[-1].data == DONE
         messages = self._messages[:-1] if marked else self._messages
-        bodies = [_body(message) for message in messages]
+        bodies = [members(read_body(message)) for message in messages]
         if self._api == "chat":
             usage = any(body.get("usage") is not None for body in bodies)
             violations = check_chat(bodies, usage=usage)
@@ -114,7 +114,7 @@ class DialectJudge:
 
     def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
         at = self._messages[index] if index < len(self._messages) else None
-        received = "" if at is None else as_text(_body(at).get("type")) or at.event
+        received = "" if at is None else as_text(members(read_body(at)).get("type")) or at.event
         line = None if at is None else at.line
         severity: Severity = "deviation" if deviation else "error"
         self._findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
@@ -179,12 +179,3 @@ class AnyJudge:
         self._judge.feed(self._unread)
         self._unread = b""
         return self._judge
-
-
-def _body(message: SseMessage) -> Mapping[str, object]:
-    """Return the data as a JSON object; an empty one if it is none, in which the rules miss everything."""
-    try:
-        body = loads(message.data)
-    except (ValueError, RecursionError):
-        return {}
-    return body if is_object(body) else {}

@@ -238,7 +238,7 @@ class Judge:
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
         """Validate a last message without its empty line, which recorders may drop; over HTTP, clients drop the message."""
-        whole = not self._over_http and (message.data == DONE or _body(message) is not None)
+        whole = not self._over_http and (message.data == DONE or read_body(message) is not None)
         problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None
         self._fault("R5", problem, message.event, deviation="framing" if whole else "")
@@ -251,7 +251,7 @@ class Judge:
         self._line = message.line
         for problem, deviation in _framing_faults(message) if self._framed else ():
             self._fault("R5", problem, message.event, deviation=deviation)
-        body = None if message.data == DONE else _body(message)
+        body = None if message.data == DONE else read_body(message)
         if self._marked and (body is None or body.get("type") != wire_name(Created)):
             self._fault("R3", "comes after the end marker [DONE]", message.event)
             return None
@@ -298,7 +298,7 @@ def judge(
     return judging.end()
 
 
-def _body(message: SseMessage) -> Mapping[str, object] | None:
+def read_body(message: SseMessage) -> Mapping[str, object] | None:
     """Return the data as a JSON object, or None."""
     try:
         body: object = orjson.loads(message.data)
