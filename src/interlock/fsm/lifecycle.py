@@ -22,7 +22,7 @@ S = TypeVar("S")
 """The subject of a lifecycle: an item, or the response."""
 
 Fields: TypeAlias = Mapping[str, object]
-"""The arguments of a trigger, by the API's names: the result of a tool, an annotation, the error of a response."""
+"""Fields by the API's names: of an item, or the arguments of a trigger, such as the result of a tool or an annotation."""
 
 NO_FIELDS: Final[Fields] = MappingProxyType({})
 """The arguments of a trigger that has none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, TypeGuard
 
 import orjson
 from attrs import frozen
@@ -16,8 +16,7 @@ from attrs import frozen
 from interlock.events.items import ItemKind, open_item
 from interlock.events.json import is_array, is_object
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
-
-Fields: TypeAlias = Mapping[str, object]
+from interlock.fsm.lifecycle import Fields
 
 
 @frozen

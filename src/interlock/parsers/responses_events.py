@@ -41,13 +41,13 @@ from interlock.fsm.deltas import (
     Text,
     Usage,
 )
+from interlock.fsm.lifecycle import Fields
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, flat_name, is_json
 
-Fields: TypeAlias = Mapping[str, object]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 TextPlace: TypeAlias = tuple[str, int]

@@ -62,7 +62,7 @@ def _forces(choice: object) -> bool:
 
 
 @define(eq=False)
-class Call:
+class OpenCall:
     """Writes the arguments of one open call as JSON.
 
     The model writes JSON, a literal or, if `keyed`, keys and values. If `lenient`, an untyped value that is JSON stays JSON.
@@ -141,7 +141,7 @@ class ActiveItem:
     alignment: Alignment = field(factory=Alignment)
     out: list[Delta] = field(factory=list[Delta])
     _writer: ItemWriter | None = None
-    _call: Call | None = None
+    _call: OpenCall | None = None
     _has_called: bool = False
     """Whether the turn has had a call."""
 
@@ -156,7 +156,7 @@ class ActiveItem:
         return self._call is not None
 
     @property
-    def call(self) -> Call:
+    def call(self) -> OpenCall:
         """The open call; raises AttributeError if there is none, which the framing rules out."""
         if self._call is None:
             raise AttributeError("no call is open")
@@ -213,7 +213,7 @@ class ActiveItem:
     def open_call(
         self, name: str, call_id: str, *, keyed: bool = False, lenient: bool = False, literal: LiteralReader | None = None
     ) -> None:
-        """Close the open item and open a call; see `Call`. The `call_id` is empty if the model writes none."""
+        """Close the open item and open a call; see `OpenCall`. The `call_id` is empty if the model writes none."""
         self.close()
         route = self._settings.routing.function(name)
         if self._has_called and not self._settings.parallel:
@@ -222,4 +222,4 @@ class ActiveItem:
             writer = writer_for(route, call_id)
         self._has_called = True
         self._open(writer)
-        self._call = Call(writer, name, self._settings.schemas, keyed, lenient, literal)
+        self._call = OpenCall(writer, name, self._settings.schemas, keyed, lenient, literal)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import orjson
 from attrs import evolve, frozen
 
 from interlock.events.json import is_array, is_object
 
-Kind: TypeAlias = Literal["reasoning", "message", "call"]
-
 
 @frozen
 class WrittenItem:
     """An item that a model writes; the text of a call is its arguments as a JSON object."""
 
-    kind: Kind
+    kind: Literal["reasoning", "message", "call"]
     text: str
     name: str = ""
 
