@@ -145,30 +145,26 @@ class RedisStore(ResponseStore):
                     break
         return SweepResult(expired, trimmed)
 
-    async def responses(self) -> AsyncGenerator[ResponseKey, None]:
+    def responses(self) -> AsyncGenerator[ResponseKey, None]:
         """Yield the tenant and id of every response that is not hidden, for each tenant in the order of their last writes."""
-        async for key in self._index("written"):
-            yield key
+        return self._list("written", "ZRANGE", 0, -1)
 
-    async def _index(self, name: str) -> AsyncGenerator[ResponseKey, None]:
-        """Yield the tenant and id of the responses in an index of the script."""
-        for tenant in await self._tenants():
-            ids: list[bytes] = await self._redis.execute("ZRANGE", f"{key_prefix(tenant)}:{name}", 0, -1)
-            for response_id in ids:
-                yield tenant, response_id.decode()
+    def conversations(self) -> AsyncGenerator[ResponseKey, None]:
+        return self._list("conversations", "SMEMBERS")
 
-    async def conversations(self) -> AsyncGenerator[ResponseKey, None]:
+    async def _list(self, index: str, command: str, *arguments: int) -> AsyncGenerator[ResponseKey, None]:
+        """Yield the tenant and id of the responses or conversations that a command reads from an index of the script."""
         for tenant in await self._tenants():
-            names: set[bytes] = await self._redis.execute("SMEMBERS", f"{key_prefix(tenant)}:conversations")
-            for name in names:
-                yield tenant, name.decode()
+            ids: Iterable[bytes] = await self._redis.execute(command, f"{key_prefix(tenant)}:{index}", *arguments)
+            for each in ids:
+                yield tenant, each.decode()
 
     async def info(self) -> StoreInfo:
         """Return how much is stored, and the leases; `size` is all memory that the server uses."""
         counts: Counter[str] = Counter()
         leases: list[Lease] = []
         events = 0
-        responses = [key async for key in self.responses()] + [key async for key in self._index("hidden")]
+        responses = [key async for key in self.responses()] + [key async for key in self._list("hidden", "ZRANGE", 0, -1)]
         async for (tenant, name), reply in self._run_each("read", responses, {"first": -1, "limit": 0}):
             if reply is not None:
                 _, oldest, following, state, _, owner, epoch = reply
