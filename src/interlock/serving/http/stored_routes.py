@@ -208,7 +208,7 @@ class ConversationRoutes:
         item_id = request.path_params["item_id"]
         for item in await self._items(request):
             if item["id"] == item_id:
-                return JsonResponse(_list_page(item))
+                return JsonResponse(_list_item(item))
         raise _no_such_item(item_id)
 
     async def delete_item(self, request: Request) -> ASGIApp:
@@ -269,7 +269,7 @@ def _page(items: Sequence[JsonItem], query: Mapping[str, str]) -> Response:
     limit = query.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdigit() and len(limit) <= len(str(MAX_LIMIT)) and 1 <= int(limit) <= MAX_LIMIT):
         raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MAX_LIMIT}.")
-    ordered = [_list_page(item) for item in (items if order == "asc" else reversed(items))]
+    ordered = [_list_item(item) for item in (items if order == "asc" else reversed(items))]
     ids, after = [item["id"] for item in ordered], query.get("after")
     if after is not None and after not in ids:
         raise invalid("after", "Invalid 'after': no item of this list has this id.")
@@ -293,7 +293,7 @@ def _show(item: JsonItem) -> JsonItem:
     return item if keep else {name: value for name, value in item.items() if name != "output"}
 
 
-def _list_page(item: JsonItem) -> JsonItem:
+def _list_item(item: JsonItem) -> JsonItem:
     """Return an item as the API lists it: a message gets a status, and a part in place of a string."""
     if item["type"] != "message":
         return _show(item)

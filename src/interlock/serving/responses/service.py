@@ -69,7 +69,7 @@ class ResponseService:
 
         async def resolve(run: ResponseRun[T]) -> None:
             yielder = Yielder()
-            async with self._leased(run, tenant) as lease:
+            async with self._hold_lease(run, tenant) as lease:
                 context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
                 await yielder.checkpoint()
                 generation = self.engine.begin(context.request, context.items, tenant, connection)
@@ -79,14 +79,14 @@ class ResponseService:
                     turn = await fitting(generation, turn)
                 settings = await generation.prepare(turn)
                 context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
-                used = generation if generates else self._silent(generation, warms=request.prewarms)
+                used = generation if generates else self._silence(generation, warms=request.prewarms)
                 run.use(context, used, new_driver(context, used, settings, writer))
                 log_with(response_id=run.driver.id, model=run.request.model)
 
         tools, archive = self.tools if generates else None, self.archive if request.store else None
         return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
 
-    def _silent(self, generation: Generation, *, warms: bool) -> Generation:
+    def _silence(self, generation: Generation, *, warms: bool) -> Generation:
         """Return a generation without output."""
         if not warms:
             return Rendering(generation, generation.parser, generation.response_id)
@@ -94,7 +94,7 @@ class ResponseService:
         return Warming(generation, parser, generation.response_id, budget=generation.least_budget)
 
     @asynccontextmanager
-    async def _leased(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
+    async def _hold_lease(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
         """Acquire the lease on the conversation of a request, if it names one.
 
         A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.

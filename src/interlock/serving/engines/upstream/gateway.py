@@ -101,7 +101,13 @@ class Gateway(ResponseEngine):
     ) -> UpstreamGeneration:
         del tenant
         authorization = None if connection is None else authorization_of(connection.headers) or None
-        return UpstreamGeneration(self, request, request.declare_tools(items), authorization)
+        return self._generation(request, request.declare_tools(items), authorization)
+
+    def _generation(
+        self, request: ResponseRequest, declared: Mapping[str, object], authorization: str | None
+    ) -> UpstreamGeneration:
+        """Return the generation of a response; `authorization` is the client's header."""
+        return UpstreamGeneration(self, request, declared, authorization)
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if every upstream is down."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from attrs import define, field, frozen
@@ -16,12 +16,8 @@ from interlock.serving.engines.prompt import NAMED_CALLS, call_text
 from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Script, ScriptRule, ScriptStep, When
 from interlock.serving.engines.upstream.gateway import Gateway, UpstreamGeneration
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import JsonItem, text_of
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
+from interlock.serving.requests.input_items import text_of
 
 logger = logging.getLogger(__name__)
 
@@ -81,13 +77,10 @@ class RecordingGateway(Gateway):
 
     recorder: ScriptRecorder = field(kw_only=True)
 
-    def begin(
-        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    def _generation(
+        self, request: ResponseRequest, declared: Mapping[str, object], authorization: str | None
     ) -> UpstreamGeneration:
-        """Begin a response, which is recorded at its end."""
-        del tenant
-        authorization = None if connection is None else authorization_of(connection.headers) or None
-        return _RecordedGeneration(self, request, request.declare_tools(items), authorization, recorder=self.recorder)
+        return _RecordedGeneration(self, request, declared, authorization, recorder=self.recorder)
 
 
 @define(eq=False)

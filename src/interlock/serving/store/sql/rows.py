@@ -44,7 +44,6 @@ REMOVED: Final = 10_000  # events that one statement removes
 UNFINISHED: Final = ", ".join(f"'{name}'" for name, state in STORED.states.items() if _T.APPEND in state.rows)
 """The states of responses that have not ended, as SQL."""
 
-
 VALID: Final = "(? < until AND until <= ?)"
 """The condition that a lease has not lapsed, as SQL; its values are `Transaction.lease`. See `has_lapsed`."""
 
@@ -207,7 +206,7 @@ _INSERT: Final = (
 )
 
 
-def _after(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
+def _apply_time(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
     """Apply a lapse of the lease and the expiry of the response to a stored state."""
     state = STORED.states[name]
     for trigger, due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
@@ -247,7 +246,7 @@ class Responses:
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
         """Return the current state of a response, which may have expired or lost its lease."""
-        return _after(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=row.written <= self._expiry)
+        return _apply_time(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=row.written <= self._expiry)
 
     @property
     def _expiry(self) -> float:
@@ -401,7 +400,7 @@ class Responses:
         counts: Counter[str] = Counter()
         query = f"SELECT state, NOT {VALID}, written <= ?, count(*) FROM response GROUP BY 1, 2, 3"  # noqa: S608 - constants
         for name, lapsed, expired, count in self.tx.connection.rows(query, (*self.tx.lease, self._expiry)):
-            state = _after(name, lapsed=lapsed, expired=expired)
+            state = _apply_time(name, lapsed=lapsed, expired=expired)
             if state.rows:
                 counts[state.name] += count
         rows = self.rows(f"state IN ({UNFINISHED}) AND {VALID}", *self.tx.lease)
