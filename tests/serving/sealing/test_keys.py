@@ -14,8 +14,8 @@ def key_list(*secrets):
 def test_the_first_key_seals_and_all_open():
     keys = SealingKeys.from_text(f" {key_list(FIRST)} ,\n{key_list(SECOND)}")
     assert keys == SealingKeys(SealingKey(FIRST), (SealingKey(SECOND),))
-    assert [keys.by_id(SealingKey(secret).id) for secret in (FIRST, SECOND)] == [SealingKey(FIRST), SealingKey(SECOND)]
-    assert keys.by_id(SealingKey(bytes(32)).id) is None
+    assert [keys.find(SealingKey(secret).id) for secret in (FIRST, SECOND)] == [SealingKey(FIRST), SealingKey(SECOND)]
+    assert keys.find(SealingKey(bytes(32)).id) is None
 
 
 @pytest.mark.parametrize(

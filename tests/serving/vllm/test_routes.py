@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 import interlock
-from interlock.fsm.deltas import Fault
 from interlock.fsm.oracle import check, check_messages
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.vllm import compat
@@ -474,11 +473,11 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
 def test_a_run_that_begins_at_a_shutdown_ends_at_once():
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            client.app.state.interlock.service.active_runs.end(Fault("server_error", "It shuts down."))
+            client.app.state.interlock.service.active_runs.end()
             return await client.post("/v1/responses", json=BODY)
 
     answer = asyncio.run(asking())
-    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "It shuts down.")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "The server is shutting down.")
 
 
 @pytest.mark.parametrize(("view", "key", "status"), [("1", "", 200), ("1", "secret", 401), ("", "", 404)])

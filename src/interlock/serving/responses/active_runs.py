@@ -116,20 +116,20 @@ class ActiveRuns:
             if not self._runs:
                 self._empty.set()
 
-    def refuse(self, reason: Fault = SHUTDOWN) -> None:
-        """Refuse every run that is tracked later; the active ones go on."""
-        self._refusal = reason
+    def refuse(self) -> None:
+        """Refuse every run that is tracked later, because the server shuts down; the active ones go on."""
+        self._refusal = SHUTDOWN
 
     def require_open(self) -> None:
         """Raise a 503 if `refuse` was called."""
         if self._refusal is not None:
             raise NotBegunError.of(self._refusal)
 
-    def end(self, ending: Fault = SHUTDOWN) -> None:
-        """Interrupt all runs, and every run tracked later."""
-        self._ending = ending
+    def end(self) -> None:
+        """Interrupt all runs, and every run tracked later, because the server shuts down."""
+        self._ending = SHUTDOWN
         for interrupt in self._runs:
-            interrupt(ending)
+            interrupt(SHUTDOWN)
 
     async def wait(self, seconds: float) -> None:
         """Wait until no run is left, for at most `seconds`."""

@@ -107,7 +107,7 @@ class SealingKeys:
         """Return one new random key."""
         return cls(SealingKey(secrets.token_bytes(KEY_BYTES)))
 
-    def by_id(self, key_id: bytes) -> SealingKey | None:
+    def find(self, key_id: bytes) -> SealingKey | None:
         """Return the key with this id, or None if the server does not have it."""
         return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
 
@@ -166,7 +166,7 @@ class Envelope:
         if len(sealed) < SHORTEST or not sealed.startswith(VERSION):
             raise SealError("it was not made by Interlock, or is truncated")
         head, nonce = sealed[:HEAD], sealed[HEAD : HEAD + NONCE_BYTES]
-        key = self.keys.by_id(head[len(VERSION) :])
+        key = self.keys.find(head[len(VERSION) :])
         if key is None:
             raise SealError("it was sealed with a key that this server does not have")
         try:
