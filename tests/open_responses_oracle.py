@@ -23,6 +23,11 @@ _NEVER_NULL: Final = frozenset(
 """The fields that may be null in OpenAI's dialect but not in Open Responses."""
 
 
+def check_in(dialect: str, events: Sequence[Mapping[str, object]]) -> list[Violation]:
+    """Validate the bodies of all events of one response in a dialect."""
+    return check(events) if dialect == "openai" else check_open_responses(events)
+
+
 def check_open_responses(events: Sequence[Mapping[str, object]]) -> list[Violation]:
     """Validate the bodies of all events of one response in the dialect of Open Responses."""
     violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]

@@ -11,12 +11,13 @@ from itertools import product
 import pytest
 from corpus.broken import BROKEN
 from corpus.legal import LEGAL
+from open_responses_oracle import check_in
 from stream_mutations import mutated
 
 from interlock.events.dialects import from_open_responses
 from interlock.events.sse import SseWriter
 from interlock.events.stream import EVENTS
-from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start, oracle
+from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
 from interlock.fsm.acceptor import Acceptor
 from interlock.testing import findings
 from interlock.testing.faults import renumber
@@ -51,7 +52,7 @@ def verdicts(bodies, dialect="openai"):
     """The rules that a stream breaks by the acceptor, and by the oracle."""
     return (
         {finding.rule for finding in findings(bodies, dialect=dialect)},
-        {violation.rule for violation in oracle.check(bodies, dialect=dialect)},
+        {violation.rule for violation in check_in(dialect, bodies)},
     )
 
 

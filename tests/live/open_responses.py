@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import httpx
 from attrs import frozen
+from open_responses_oracle import check_open_responses
 from websockets.sync.client import ClientConnection, connect
 
 from interlock.events.decode import SseDecoder
-from interlock.fsm.oracle import check
 
 PATIENCE: Final = 60
 DIALECT: Final = "open_responses"
@@ -88,7 +88,7 @@ class Suite:
         messages = [*decoder.feed(answer.content), *decoder.end()]
         events = [json.loads(message.data) for message in messages[:-1]]
         assert [message.event for message in messages[:-1]] == [event["type"] for event in events]
-        assert check(events, dialect=DIALECT) == []
+        assert check_open_responses(events) == []
         whole(events[-1]["response"])
         return events
 
@@ -117,7 +117,7 @@ class Turns:
             assert type(error["status"]) is int
             assert error["error"]["message"]
         else:
-            assert check(frames, dialect=DIALECT) == []
+            assert check_open_responses(frames) == []
         return frames
 
     def completed(self, body: Body) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 import json
 
-from open_responses_oracle import check_open_responses
+from open_responses_oracle import check_in
 
 from interlock.events.decode import SseDecoder
-from interlock.fsm.oracle import check
 
 
 def bodies(data, dialect="openai"):
@@ -19,7 +18,7 @@ def bodies(data, dialect="openai"):
     assert {message.fields for message in events} == {("event", "data")}
     read = [json.loads(message.data) for message in events]
     assert [message.event for message in events] == [body["type"] for body in read]
-    assert (check if dialect == "openai" else check_open_responses)(read) == []
+    assert check_in(dialect, read) == []
     return read
 
 

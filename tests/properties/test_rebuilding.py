@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from open_responses_oracle import check_in
 
 from interlock.events.dialects import DIALECTS
 from interlock.events.resource import response_settings
@@ -28,7 +29,6 @@ from interlock.fsm.deltas import (
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.fsm.oracle import check
 from interlock.serving.engines.recordings import read, replay_frames
 from interlock.testing.legality import findings
 from interlock.testing.legality import frames as written
@@ -66,7 +66,7 @@ def wrong(frames, dialect="openai"):
     """Give what two judges find wrong with a stream, by the rules' numbers."""
     bodies = [body_of(frame) for frame in frames]
     return {finding.rule for finding in findings(bodies, dialect=dialect)} | {
-        finding.rule for finding in check(bodies, dialect=dialect)
+        finding.rule for finding in check_in(dialect, bodies)
     }
 
 

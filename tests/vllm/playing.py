@@ -12,12 +12,12 @@ import httpx
 import openai_harmony
 import servers
 import tiny_models
+from open_responses_oracle import check_in
 from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 from turns import Turn
 
 from interlock.events.dialects import DialectName
-from interlock.fsm import oracle
 from interlock.fsm.acceptor.dialects import AnyJudge, ApiName
 from interlock.fsm.acceptor.judging import Verdict
 
@@ -94,7 +94,7 @@ def judged(data: bytes, dialect: DialectName = "openai") -> list[dict[str, objec
     """Assert that both judges find a stream legal, and return its events."""
     messages = [str(reported.finding) for reported in verdict(data, dialect).reported]
     bodies = events(data)
-    messages += [str(violation) for violation in oracle.check(bodies, dialect=dialect)]
+    messages += [str(violation) for violation in check_in(dialect, bodies)]
     assert messages == [], data.decode()
     return bodies
 
