@@ -275,7 +275,7 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
     """Refuse two functions or custom tools with the same name at the top level or in namespaces of the same name."""
     seen: set[tuple[object, object]] = set()
     namespace: object = None
-    for param, tool in _declare_tools(tools):
+    for param, tool in _walk_tools(tools):
         if param.count("[") == 1:
             namespace = tool.get("name") if tool["type"] == "namespace" else None
         if tool["type"] in CALLED:
@@ -289,7 +289,7 @@ def _require_schemas(request: ResponseRequest) -> None:
     """Refuse an invalid JSON schema in the output format or a strict function; other schemas are not checked."""
     if request.text_format.get("type") == "json_schema":
         require_json_schema("text.format.schema", request.text_format["schema"])
-    for param, tool in _declare_tools(request.tools):
+    for param, tool in _walk_tools(request.tools):
         if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
             require_json_schema(f"{param}.parameters", tool["parameters"])
 
@@ -298,7 +298,7 @@ def _require_chosen_tool(request: ResponseRequest) -> None:
     choice = request.tool_choice
     if choice == "required" and not request.tools:
         raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
-    declared = [tool for _, tool in _declare_tools(request.tools)]
+    declared = [tool for _, tool in _walk_tools(request.tools)]
     named = {(tool["type"], tool["name"]) for tool in declared if tool["type"] in CALLED}
     labels = {tool["server_label"] for tool in request.tools if tool["type"] == "mcp"}
     kinds = {tool["type"] for tool in declared}
@@ -319,7 +319,7 @@ def _chosen_tools(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[s
     return [(f"tool_choice.tools[{index}]", members(tool)) for index, tool in enumerate(elements(choice["tools"]))]
 
 
-def _declare_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _walk_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield every tool with its path; the tools of a namespace follow it."""
     for index, tool in enumerate(map(members, tools)):
         yield f"tools[{index}]", tool

@@ -61,7 +61,7 @@ VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
 """The value of a header, limited to the characters that every server accepts (RFC 9110, section 5.5)."""
 
 
-def load_sessions() -> type[Session]:
+def load_session_class() -> type[Session]:
     """Import and return `Session`. The import takes 23 MB, which servers without tools do not need."""
     from interlock.serving.tools.mcp_session import Session  # noqa: PLC0415
 
@@ -256,7 +256,7 @@ class ToolServers:
     def __attrs_post_init__(self) -> None:
         """Load the MCP client before a response needs it, if the operator allows any server."""
         if any(isinstance(tool, str) for tool in self.hosted.values()) or self.policy != AddressPolicy():
-            load_sessions()
+            load_session_class()
 
     @property
     def descriptions(self) -> Mapping[str, str]:
@@ -417,7 +417,7 @@ class ResponseTools:
         return self._local_sessions[target]
 
     async def _mcp_session(self, endpoint: Endpoint) -> Session:
-        session_class = await asyncio.to_thread(load_sessions)  # the first import takes half a second
+        session_class = await asyncio.to_thread(load_session_class)  # the first import takes half a second
         session = self._sessions.get(endpoint)
         if session is None or session.ended:
             session = self._sessions[endpoint] = session_class(endpoint, self._runner.seconds)
