@@ -1,5 +1,6 @@
 """A script is read from a file, refused with the place of a fault, and written from what an upstream answers."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from jsonschema import Draft202012Validator
 from live.chunk_shapes import call, chunk
 from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
-from interlock.serving.engines.script import ScriptError, read_rules
+from interlock.serving.engines.script import Conversation, ScriptError, ScriptStep, read_rules
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
 from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder, recorded_step
@@ -131,6 +132,22 @@ def test_what_an_upstream_answers_is_recorded_and_served_again_without_keys(tmp_
         ({"text": "And?", "turn": 3}, [["ends", "says"]]),
         ({"text": "Call f"}, [["fails"], ["calls", "thinks"], ["says"]]),
     ]
+
+
+def test_a_script_has_all_answers_that_end_at_once_and_a_file_that_cannot_be_written_is_logged(tmp_path, caplog) -> None:
+    async def record(path):
+        recorder = ScriptRecorder(path)
+        for text in ("One", "Two", "Three"):
+            recorder.note(Conversation("m", (), [text]), ScriptStep(says=text))
+            await asyncio.sleep(0)
+        await recorder.close()
+        return recorder.script.rules
+
+    path = tmp_path / "script.json"
+    assert asyncio.run(record(path)) == read_rules(path)
+    assert [rule.conditions.text for rule in read_rules(path)] == ["One", "Two", "Three"]
+    asyncio.run(record(tmp_path / "missing" / "script.json"))
+    assert {record.getMessage() for record in caplog.records} == {f"{tmp_path}/missing/script.json cannot be written"}
 
 
 def test_what_a_script_cannot_say_is_left_out_with_a_warning(caplog) -> None:

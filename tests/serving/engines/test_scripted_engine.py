@@ -6,9 +6,10 @@ import pytest
 from attrs import evolve
 
 from interlock.parsers import Chunk
+from interlock.serving.engines import scripted_engine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.recordings import RecordedTurn, Recording
-from interlock.serving.engines.script import recorded_rule
+from interlock.serving.engines.script import Failure, ScriptRule, ScriptStep, recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.requests.api_errors import ApiError, EngineError
 from interlock.serving.requests.create import read_request
@@ -95,3 +96,10 @@ def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, non
     engine = engine_of([[EngineOutput(Chunk([0])), EngineOutput(chunk)]])
     assert outputs(turn_for(budget=2), engine) == [EngineOutput(Chunk([0])), EngineOutput(one, "length")]
     assert outputs(turn_for(budget=1), engine) == [EngineOutput(Chunk([0])), EngineOutput(none, "length")]
+
+
+def test_the_least_recent_conversations_that_met_a_fault_are_forgotten(monkeypatch) -> None:
+    monkeypatch.setattr(scripted_engine, "_REMEMBERED", 2)
+    engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(fails=Failure(500)), ScriptStep(says="Hi")])])
+    took = [engine.take(0, 0, [{"content": text}]).has_answer for text in ("a", "b", "a", "c", "a", "b")]
+    assert took == [False, False, True, False, True, False]

@@ -32,6 +32,8 @@ SCRIPTED: Final = "interlock-script"
 CONNECTION: Final = "interlock.scripted_connection"
 """The key of the `ScriptedConnection` in the scope of a connection."""
 
+_REMEMBERED: Final = 10_000
+"""The most turns with faults that an engine remembers."""
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 """Matches the text of a chunk: a word with the space before it."""
 _TOKENS: Final = re.compile(rb"\w+|[^\w\s]")
@@ -65,8 +67,10 @@ class ScriptedEngine(ResponseEngine):
     rules: Sequence[ScriptRule]
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
-    _served: Counter[object] = field(factory=Counter[object], init=False)
-    """How many steps were taken of each rule that counts `per` server, and of each turn that has faults."""
+    _served: Counter[int] = field(factory=Counter[int], init=False)
+    """How many steps were taken of each rule that counts `per` server."""
+    _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
+    """How many steps were taken of each turn of a conversation that has faults, of the last `_REMEMBERED` of these."""
     _generations: WeakValueDictionary[int, ScriptedGeneration] = field(
         factory=WeakValueDictionary[int, "ScriptedGeneration"], init=False, repr=False
     )
@@ -121,7 +125,10 @@ class ScriptedEngine(ResponseEngine):
         steps, attempt = turns[turn], 0
         if len(steps) > 1:
             key = index, turn, hashlib.sha256(dumps([{**item, "id": None} for item in items])).digest()
-            attempt, self._served[key] = self._served[key], self._served[key] + 1
+            attempt = self._attempts.pop(key, 0)
+            self._attempts[key] = attempt + 1
+            if len(self._attempts) > _REMEMBERED:
+                del self._attempts[next(iter(self._attempts))]  # the least recent
         return steps[min(attempt, len(steps) - 1)]
 
     def results(self, request: ResponseRequest) -> deque[ToolResult]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,10 +36,11 @@ class _Start:
 
 @define(eq=False)
 class ScriptRecorder:
-    """Writes a script again after each answer, with all answers so far. Equal requests are recorded once."""
+    """Writes a script in a thread after each answer, with all answers so far. Equal requests are recorded once."""
 
     path: Path
     _starts: dict[_Start, list[list[ScriptStep]]] = field(factory=dict[_Start, list[list[ScriptStep]]], init=False)
+    _saving: asyncio.Task[None] | None = field(default=None, init=False)
 
     def note(self, conversation: Conversation, step: ScriptStep) -> None:
         """Record the answer to a request, or the error in its place."""
@@ -54,7 +56,23 @@ class ScriptRecorder:
             turns[position].append(step)
         elif turns[position][-1] != step:
             logger.warning("the same request had another answer before; only the first is recorded: %s", conversation.describe())
-        self.path.write_bytes(msgspec.json.format(msgspec.json.encode(self.script), indent=2) + b"\n")
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.create_task(self._save())
+
+    async def _save(self) -> None:
+        """Write the script, and write it again if it has changed meanwhile."""
+        saved = None
+        while (script := self.script) != saved:
+            try:
+                await asyncio.to_thread(_write, self.path, script)
+            except OSError:
+                logger.exception("%s cannot be written", self.path)
+            saved = script
+
+    async def close(self) -> None:
+        """Wait until the script is written."""
+        if self._saving is not None:
+            await self._saving
 
     @property
     def script(self) -> Script:
@@ -76,6 +94,10 @@ class RecordingGateway(Gateway):
     """A gateway that records."""
 
     recorder: ScriptRecorder = field(kw_only=True)
+
+    async def close(self) -> None:
+        await super().close()
+        await self.recorder.close()
 
     def _generation(
         self, request: ResponseRequest, declared: Mapping[str, object], authorization: str | None
@@ -102,6 +124,10 @@ class _RecordedGeneration(UpstreamGeneration):
     def log(self, response: Mapping[str, object]) -> None:
         if response.get("status") != "cancelled":
             self.recorder.note(self._conversation, recorded_step(response))
+
+
+def _write(path: Path, script: Script) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(script), indent=2) + b"\n")
 
 
 def recorded_step(response: Mapping[str, object]) -> ScriptStep:
