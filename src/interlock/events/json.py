@@ -93,6 +93,14 @@ def loads(data: str | bytes) -> object:
     return json.loads(data, parse_constant=_refuse_constant)
 
 
+def parse(data: str | bytes) -> object:
+    """Return the value of strict JSON, or None if the text is not JSON or nested too deeply."""
+    try:
+        return loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not valid JSON")
 

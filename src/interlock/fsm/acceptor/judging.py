@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
-from interlock.events.json import as_text, is_object, loads
+from interlock.events.json import as_text, is_object, parse
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
@@ -303,11 +303,7 @@ def read_body(message: SseMessage) -> Mapping[str, object] | None:
     try:
         body: object = orjson.loads(message.data)
     except orjson.JSONDecodeError:
-        # `loads` also reads lone surrogates and huge numbers, which some services write.
-        try:
-            body = loads(message.data)
-        except (ValueError, RecursionError):
-            return None
+        body = parse(message.data)  # which also reads lone surrogates and huge numbers, which some services write
     return body if is_object(body) else None
 
 

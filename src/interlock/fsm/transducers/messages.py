@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from interlock.events import items, stream
 from interlock.events import messages as api
-from interlock.events.json import as_json, as_text, dumps, elements, is_object, loads, members
+from interlock.events.json import as_json, as_text, dumps, elements, is_object, members, parse
 from interlock.events.parts import OutputRefusal
 from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
@@ -210,14 +210,6 @@ def _use_block(call: ServerCall) -> api.Block:
             return api.ServerToolUseBlock(id=_use_id(call), name="code_execution")
         case _:
             return api.ServerToolUseBlock(id=_use_id(call), name="web_search")
-
-
-def parse(text: str) -> object:
-    """Return the value of JSON, or None for any other text."""
-    try:
-        return loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _use_id(call: ServerCall) -> str:

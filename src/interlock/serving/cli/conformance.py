@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from interlock.events.json import as_text, clean, elements, loads, members
+from interlock.events.json import as_text, clean, elements, members, parse
 from interlock.serving.cli.options import FILE, KEY_VARIABLE, NumberType, examples
 from interlock.serving.cli.sources import UrlRequest, fail, is_url
 
@@ -85,10 +85,8 @@ def _first_model(url: str, headers: Mapping[str, str], timeout: float) -> str:
 
     try:
         with exchange("GET", f"{url}/v1/models", headers, None, timeout) as answer:
-            listed = loads(answer.read())
+            listed = parse(answer.read())
     except ExchangeError as error:
         fail(f"{url}: {error}")
-    except ValueError:
-        listed = None
     names = [as_text(members(model).get("id")) for model in elements(members(listed).get("data"))]
     return names[0] if names else fail(f"{url}: the server lists no model; name one with --model")

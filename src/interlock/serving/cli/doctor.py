@@ -15,7 +15,7 @@ from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 import click
 from attrs import field, frozen
 
-from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.json import as_text, elements, is_object, members, parse
 from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
 from interlock.serving.cli.sources import fail
 
@@ -221,11 +221,7 @@ def _tools(reply: ModelAnswer) -> ReportLine:
     if not calls:
         wrote = f"the model wrote {reply.text.strip()[:SHOWN]!r} instead of a call"
         return ReportLine("tools", "no", reply.error or wrote)
-    try:
-        arguments = loads(as_text(calls[0].get("arguments")))
-    except ValueError:
-        arguments = None
-    whole = is_object(arguments)
+    whole = is_object(parse(as_text(calls[0].get("arguments"))))
     return ReportLine("tools", "yes" if whole else "no", f"{calls[0].get('name')}({calls[0].get('arguments')})"[:SHOWN])
 
 
@@ -238,10 +234,7 @@ def _reasoning(replies: Sequence[ModelAnswer]) -> ReportLine:
 
 
 def _schema(reply: ModelAnswer) -> ReportLine:
-    try:
-        value = loads(reply.text)
-    except ValueError:
-        value = None
+    value = parse(reply.text)
     fits = is_object(value) and isinstance(value.get("sum"), int)
     return ReportLine("schema", "yes" if fits else "no", reply.error or reply.text.strip()[:SHOWN])
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from interlock.events.items import CustomToolCall, FunctionCall
-from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.json import as_text, elements, members, parse
 from interlock.events.shapes import name_of
 from interlock.fsm.acceptor import ApiName
 
@@ -19,10 +19,6 @@ Part: TypeAlias = tuple[str, str, str]
 
 _CALLS: Final = frozenset(name_of(kind) for kind in (FunctionCall, CustomToolCall))
 """The calls that a client runs, by the name of their tool."""
-
-
-def _as_tuple(calls: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(calls)
 
 
 @frozen
@@ -37,16 +33,14 @@ class Output:
 
     text: str = ""
     reasoning: str = ""
-    calls: Sequence[tuple[str, str]] = field(default=(), converter=_as_tuple)
+    calls: Sequence[tuple[str, str]] = field(default=(), converter=tuple[tuple[str, str], ...])
 
 
 def read_stream(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
     """Return the content of a stream, and the reason or status with which it ended: `error` after an error, empty without any."""
     match api:
         case "responses":
-            items = [event.get("item") for event in events if event.get("type") == "response.output_item.done"]
-            last = events[-1].get("response") if events else None
-            return output_of(_items(items)), as_text(members(last).get("status"))
+            return read_whole(api, members(events[-1].get("response"))) if events else (Output(), "")
         case "messages":
             parts = list(_deltas(events))
             deltas = (members(event.get("delta")) for event in events if event.get("type") == "message_delta")
@@ -89,15 +83,7 @@ def output_of(parts: Iterable[Part]) -> Output:
 
 def parse_arguments(output: Output) -> Output:
     """Return an output with the arguments of each call as Messages has them: an object, which is empty if they are not one."""
-    return Output(output.text, output.reasoning, [(name, json.dumps(_object(text))) for name, text in output.calls])
-
-
-def _object(text: str) -> object:
-    try:
-        value = loads(text)
-    except ValueError:
-        return {}
-    return value if is_object(value) else {}
+    return Output(output.text, output.reasoning, [(name, json.dumps({**members(parse(text))})) for name, text in output.calls])
 
 
 def _items(items: Iterable[object]) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from interlock.events.decode import SseDecoder
-from interlock.events.json import as_text, dumps, is_object, loads, members
+from interlock.events.json import as_text, dumps, is_object, members, parse
 from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
@@ -162,7 +162,7 @@ class Player:
         judge.feed(raw)
         self._verdicts.append(judge.end())
         decoder = SseDecoder()
-        return [body for message in (*decoder.feed(raw), *decoder.end()) if is_object(body := _parse(message.data))]
+        return [body for message in (*decoder.feed(raw), *decoder.end()) if is_object(body := parse(message.data))]
 
     def _headers(self, accept: str) -> Mapping[str, str]:
         return {"Accept": accept, "Content-Type": "application/json", **self.headers}
@@ -175,7 +175,7 @@ class Player:
         status, raw = self._send("POST", PATHS[self.api], dumps(body))
         if status != _OK:
             raise self._refusal(status, raw)
-        answer = _parse(raw)
+        answer = parse(raw)
         if not is_object(answer):
             raise _CaseEnd("fails", f"the answer is not a JSON object: {raw[:40]!r}")
         if self.api == "responses":
@@ -187,7 +187,7 @@ class Player:
 
     def _refusal(self, status: int, raw: bytes) -> Exception:
         """Return the exception for an answer with a status that is not 200."""
-        note = f"{status} {_error(self.api, _parse(raw)) or _excerpt(raw)}"
+        note = f"{status} {_error(self.api, parse(raw)) or _excerpt(raw)}"
         if status in _NO_ACCESS and not self._results:
             return NoAccessError(note)
         return _CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
@@ -216,7 +216,7 @@ class Player:
                 status, raw = self._send(step.method, path, body)
             except SlowAnswerError as error:
                 raise (_CaseEnd("fails", str(error)) if step.method != "POST" or step.refused == "must" else error) from error
-            answer = members(_parse(raw))
+            answer = members(parse(raw))
             if not (step.ends and answer.get("status") in OPEN and time.monotonic() < deadline):
                 break
             time.sleep(_WAIT)
@@ -243,14 +243,14 @@ class Player:
             raise _CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
         if status not in _REFUSALS:
             raise _CaseEnd("fails", f"{status} {_excerpt(raw)}")
-        if not _error(self.api, _parse(raw)):
+        if not _error(self.api, parse(raw)):
             raise _CaseEnd("fails", f"{status} without an error of the API: {_excerpt(raw)}")
 
     def _begin(self, case: Case) -> Body:
         """Disconnect from a stream, and return its first event."""
         with closing(self._read(PATHS[self.api], {**self._request(case.fields), "stream": True})) as chunks:
             decoder = SseDecoder()
-            return members(next((_parse(message.data) for chunk in chunks for message in decoder.feed(chunk)), None))
+            return members(next((parse(message.data) for chunk in chunks for message in decoder.feed(chunk)), None))
 
     def _disconnect(self, case: Case) -> None:
         """Disconnect from a stream; the server must still answer another client."""
@@ -310,19 +310,12 @@ def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:
     yield from (f"{name} differs from the first answer" for name in step.same if answer.get(name) != first.get(name))
 
 
-def _parse(data: str | bytes) -> object:
-    try:
-        return loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _excerpt(data: bytes) -> str:
     return data[:_NOTE_LENGTH].decode(errors="replace")
 
 
 def _kind(frame: str) -> str:
-    return as_text(members(_parse(frame)).get("type"))
+    return as_text(members(parse(frame)).get("type"))
 
 
 def _error(api: ApiName, answer: object) -> str:

@@ -13,7 +13,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
-from interlock.events.json import as_text, dumps, elements, is_object, loads, members
+from interlock.events.json import as_text, dumps, elements, is_object, members, parse
 from interlock.fsm.acceptor import DialectJudge, FiredEdge, Step
 from interlock.fsm.acceptor.dialects import ApiName, find_api
 from interlock.fsm.acceptor.judging import DONE
@@ -284,10 +284,7 @@ class DialectTrace:
 
 
 def _body(message: SseMessage) -> Mapping[str, object] | None:
-    try:
-        body = loads(message.data)
-    except (ValueError, RecursionError):
-        return None
+    body = parse(message.data)
     return body if is_object(body) else None
 
 

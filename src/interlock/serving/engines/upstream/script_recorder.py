@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from attrs import define, field, frozen
 
-from interlock.events.json import as_text, elements, is_object, loads, members
+from interlock.events.json import as_text, elements, is_object, members, parse
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import NAMED_CALLS, call_text
 from interlock.serving.engines.script import Call, Conversation, Ending, Failure, Script, ScriptRule, ScriptStep, When
@@ -152,8 +152,5 @@ def recorded_step(response: Mapping[str, object]) -> ScriptStep:
 
 
 def _arguments(text: str) -> dict[str, object] | str:
-    try:
-        value = loads(text)
-    except ValueError:
-        return text
+    value = parse(text)
     return dict(value) if is_object(value) else text
