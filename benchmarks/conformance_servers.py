@@ -34,6 +34,8 @@ EVERY: Final = ("responses", "messages", "chat")
 EMBEDDED: Final = "interlock-embedded"
 START: Final = 300.0
 """The most seconds until a server answers."""
+LONGEST: Final = 110
+"""The most characters of a note."""
 LITELLM: Final = {"model_list": [{"model_name": EMBEDDED, "litellm_params": {"model": f"openai/{EMBEDDED}", "api_key": "none"}}]}
 LITELLM_SETTINGS: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # it would fetch one otherwise
@@ -183,7 +185,8 @@ def play(url: str, api: str, model: str) -> dict[str, Any]:
 
 def _cause(case: Mapping[str, Any]) -> str:
     """Return the note of a case without the values that differ from case to case."""
-    return re.sub(r"'[^']*'|(?<=line )\d+|(?<=column )\d+", "…", case["note"]).replace("|", "\\|")[:110]
+    note = re.sub(r"'[^']*'|(?<=line )\d+|(?<=column )\d+", "…", case["note"]).replace("|", "\\|")
+    return note if len(note) <= LONGEST else f"{note[:LONGEST].rstrip()} …"
 
 
 def page(results: Mapping[str, Any]) -> Iterator[str]:
@@ -205,10 +208,11 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
     dates = sorted({report["date"] for result in results.values() for report in result["reports"].values() if "date" in report})
     yield f"Run on {' and '.join(dict.fromkeys((dates[0], dates[-1])))}."
     for key, server in SERVERS.items():
-        result = results.get(key, {})
-        for api, report in result.get("reports", {}).items():
-            if lines := [*_about(report)]:
-                yield from ("", f"## {server.name}, {api}", "", *([server.remark, ""] if server.remark else []), *lines)
+        findings = {api: [*_about(report)] for api, report in results.get(key, {}).get("reports", {}).items()}
+        if any(findings.values()):
+            yield from ("", f"## {server.name}", *(["", server.remark] if server.remark else []))
+            for api, lines in findings.items():
+                yield from ("", f"### {api}", "", *(lines or ["All cases pass."]))
 
 
 def _about(report: Mapping[str, Any]) -> Iterator[str]:
@@ -222,12 +226,13 @@ def _about(report: Mapping[str, Any]) -> Iterator[str]:
                 causes.setdefault(_cause(case), []).append(case["name"])
         if causes:
             yield f"- **{result}**"
-            yield from (f"  - {cause}: {_listed(names)}" for cause, names in causes.items())
+            yield from (f"  - {_listed(names)}: {cause}" for cause, names in causes.items())
     deviations = Counter[str]()
     for case in report["cases"]:
         deviations.update(case["deviations"].keys())
     if deviations:
-        yield f"- **deviations**: {', '.join(f'`{name}` in {count} cases' for name, count in deviations.most_common())}"
+        counts = (f"`{name}` in {count} case{'s' * (count > 1)}" for name, count in deviations.most_common())
+        yield f"- **deviations**: {', '.join(counts)}"
 
 
 def _listed(names: Sequence[str]) -> str:
