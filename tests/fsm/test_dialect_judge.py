@@ -102,6 +102,34 @@ def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> N
     assert state.get_final_completion().choices[0].message.content == "Hi"
 
 
+def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_an_error() -> None:
+    def found(**delta):
+        chunks = [CHUNKS[0], {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, CHUNKS[1]]
+        return [(each.finding.severity, each.finding.deviation) for each in verdict(chunked(chunks)).reported]
+
+    assert found(reasoning="Hm") == found(reasoning_content="Hm") == [("deviation", "one-reasoning")]
+    assert found(reasoning="Hm", reasoning_content="Hm") == []
+    assert found(reasoning="Hm", reasoning_content="Oh") == [("error", "")]
+
+
+def test_the_first_delta_of_a_call_may_have_no_arguments_which_the_sdk_reads() -> None:
+    begun = {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}}
+    deltas = [({"tool_calls": [begun]}, None), ({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}, None)]
+    chunks = [
+        CHUNKS[0],
+        *(
+            {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+            for delta, end in [*deltas, ({}, "tool_calls")]
+        ),
+    ]
+    assert verdict(chunked(chunks)).strict
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    (call,) = state.get_final_completion().choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("f", "{}")
+
+
 def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
     call = {"index": 1, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     last = {**BASE, "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}

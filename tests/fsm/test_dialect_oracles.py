@@ -154,7 +154,10 @@ def test_legal_chat(chunks, usage):
         ("C3", [ROLE, chunk(finish_reason="tool_calls")]),
         ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "index": 1}]}), chunk(finish_reason="tool_calls")]),
         ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "type": "tool"}]}), chunk(finish_reason="tool_calls")]),
-        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "function": {"name": "f"}}]}), chunk(finish_reason="tool_calls")]),
+        (
+            "C4",
+            [ROLE, chunk({"tool_calls": [{**BEGUN, "function": {"name": "f", "arguments": {}}}]}), chunk(finish_reason="stop")],
+        ),
         ("C5", [ROLE, chunk(finish_reason="stop"), USAGE]),
         ("C6", [ROLE, chunk(finish_reason="stop", id="d")]),
         ("C6", [ROLE, chunk(finish_reason="stop", object="chat")]),

@@ -336,6 +336,10 @@ unknown-item | R14 | —
 text-at-finish | C2 | vLLM
 | the chunk with the finish reason has a delta too
 | clients read the delta of a chunk before its finish reason
+
+one-reasoning | C7 | vLLM (`reasoning`), DeepSeek (`reasoning_content`)
+| reasoning is in one of its two fields
+| the API has neither, and each service has clients that read its own
 """
 
 DEVIATIONS: Final[Mapping[str, Deviation]] = read_rows(_DEVIATIONS, Deviation)

@@ -213,8 +213,10 @@ def _chunk_shapes(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]
         if any("finish_reason" not in as_object(choice) for choice in choices):
             yield Violation("C2", index, "a choice has no finish_reason")
     for index, delta in _chunk_deltas(chunks):
-        if delta.get("reasoning") != delta.get("reasoning_content"):
-            yield Violation("C7", index, "the reasoning differs between its two fields")
+        reasoning = delta.get("reasoning"), delta.get("reasoning_content")
+        if reasoning[0] != reasoning[1]:
+            deviation = "one-reasoning" if None in reasoning else ""
+            yield Violation("C7", index, "the reasoning differs between its two fields", deviation)
         if ("role" in delta) != (index == 0):
             yield Violation("C1", index, "the role is in the first chunk and no other")
 
@@ -245,7 +247,7 @@ def _chunk_calls(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
                 yield Violation("C4", index, f"the index is {call.get('index')}, not {count - 1}")
             if is_new != isinstance(function.get("name"), str) or is_new != (call.get("type") == "function"):
                 yield Violation("C4", index, "the id, the type and the name come together, once")
-            if not isinstance(function.get("arguments"), str):
+            if not isinstance(function.get("arguments", ""), str):
                 yield Violation("C4", index, "the arguments are not a string")
     reasons = [choice.get("finish_reason") for _, choice in _choices(chunks)]
     if "tool_calls" in reasons and not count:

@@ -15,7 +15,7 @@ from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 import click
 from attrs import field, frozen
 
-from interlock.events.json import as_text, elements, is_object, members, parse
+from interlock.events.json import as_text, elements, is_object, loads, members, parse
 from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
 from interlock.serving.cli.sources import fail
 
