@@ -107,8 +107,10 @@ def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_
         chunks = [CHUNKS[0], {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, CHUNKS[1]]
         return [(each.finding.severity, each.finding.deviation) for each in verdict(chunked(chunks)).reported]
 
+    thought = {**BASE, "choices": [{"index": 0, "delta": {"reasoning": "Hm"}, "finish_reason": None}]}
     assert found(reasoning="Hm") == found(reasoning_content="Hm") == [("deviation", "one-reasoning")]
     assert found(reasoning="Hm", reasoning_content="Hm") == []
+    assert [each.times for each in verdict(chunked([CHUNKS[0], *[thought] * 3, CHUNKS[1]])).reported] == [3]
     assert found(reasoning="Hm", reasoning_content="Oh") == [("error", "")]
 
 

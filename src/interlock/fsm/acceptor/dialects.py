@@ -13,8 +13,8 @@ from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, members
 from interlock.events.sse import CONTENT_TYPE
-from interlock.fsm.acceptor.judging import DONE, LISTED, Judge, Reported, Verdict, read_body
-from interlock.fsm.acceptor.rulebook import SEVERITIES, Finding, Rule, Severity, read_rows
+from interlock.fsm.acceptor.judging import DONE, Judge, Tally, Verdict, read_body
+from interlock.fsm.acceptor.rulebook import Finding, Rule, Severity, read_rows
 from interlock.fsm.oracle import Violation, check_chat, check_messages
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -73,13 +73,13 @@ DIALECT_RULES: Final[Mapping[str, Rule]] = read_rows(_RULES, Rule)
 
 
 class DialectJudge:
-    """Validates the bytes of a stream of one of both APIs, at its end."""
+    """Validates the bytes of a stream of one of both APIs, at its end; then `findings` has all findings."""
 
     def __init__(self, api: Literal["messages", "chat"]) -> None:
         self._api = api
         self._decoder = SseDecoder()
         self._messages: list[SseMessage] = []
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
 
     def content_type(self, value: str) -> None:
         """Check the value of the `Content-Type` header."""
@@ -117,11 +117,11 @@ class DialectJudge:
         received = "" if at is None else as_text(members(read_body(at)).get("type")) or at.event
         line = None if at is None else at.line
         severity: Severity = "deviation" if deviation else "error"
-        self._findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
+        self.findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
 
     def _verdict(self, bodies: Sequence[Mapping[str, object]], *, marked: bool) -> Verdict:
-        findings = sorted(self._findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.event))
-        counts = {rule: count for rule in DIALECT_RULES if (count := sum(each.rule == rule for each in findings))}
+        tally = Tally()
+        tally.add(self.findings)
         choices = [members(choice) for body in bodies for choice in elements(body.get("choices"))]
         reasons = [
             *(members(body.get("delta")).get("stop_reason") for body in bodies if body.get("type") == "message_delta"),
@@ -133,9 +133,9 @@ class DialectJudge:
             items=blocks,
             status=next((reason for reason in reversed(reasons) if isinstance(reason, str)), None),
             marked=marked,
-            reported=[Reported(finding) for finding in findings[:LISTED]],
-            rules=counts,
-            severities={name: sum(each.severity == name for each in findings) for name in SEVERITIES},
+            reported=tally.sorted,
+            rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
+            severities=tally.severities,
         )
 
 

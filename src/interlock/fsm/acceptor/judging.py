@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import orjson
 from attrs import define, evolve, field, frozen
@@ -20,7 +20,7 @@ from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.fsm.acceptor.acceptor import Acceptor
 from interlock.fsm.acceptor.automaton import Step
 from interlock.fsm.acceptor.digests import quote
-from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, SEVERITIES, Finding, Severity
+from interlock.fsm.acceptor.rulebook import DEVIATIONS, RULES, Finding, Severity
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
@@ -29,6 +29,7 @@ LISTED: Final = 1000
 
 _LINE_ENDS: Final = re.compile(rb"(?:\r?\n)+")
 _Key: TypeAlias = tuple[str, str | None, str]
+_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 @frozen
@@ -100,12 +101,12 @@ class JudgedMessage:
 
 
 @define
-class _Tally:
+class Tally:
     """The findings so far."""
 
-    listed: dict[Severity, dict[_Key, Reported]] = field(factory=lambda: {severity: {} for severity in SEVERITIES}, init=False)
+    listed: dict[Severity, dict[_Key, Reported]] = field(factory=lambda: {severity: {} for severity in _SEVERITIES}, init=False)
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
-    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(SEVERITIES, 0), init=False)
+    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_SEVERITIES, 0), init=False)
     latest: list[Finding] = field(factory=list[Finding], init=False)
     """The findings of the current message."""
 
@@ -166,7 +167,7 @@ class Judge:
     def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
         self._decoder = SseDecoder()
         self._acceptor = Acceptor(dialect=dialect, permissive=permissive, first_sequence_number=first)
-        self._tally = _Tally()
+        self._tally = Tally()
         self._dialect = dialect
         self._status: str | None = None
         self._marked = False

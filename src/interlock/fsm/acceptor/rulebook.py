@@ -8,8 +8,8 @@ sentences, and `interlock check --explain` prints them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from attrs import fields, frozen
 from msgspec import convert
@@ -25,7 +25,6 @@ Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 unless its row names one, because a well-known service sends it.
 `not_judged`: an unknown event or kind of item, which is checked only against the rules for all events.
 """
-SEVERITIES: Final[Sequence[Severity]] = get_args(Severity)
 
 
 @frozen

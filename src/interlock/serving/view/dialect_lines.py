@@ -16,7 +16,7 @@ from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, dumps, elements, is_object, members, parse
 from interlock.fsm.acceptor import DialectJudge, FiredEdge, Step
 from interlock.fsm.acceptor.dialects import ApiName, find_api
-from interlock.fsm.acceptor.judging import DONE
+from interlock.fsm.acceptor.judging import DONE, LISTED
 from interlock.fsm.transducers import CHAT, MESSAGES
 from interlock.fsm.transducers.chat import ChatEffect
 from interlock.fsm.transducers.messages import MessagesEffect
@@ -253,7 +253,7 @@ class DialectTrace:
         for message in self._decoder.end():
             yield from self._event(message, None)
         verdict = self._judge.end()
-        for finding in (each.finding for each in verdict.reported):
+        for finding in sorted(self._judge.findings, key=lambda finding: finding.event)[:LISTED]:
             yield "f", self.stream, min(finding.event, self.events), finding_fields(finding, redact=self.redact)
         status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
         yield "end", self.stream, status
