@@ -307,5 +307,7 @@ def test_faults_of_an_async_call_are_found() -> None:
     assert lost == ("pending/answer: the model does not read an output, or a call is repeated without one",)
     late = walk(change_row(ASYNC_CALL, "pending", trigger.ANSWER, effects=[effect.KEEP])).faults
     assert "pending/answer: an output is kept although an item separates it from its call" in late
+    deaf = [edge for edge in ASYNC_CALL.edges if (edge.source, edge.trigger) != ("pending", trigger.ANSWER)]
+    assert "pending: no edge for answer" in walk(evolve(ASYNC_CALL, edges=deaf)).faults
     endless = walk(change_row(ASYNC_CALL, "pending", trigger.CONTINUE, dest="ended")).faults
     assert endless == ("pending/continue: the call is over before the conversation, or the reverse",)
