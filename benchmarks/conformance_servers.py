@@ -102,9 +102,14 @@ SERVERS: Final[Mapping[str, Server]] = {
         "stock-smollm2",
         "A response that reaches its limit of tokens ends with `response.completed`, although its status is `incomplete` (R3).\n"
         "If a call is truncated before its name is complete, the whole answer has its markup as text, and the stream nothing.\n"
-        'In Messages, the error for an invalid request lacks `"type": "error"`.',
+        'In Messages, the error for an invalid request lacks `"type": "error"`. The small model ends no call that it must make\n'
+        "within the 400 tokens of a case. The server has no reasoning parser, because the model needs none.",
     ),
-    "vllm-interlock": _vllm("vLLM with Interlock", "smollm2"),
+    "vllm-interlock": _vllm(
+        "vLLM with Interlock",
+        "smollm2",
+        "The summary of a compacted conversation has no limit of tokens, and the small model did not end it within two minutes.",
+    ),
     "agentic-api": _peer(
         *("agentic-api", "agentic", "agentic-server", "--llm-api-base", "{upstream}", "--gateway-host", "127.0.0.1"),
         *("--gateway-port", "{port}", "--skip-llm-ready-check", "--db-url", "sqlite://{folder}/agentic.db?mode=rwc"),
@@ -135,8 +140,8 @@ Read it with care. A case **passes** if every stream in it is legal by the [rule
 [Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
 One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how many faults
 there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is what the model
-did not do, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no reasoning. Behind all
-gateways, the same embedded engine answers.
+did not do, or did not end in time, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no
+reasoning. [Deviations](check.md#errors-and-deviations) fail no case. Behind all gateways, the same embedded engine answers.
 [conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 
