@@ -190,6 +190,15 @@ def test_an_answer_that_differs_from_its_stream_each_time_fails(results) -> None
     assert results(stream=stream(), whole=whole(OTHER))[1]["text"] == ("fails", "R19: stream and whole answer differ in text")
 
 
+def test_an_answer_that_ends_with_an_error_after_some_text_fails(results) -> None:
+    failed = {**RESPONSE, "status": "failed", "error": {"code": "server_error", "message": "No."}}
+    end = {**EVENTS[-1], "type": "response.failed", "response": failed}
+    assert results(stream=stream(frames([*EVENTS[:-1], end])), whole=whole(failed))[1]["text"] == (
+        "fails",
+        "the answer ends with an error",
+    )
+
+
 def test_an_answer_that_lacks_a_field_fails(results) -> None:
     lacking = {name: value for name, value in RESPONSE.items() if name != "created_at"}
     assert results(stream=stream(), whole=whole(lacking))[1]["text"] == ("fails", "R14: response: created_at is missing")

@@ -40,7 +40,9 @@ def read_stream(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
     """Return the content of a stream, and the reason or status with which it ended: `error` after an error, empty without any."""
     match api:
         case "responses":
-            return read_whole(api, members(events[-1].get("response"))) if events else (Output(), "")
+            items = [event.get("item") for event in events if event.get("type") == "response.output_item.done"]
+            _, reason = read_whole(api, members(events[-1].get("response") if events else None))
+            return output_of(_items(items)), reason
         case "messages":
             parts = list(_deltas(events))
             deltas = (members(event.get("delta")) for event in events if event.get("type") == "message_delta")
