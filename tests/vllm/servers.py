@@ -43,6 +43,7 @@ ENVIRONMENT: Final = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "TORCH_COMPILE_DISABLE": "1",  # vLLM compiles the ranking of log probabilities for half a minute otherwise
+    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the default on a device, whose logits processors have another interface
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",  # after the default five seconds, a client may send a request while vLLM closes
     "VLLM_ENABLE_RESPONSES_API_STORE": "1",
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
@@ -54,7 +55,8 @@ FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {
     # As on a device, the engine runs the model itself: a further process would take seconds to start.
     "cpu": ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
-    "cuda": ("--gpu-memory-utilization", "0.3"),  # a tiny model needs no more, and others may use the device
+    # A tiny model needs no more, and others may use the device. An engine that measures how much is free fails when another ends.
+    "cuda": ("--gpu-memory-utilization", "0.3", "--kv-cache-memory-bytes", "1G"),
 }
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
