@@ -156,12 +156,12 @@ WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shel
 test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
 	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "test-vllm: skipped: $$without"; else \
 		$(MAKE) .venv-vllm/.test && \
-		PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm); fi
+		PYTHONPATH=tests:tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm); fi
 
 # One server after another, a minute or more each.
 .PHONY: test-every-family
 test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
-	PYTHONPATH=tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py tests/vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
+	PYTHONPATH=tests:tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py tests/vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
 
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
@@ -194,7 +194,7 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 		echo "test-gpu: skipped: no CUDA device"; exit 0; }; \
 	$(GPU_PYTHON) -c 'import vllm, interlock' 2>/dev/null || { \
 		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
-	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests/vllm; \
+	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests:tests/vllm; \
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
@@ -223,7 +223,7 @@ dsml: .venv-vllm/.test ## DeepSeek's markup in a thousand shapes, read by vLLM's
 
 .PHONY: bench-server
 bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
-	PYTHONPATH=tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py
+	PYTHONPATH=tests:tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py
 
 .PHONY: bench-alone
 bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time, first events, memory, clients that do not read

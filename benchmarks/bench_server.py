@@ -1,6 +1,6 @@
 """`make bench-server`: CPU time of a vLLM server's process for each token, by route; see docs/performance.md.
 
-    PYTHONPATH=tests/vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
+    PYTHONPATH=tests:tests/vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
 
 Two servers with the tiny models of tests/vllm, whose tokens are scripted, one after the other. The table comes at the end, and
 all figures as JSON in `benchmarks/out/server.json`, which keeps the rows of an earlier run that were not measured again.

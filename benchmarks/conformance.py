@@ -28,7 +28,7 @@ from interlock.fsm.acceptor import RULES
 from interlock.fsm.acceptor.dialects import DIALECT_RULES, ApiName
 
 ROOT: Final = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "vllm"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
 
 import apis  # noqa: E402 - it is found by the line above
 from playing import TIMEOUT, events, stream, verdict, without_chance  # noqa: E402 - likewise
