@@ -1,6 +1,7 @@
 """An engine follows a script: a recording turn by turn, within its limit of tokens and at its rate."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -73,7 +74,7 @@ def test_a_script_is_truncated_to_its_budget_and_keeps_its_rate(monkeypatch):
     async def note(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr(scripted_engine, "asyncio", SimpleNamespace(sleep=note))  # servers of other tests may sleep too
     truncated = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
     assert outputs(turn_for(budget=1), engine_of(SCRIPT)) == truncated
     assert outputs(turn_for(budget=3), engine_of(SCRIPT, rate=10)) == SCRIPT[0]
