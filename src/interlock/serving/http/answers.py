@@ -150,6 +150,10 @@ def shortcut_to(scope: Scope, encode: Callable[[list[T]], bytes]) -> Shortcut[li
     return Shortcut(body.is_open, take)
 
 
+def _start() -> Message:
+    return {"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)}
+
+
 @define(eq=False)
 class AnswerLine:
     """An answer's connection; `written_at` is the time of the last write, None before the first and infinite after the end."""
@@ -161,7 +165,7 @@ class AnswerLine:
         """Write frames, after the headers if nothing was written before."""
         is_first, self.written_at = self.written_at is None, asyncio.get_running_loop().time() if more else inf
         if is_first:
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+            await self._send(_start())
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def kept_alive(self, data: bytes, seconds: float) -> AbstractAsyncContextManager[None]:
@@ -200,10 +204,12 @@ class StreamedAnswer:
             Exception: The request is refused, and nothing is sent; see `ResponseRun.events`.
         """
         unsent: Sequence[bytes] = ()
+        has_begun = False
         try:
             async with open_events(self.run, receive) as events:
                 unsent = await anext(events)
-                await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+                has_begun = True
+                await send(_start())
                 message = self._message(unsent)
                 unsent = ()
                 await send(message)
@@ -216,6 +222,8 @@ class StreamedAnswer:
                         await send(message)
         finally:
             if rest := [*unsent, *self.run.conclude()]:
+                if not has_begun:
+                    await send(_start())
                 await send(self._message(rest))
 
     def _break_silence(self) -> Sequence[bytes]:

@@ -155,9 +155,9 @@ class Delivery(Generic[T]):
 
     def take(self) -> list[T]:
         """Return the events, and forget them."""
-        events, self.events = self.events, []
         if self.first_at is None:
             self.first_at = monotonic()
+        events, self.events = self.events, []
         return events
 
     async def until_written(self) -> None:
