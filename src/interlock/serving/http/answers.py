@@ -208,8 +208,8 @@ class StreamedAnswer:
         try:
             async with open_events(self.run, receive) as events:
                 unsent = await anext(events)
-                has_begun = True
-                await send(_start())
+                start, has_begun = _start(), True
+                await send(start)
                 message = self._message(unsent)
                 unsent = ()
                 await send(message)
