@@ -113,7 +113,7 @@ class ResponseDriver(Generic[T]):
         self._late = late
         self._open: dict[str, AnyItem] = {}
         self._active: AnyItem | None = None
-        self.rejected: set[str] = set()
+        self.rejected: tuple[str, ...] = ()
         """The ids of the items that a `Reject` has ended."""
         self._usage: deltas.Usage | None = deltas.Usage()
         self._terminal: StreamEvent | None = None
@@ -390,7 +390,7 @@ class ResponseDriver(Generic[T]):
         if item is not None:
             self._close_active()
             self._fail(item.id, message)
-            self.rejected.add(item.id)
+            self.rejected += (item.id,)
 
     def _annotate(self, annotation: Mapping[str, object], mark: str) -> None:
         item = self._active
