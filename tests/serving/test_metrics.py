@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 from live.agents import ask, calling, mcp
 from live.mcp_servers import Workshop, running
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.sync.client import connect
 
@@ -184,10 +185,14 @@ def test_without_the_package_nothing_is_counted_and_the_page_says_how_to_get_it(
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "prometheus_client", None)
         assert metrics._registered.__wrapped__() == ({}, {})
+    before = samples(generate_latest().decode())
     monkeypatch.setattr(metrics, "_registered", lambda: ({}, {}))
+    for cached in ("_number", "_histogram"):
+        monkeypatch.setattr(metrics, cached, getattr(metrics, cached).__wrapped__)
     with serve(EmbeddedEngine()) as url:
         assert ask_for(url).json()["status"] == "completed"
         answer = httpx.get(f"{url}/metrics")
+    assert samples(generate_latest().decode()) == before
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         404,
         "This server has no metrics: install interlock[metrics].",
