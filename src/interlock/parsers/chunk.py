@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from attrs import define
+from msgspec import Struct
 
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers.routing import EndReason
@@ -18,9 +18,8 @@ Entry: TypeAlias = Mapping[str, object]
 """The log probability of one token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`."""
 
 
-@define
-class Chunk:
-    """The output of one engine step for one request; not frozen, because that triples its cost.
+class Chunk(Struct):
+    """The output of one engine step for one request.
 
     Args:
         token_ids: The new token ids, in order.

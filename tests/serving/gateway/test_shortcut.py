@@ -84,9 +84,9 @@ def taken(monkeypatch):
     """The number of outputs that took the shortcut."""
     counts, take = [], ResponseRun._take
 
-    def count(run, shortcut, chunks):
+    def count(run, shortcut, parser, chunks):
         counts.append(len(chunks))
-        return take(run, shortcut, chunks)
+        return take(run, shortcut, parser, chunks)
 
     monkeypatch.setattr(ResponseRun, "_take", count)
     return counts
@@ -131,8 +131,8 @@ def test_a_large_read_takes_no_shortcut(taken, reads):
 def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, reads, monkeypatch):
     take = ResponseRun._take
 
-    def take_with_error(run, shortcut, chunks):
-        goes_on = take(run, shortcut, chunks)
+    def take_with_error(run, shortcut, parser, chunks):
+        goes_on = take(run, shortcut, parser, chunks)
         if len(taken) == len(WORDS) // 2:
             run.delivery.events = run.driver.feed(["the last word"])
             raise RuntimeError("a secret")

@@ -49,7 +49,8 @@ KEEP_ALIVE: Final = 15.0
 """The default of the longest silence of a stream, in seconds. Clients give up after minutes, proxies after 50 to 120 seconds."""
 
 BODY: Final = "interlock.body"
-"""The extension of an ASGI scope whose `shortcut` takes chunks of the body, and is open while the client reads."""
+"""The extension of an ASGI scope whose `shortcut` returns a shortcut for what a function encodes; it is open while the client reads.
+"""
 
 COMMENT: Final = b": keep-alive\n\n"
 """The server-sent comment that breaks a silence where no event may: every client ignores it."""
@@ -137,17 +138,9 @@ async def open_events(run: ResponseRun[T], receive: Receive) -> AsyncGenerator[A
 
 
 def shortcut_to(scope: Scope, encode: Callable[[list[T]], bytes]) -> Shortcut[list[T]] | None:
-    """Return a shortcut for events to the client of a request, if its server has one for bytes."""
-    body: Shortcut[bytes] | None = scope.get("extensions", {}).get(BODY, {}).get("shortcut")
-    if body is None:
-        return None
-    write = body.take
-
-    def take(events: list[T]) -> bool:
-        data = encode(events)
-        return not data or write(data)  # an empty chunk would end the body
-
-    return Shortcut(body.is_open, take)
+    """Return a shortcut for events to the client of a request, if its server has one."""
+    body = scope.get("extensions", {}).get(BODY)
+    return None if body is None else body["shortcut"](encode)
 
 
 def _start() -> Message:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.http.answers import BODY
+
+T = TypeVar("T")
 
 
 class DirectProtocol(HttpToolsProtocol):
@@ -14,17 +20,19 @@ class DirectProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         if self.cycle:  # there is none for the handshake of a WebSocket
-            self.scope["extensions"] = {BODY: {"shortcut": _shortcut(self.cycle)}}
+            self.scope["extensions"] = {BODY: {"shortcut": partial(_shortcut, self.cycle)}}
 
 
-def _shortcut(cycle: RequestResponseCycle) -> Shortcut[bytes]:
+def _shortcut(cycle: RequestResponseCycle, encode: Callable[[T], bytes]) -> Shortcut[T]:
+    """Return the shortcut for values to chunks of the body."""
     flow, write = cycle.flow, cycle.transport.write
 
     def is_open() -> bool:
         return bool(cycle.chunked_encoding) and not (flow.write_paused or cycle.disconnected or cycle.response_complete)
 
-    def take(data: bytes) -> bool:
-        write(b"%x\r\n%b\r\n" % (len(data), data))
+    def take(value: T) -> bool:
+        if data := encode(value):  # an empty chunk would end the body
+            write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
     return Shortcut(is_open, take)

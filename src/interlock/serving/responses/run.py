@@ -31,7 +31,7 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
-from interlock.parsers import Chunk
+from interlock.parsers import Chunk, Parser
 from interlock.serving import metrics
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
@@ -388,12 +388,13 @@ class ResponseRun(Generic[T]):
         """Generate one turn."""
         progress = self.progress
         progress.begin(self.driver.item_count)
+        parser = self.generation.parser
         if self.shortcut is not None:
-            self.generation.shorten(Shortcut(self.shortcut.is_open, partial(self._take, self.shortcut)))
+            self.generation.shorten(Shortcut(self.shortcut.is_open, partial(self._take, self.shortcut, parser)))
         turn = await fitting(self.generation, self._turn())
         async with observe_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
             async for output in outputs:
-                rewritten = self._read(output.chunk, *output.more)
+                rewritten = self._read(parser, (output.chunk, *output.more))
                 progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                 if output.input_tokens or output.cached_tokens or output.output_tokens:
                     progress.usage = _update_usage(progress.usage, output)
@@ -423,19 +424,20 @@ class ResponseRun(Generic[T]):
         goes_on = bool(items) and items[-1].get("async") is True and progress.count < MAX_TURNS
         yield TurnTrigger.CALL if progress.calls or progress.rejected or goes_on else TurnTrigger.ANSWER
 
-    def _read(self, *chunks: Chunk) -> list[Delta]:
+    def _read(self, parser: Parser, chunks: Sequence[Chunk]) -> list[Delta]:
         """Return the deltas of chunks."""
-        progress, parser = self.progress, self.generation.parser
+        progress = self.progress
         changes: list[Delta] = []
         for chunk in chunks:
             changes += parser.feed(chunk)
-        progress.turn_output_at = progress.turn_output_at or monotonic()
+        if not progress.turn_output_at:
+            progress.turn_output_at = monotonic()
         return self._tools.rewrite(changes)
 
-    def _take(self, shortcut: Shortcut[list[T]], chunks: Sequence[Chunk]) -> bool:
+    def _take(self, shortcut: Shortcut[list[T]], parser: Parser, chunks: Sequence[Chunk]) -> bool:
         """Deliver the events of chunks over a shortcut. If that fails, the task of the run delivers them."""
         delivery = self.delivery
-        delivery.events += self.driver.feed(self._read(*chunks))
+        delivery.events += self.driver.feed(self._read(parser, chunks))
         if delivery.events:
             shortcut.take(delivery.events)
             delivery.events, delivery.taken_at = [], monotonic()

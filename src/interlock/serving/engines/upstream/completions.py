@@ -83,8 +83,8 @@ class CompletionsTranslator(Translator, Generic[C]):
 
     def read(self, data: bytes) -> Sequence[Chunk]:
         if data == b"[DONE]":
-            if self._finish_reason is None and self._usage:  # a whole turn whose end no choice gives; `cut` if a call is open
-                self._finish_reason = "cut"
+            if self.finish_reason is None and self._usage:  # a whole turn whose end no choice gives; `cut` if a call is open
+                self.finish_reason = "cut"
             return ()
         chunk, is_exact = self._decode(data)
         usage = members(chunk.usage)
@@ -104,7 +104,7 @@ class CompletionsTranslator(Translator, Generic[C]):
             if choice.index in (0, None):
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
-                    self._finish_reason = REASONS.get(reason.lower(), "stop")
+                    self.finish_reason = REASONS.get(reason.lower(), "stop")
                     self._stop_sequence = self._find_stop(choice)
                 outputs += self._read_choice(choice)
         return outputs

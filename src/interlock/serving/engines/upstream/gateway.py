@@ -210,17 +210,17 @@ class UpstreamGeneration(Generation):
                         async for events in reads:
                             chunks: list[Chunk] = []
                             try:
-                                _translate(events, translator, chunks)
+                                has_ended = _translate(events, translator, chunks)
                             finally:  # what came before a malformed event counts
                                 for start in range(0, len(chunks), STEP):
                                     if start:
                                         await asyncio.sleep(0)
                                     yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
-                            if translator.has_ended:
+                            if has_ended:
                                 break
                     await stream.drain()
                 except ApiError as error:
-                    if error.code not in LOST or not translator.is_finished:
+                    if error.code not in LOST or translator.finish_reason is None:
                         raise
                 output = translator.end()
                 self._end_observed(output)
@@ -272,12 +272,13 @@ class UpstreamGeneration(Generation):
         return stream
 
 
-def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chunk]) -> None:
-    """Add the output in the data of events, up to the end of the turn."""
+def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chunk]) -> bool:
+    """Add the output in the data of events, up to the end of the turn; return whether nothing more follows."""
     for data in events:
         chunks += translator.read(data)
-        if translator.has_ended:
-            break
+        if translator.finish_reason is not None and not translator.usage_follows:
+            return True
+    return False
 
 
 def _translated(shortcut: Shortcut[Sequence[Chunk]], translator: Translator) -> Shortcut[list[bytes]]:
@@ -290,6 +291,6 @@ def _translated(shortcut: Shortcut[Sequence[Chunk]], translator: Translator) -> 
         finally:
             if chunks:
                 shortcut.take(chunks)
-        return not translator.is_finished
+        return translator.finish_reason is None
 
     return Shortcut(shortcut.is_open, take)

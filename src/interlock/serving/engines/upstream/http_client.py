@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         if answer.parts:
             self._since_body = 0
             if answer.waiter is not None:
-                if answer.receive is None or answer.is_over or answer.waiter.done() or not answer.receive():
+                if answer.receive is None or answer.end is not None or answer.waiter.done() or not answer.receive():
                     answer.wake()
             elif not answer.is_paused and sum(map(len, answer.parts)) > MAX_UNREAD:
                 answer.is_paused = True

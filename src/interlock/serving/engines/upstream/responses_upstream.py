@@ -44,6 +44,7 @@ class ResponsesTranslator(Translator):
     not_sent = frozenset(
         {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
     )
+    usage_follows = False
 
     @classmethod
     def of(cls, call: UpstreamCall) -> ResponsesTranslator:
@@ -52,13 +53,14 @@ class ResponsesTranslator(Translator):
 
     def read(self, data: bytes) -> Sequence[Chunk]:
         if data == b"[DONE]":  # the marker ends a response if no event has
-            self._finish_reason = self._finish_reason or "stop"
+            self.finish_reason = self.finish_reason or "stop"
             return ()
         try:
             event = members(orjson.loads(data))
         except ValueError:
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
-        if as_text(event.get("type")).endswith(".delta"):
+        kind = event.get("type")
+        if isinstance(kind, str) and kind.endswith(".delta"):
             return [Chunk(delta=event)]
         if event.get("object") == "response":  # the upstream answered without a stream
             event = {"type": f"response.{event.get('status')}", "response": event}
@@ -66,18 +68,14 @@ class ResponsesTranslator(Translator):
             raise error_in(data) if event.get("error") else upstream_error(NOT_AN_EVENT)
         reason = finish_reason(event)
         if reason is not None:
-            self._finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
+            self.finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
         if reason == "error" or event.get("type") == "error":  # the parser passes on its text
             event = members(orjson.loads(redact(dumps(event).decode(), self._call.keys)))
         return [Chunk(delta=event)]
 
-    @property
-    def has_ended(self) -> bool:
-        return self._finish_reason is not None
-
     def end(self) -> EngineOutput:
-        if not self.is_finished and self._events.all_done:  # some services end their streams without a terminal event
-            self._finish_reason = "stop"
+        if self.finish_reason is None and self._events.all_done:  # some services end their streams without a terminal event
+            self.finish_reason = "stop"
             self._events.count_repair("R3")
         return super().end()
 

@@ -109,10 +109,12 @@ class Translator(ABC):
     """The path of the API, relative to the upstream's URL."""
     not_sent: ClassVar[AbstractSet[str]]
     """The fields of a client's request that are not copied to the upstream's."""
+    usage_follows: ClassVar = True
+    """Whether events with the usage may follow the one that says why the turn ended."""
     _call: UpstreamCall
     parser: Parser
     """Parses the chunks of the outputs."""
-    _finish_reason: FinishReason | None = field(default=None, init=False)
+    finish_reason: FinishReason | None = field(default=None, init=False)
     """Why the turn has ended, once an event says so."""
     _usage: Mapping[str, object] = field(factory=dict[str, object], init=False)
     """The upstream's counts of tokens."""
@@ -133,7 +135,7 @@ class Translator(ABC):
         Raises:
             ApiError: The turn cannot be expressed in the API.
         """
-        self._finish_reason, self._usage = None, {}
+        self.finish_reason, self._usage = None, {}
         upstream = self._call.upstream
         return upstream.client.stream(self.path, upstream.rename_fields(await self._body(turn)), self._call.authorization)
 
@@ -145,16 +147,6 @@ class Translator(ABC):
     @abstractmethod
     async def _fields(self, turn: Turn) -> Mapping[str, object]:
         """Return the fields of the request that the API needs besides the copied ones, or in place of them."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether an event has said why the turn ended."""
-        return self._finish_reason is not None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more follows, not even the usage."""
-        return False
 
     @abstractmethod
     def read(self, data: bytes) -> Sequence[Chunk]:
@@ -170,7 +162,7 @@ class Translator(ABC):
         Raises:
             ApiError: The turn has not ended.
         """
-        if self._finish_reason is None:
+        if self.finish_reason is None:
             message = "The upstream server ended its stream before the end of the turn."
             raise upstream_error(message, DISCONNECTED)
         usage = self._usage
@@ -178,7 +170,7 @@ class Translator(ABC):
         written = members(usage.get("output_tokens_details", usage.get("completion_tokens_details")))
         return EngineOutput(
             Chunk(),
-            self._finish_reason,
+            self.finish_reason,
             input_tokens=count_of(usage.get("input_tokens", usage.get("prompt_tokens"))),
             cached_tokens=count_of(read.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
             cache_write_tokens=count_of(read.get("cache_write_tokens")),

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from math import isfinite
 from typing import Final
@@ -56,6 +57,7 @@ SMALL: Final = 4096
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
 BOM: Final = b"\xef\xbb\xbf"
+TOO_LARGE: Final = "The answer of the upstream server is too large."
 NESTED: Final = ("message", "msg", "detail", "error")
 """The fields of an error that may have its message."""
 DEPTH: Final = 4
@@ -75,6 +77,11 @@ class Timeouts:
 class SseReader:
     """Splits the bytes of an event stream into the data of its events; names, ids and comments are dropped."""
 
+    is_complete: bool = field(default=False, init=False)
+    """Whether the last event was read."""
+    _size: int = field(default=0, init=False)
+    """The bytes that were read."""
+
     _rest: list[bytes] = field(factory=list[bytes], init=False)
     """The chunks of an incomplete line."""
     _data: list[bytes] = field(factory=list[bytes], init=False)
@@ -87,26 +94,32 @@ class SseReader:
     _is_start: bool = field(default=True, init=False)
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that a chunk completes; raise `ApiError` if one is too large."""
+        """Return the data of the events that a chunk completes, up to `DONE`; raise `ApiError` if there are too many bytes."""
+        self._size += len(chunk)
+        if self._size > MAX_STREAM:
+            raise upstream_error(TOO_LARGE)
         if self._after_return or b"\r" in chunk:
             chunk = self._normalize_lines(chunk)
-        head, newline, tail = chunk.rpartition(b"\n")
+        *lines, tail = chunk.split(b"\n")
+        if lines and self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest.clear()
+            self._rest_size = 0
+        if lines and self._is_start:
+            lines[0], self._is_start = lines[0].removeprefix(BOM), False
         events: list[bytes] = []
-        if newline:
-            if self._rest:
-                head = b"".join([*self._rest, head])
-                self._rest.clear()
-                self._rest_size = 0
-            if self._is_start:
-                head, self._is_start = head.removeprefix(BOM), False
-            for line in head.split(b"\n"):
-                if line.startswith(b"data:"):
-                    self._data.append(line[5:].strip())
-                    self._data_size += len(line)
-                elif not line and self._data:
-                    events.append(b"\n".join(self._data))
-                    self._data.clear()
-                    self._data_size = 0
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].strip())
+                self._data_size += len(line)
+            elif not line and self._data:
+                data = b"\n".join(self._data)
+                events.append(data)
+                self._data.clear()
+                self._data_size = 0
+                if data == DONE:
+                    self.is_complete = True
+                    return events
         if tail:
             self._rest.append(tail)
             self._rest_size += len(tail)
@@ -116,7 +129,9 @@ class SseReader:
 
     def end(self) -> list[bytes]:
         """Return the data of an event that the end of the stream completes."""
-        return self.feed(b"\n\n")
+        events = self.feed(b"\n\n")
+        self.is_complete = True
+        return events
 
     def _normalize_lines(self, chunk: bytes) -> bytes:
         """Return a chunk whose lines end with line feeds alone."""
@@ -209,8 +224,6 @@ class EventStream:
     _attempts: int = field(default=0, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _response: Answer | None = field(default=None, init=False)
-    _size: int = field(default=0, init=False)
-    """The bytes that were read."""
     _limit: float = field(default=0, init=False)
     """The longest wait for the next bytes."""
     _reads_since: float | None = field(default=None, init=False)
@@ -218,8 +231,6 @@ class EventStream:
     shortcut: Shortcut[list[bytes]] | None = field(default=None, init=False)
     """Takes the events of a read after the first ones."""
     _reader: SseReader = field(factory=SseReader, init=False)
-    _is_complete: bool = field(default=False, init=False)
-    """Whether the last event was read."""
     _timer: asyncio.Handle | None = field(default=None, init=False)
     """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
 
@@ -253,7 +264,7 @@ class EventStream:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
         has_begun = False
-        while not self._is_complete:
+        while not self._reader.is_complete:
             await self.open()
             response, self._reader = self._opened, SseReader()
             try:
@@ -261,12 +272,15 @@ class EventStream:
                     yield [await self.read()]
                     return
                 _require_stream(response)
-                while not self._is_complete:
-                    events = self._split(await self._read(MAX_STREAM))
+                while not self._reader.is_complete:
+                    if chunk := await self._read():
+                        events = self._reader.feed(chunk)
+                    else:  # a shortcut may have taken what had arrived
+                        events = self._reader.end() if response.is_over else []
                     if events and not has_begun:
                         has_begun = True
                         self._set_limit(self._client.timeouts.between)
-                        response.receive = self._receive
+                        response.receive = partial(self._receive, response)
                     if has_begun:
                         yield events
             except ApiError as error:
@@ -277,35 +291,28 @@ class EventStream:
             finally:
                 response.receive = None
 
-    def _split(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that a chunk completes; none is the end of the body, unless a shortcut took the chunk."""
-        if not chunk:
-            self._is_complete = self._opened.is_over
-            return self._reader.end() if self._is_complete else []
-        events = self._reader.feed(chunk)
-        if DONE in events:
-            del events[events.index(DONE) + 1 :]
-            self._is_complete = True
-        return events
-
-    def _receive(self) -> bool:
+    def _receive(self, answer: Answer) -> bool:
         """Pass a small read on; return whether the task goes on waiting for the next one."""
-        shortcut, answer = self.shortcut, self._opened
+        shortcut, reader = self.shortcut, self._reader
         if shortcut is None or sum(map(len, answer.parts)) > SMALL or not shortcut.is_open():
             return False
         try:
-            if not shortcut.take(self._split(self._take(MAX_STREAM))):
+            if not shortcut.take(reader.feed(answer.take())):
                 self.shortcut = None
         except BaseException as error:  # noqa: BLE001 - the task raises it
             answer.fail(error)
             return False
         self._reads_since = self._loop.time()
-        return self.shortcut is not None and not self._is_complete
+        return self.shortcut is not None and not reader.is_complete
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
         parts: list[bytes] = []
-        while chunk := await self._read(MAX_EVENT):
+        size = 0
+        while chunk := await self._read():
+            size += len(chunk)
+            if size > MAX_EVENT:
+                raise upstream_error(TOO_LARGE)
             parts.append(chunk)
         return b"".join(parts)
 
@@ -326,7 +333,7 @@ class EventStream:
     async def _attempt(self) -> Answer:
         timeouts = self._client.timeouts
         method = "GET" if self._body is None else "POST"
-        self._size, self._limit = 0, timeouts.first
+        self._limit = timeouts.first
         try:
             async with asyncio.timeout(timeouts.first):
                 response = await self._client.http.request(method, self._path, self.headers, self._body)
@@ -344,8 +351,8 @@ class EventStream:
         finally:
             await self.close()
 
-    async def _read(self, most: int) -> bytes:
-        """Return the next bytes of the body, or none at its end; raise `ApiError` if it has more than `most` bytes."""
+    async def _read(self) -> bytes:
+        """Return the next bytes of the body, or none at its end, or after a shortcut took them; raise `ApiError` if it breaks off."""
         answer = self._opened
         if not answer.parts:
             self._reads_since = self._loop.time()
@@ -355,20 +362,12 @@ class EventStream:
                 await answer.more()
             finally:
                 self._reads_since = None
-        return self._take(most)
-
-    def _take(self, most: int) -> bytes:
-        """Return what has arrived of the body; raise `ApiError` if it breaks off, or has more than `most` bytes."""
         try:
-            chunk = self._opened.take()
+            return answer.take()
         except HttpError as error:
             self._log("the connection to the upstream server broke: %s", error)
             message = "The connection to the upstream server broke before the end of its answer."
             raise upstream_error(message, DISCONNECTED) from error
-        self._size += len(chunk)
-        if self._size > most:
-            raise upstream_error("The answer of the upstream server is too large.")
-        return chunk
 
     def _set_limit(self, seconds: float) -> None:
         """Wait at most `seconds` for the next bytes from now on."""
@@ -409,7 +408,7 @@ class EventStream:
         """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(DRAIN):
-                while await self._read(MAX_STREAM):
+                while await self._read():
                     pass
 
     async def _wait_or_raise(self, error: ApiError) -> None:
