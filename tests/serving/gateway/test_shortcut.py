@@ -13,8 +13,7 @@ from live.upstream import CUT, STALL, Reply, ScriptedUpstream, event, gateway, s
 
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
-from interlock.serving.engines.upstream.http_client import Connection
-from interlock.serving.engines.upstream.upstream_client import SMALL
+from interlock.serving.engines.upstream.http_client import SMALL, Connection
 from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.run import ResponseRun

@@ -29,6 +29,8 @@ from interlock.fsm.table import Machine
 
 MAX_HEAD: Final = 64 * 2**10
 """The most bytes of a head, or between two parts of a body."""
+SMALL: Final = 4096
+"""The most bytes of a read that `Answer.receive` takes, so that a long one does not keep other streams waiting."""
 MAX_UNREAD: Final = 64 * 2**10
 """The unread bytes of a body above which the connection is not read."""
 IDLE: Final = 4.0
@@ -101,7 +103,7 @@ class Answer:
     """Whether the connection is not read until the parts are taken."""
     waiter: asyncio.Future[None] | None = field(default=None, init=False)
     receive: Callable[[], bool] | None = field(default=None, init=False)
-    """Takes the parts while a task waits for them; returns whether the task goes on waiting."""
+    """Takes the parts of a small read while a task waits for them; returns whether the task goes on waiting."""
     on_body: Callable[[bytes], None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -214,7 +216,8 @@ class Connection(asyncio.Protocol):
         if answer.parts:
             self._since_body = 0
             if answer.waiter is not None:
-                if answer.receive is None or answer.end is not None or answer.waiter.done() or not answer.receive():
+                receive = answer.receive if len(data) <= SMALL and answer.end is None and not answer.waiter.done() else None
+                if receive is None or not receive():
                     answer.wake()
             elif not answer.is_paused and sum(map(len, answer.parts)) > MAX_UNREAD:
                 answer.is_paused = True

@@ -52,10 +52,9 @@ FETCH: Final = 30.0
 
 DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
-SMALL: Final = 4096
-"""The most bytes of a read that takes a shortcut, so that a long one does not keep other streams waiting."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
+RETURN: Final = ord("\r")
 BOM: Final = b"\xef\xbb\xbf"
 TOO_LARGE: Final = "The answer of the upstream server is too large."
 NESTED: Final = ("message", "msg", "detail", "error")
@@ -81,14 +80,12 @@ class SseReader:
     """Whether the last event was read."""
     _size: int = field(default=0, init=False)
     """The bytes that were read."""
-
+    _size_before: int = field(default=0, init=False)
+    """Those among them that were read with the last event or before, but not the incomplete line after it."""
     _rest: list[bytes] = field(factory=list[bytes], init=False)
     """The chunks of an incomplete line."""
     _data: list[bytes] = field(factory=list[bytes], init=False)
     """The lines of an incomplete event."""
-    _rest_size: int = field(default=0, init=False)
-    """The bytes in `_rest`; to add them up again for each chunk would take quadratic time."""
-    _data_size: int = field(default=0, init=False)
     _after_return: bool = field(default=False, init=False)
     """Whether the last byte was a carriage return; a line feed after it ends no other line."""
     _is_start: bool = field(default=True, init=False)
@@ -96,35 +93,33 @@ class SseReader:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that a chunk completes, up to `DONE`; raise `ApiError` if there are too many bytes."""
         self._size += len(chunk)
-        if self._size > MAX_STREAM:
-            raise upstream_error(TOO_LARGE)
-        if self._after_return or b"\r" in chunk:
+        if self._after_return or RETURN in chunk:
             chunk = self._normalize_lines(chunk)
         *lines, tail = chunk.split(b"\n")
         if lines and self._rest:
             lines[0] = b"".join([*self._rest, lines[0]])
             self._rest.clear()
-            self._rest_size = 0
         if lines and self._is_start:
             lines[0], self._is_start = lines[0].removeprefix(BOM), False
         events: list[bytes] = []
+        data = self._data
         for line in lines:
             if line.startswith(b"data:"):
-                self._data.append(line[5:].strip())
-                self._data_size += len(line)
-            elif not line and self._data:
-                data = b"\n".join(self._data)
-                events.append(data)
-                self._data.clear()
-                self._data_size = 0
-                if data == DONE:
+                data.append(line[5:].strip())
+            elif not line and data:
+                events.append(b"\n".join(data))
+                data.clear()
+                if events[-1] == DONE:
                     self.is_complete = True
                     return events
         if tail:
             self._rest.append(tail)
-            self._rest_size += len(tail)
-        if self._rest_size + self._data_size > MAX_EVENT:
+        if events:
+            self._size_before = self._size - len(tail)
+        if self._size - self._size_before > MAX_EVENT:
             raise upstream_error("The upstream server sent an event that is too large.")
+        if self._size > MAX_STREAM:
+            raise upstream_error(TOO_LARGE)
         return events
 
     def end(self) -> list[bytes]:
@@ -292,9 +287,9 @@ class EventStream:
                 response.receive = None
 
     def _receive(self, answer: Answer) -> bool:
-        """Pass a small read on; return whether the task goes on waiting for the next one."""
+        """Pass what has arrived on; return whether the task goes on waiting for more."""
         shortcut, reader = self.shortcut, self._reader
-        if shortcut is None or sum(map(len, answer.parts)) > SMALL or not shortcut.is_open():
+        if shortcut is None or not shortcut.is_open():
             return False
         try:
             if not shortcut.take(reader.feed(answer.take())):
