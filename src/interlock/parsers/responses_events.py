@@ -561,27 +561,30 @@ class ResponsesParser:
     def _next(self) -> _UpstreamItem | None:
         """Open the next item that has something to show, and return it."""
         for item in self._queue:
-            writer = self._writer(item) if item.is_shown else None
+            writer = self._opened(item) if item.is_shown else None
             if writer is not None:
                 item.writer, self._active = writer, item
-                self._out += writer.open()
                 return item
         return None
 
-    def _writer(self, item: _UpstreamItem) -> ItemWriter | None:
-        """Return the writer of an item; None while a field is missing. An item that ends without that field becomes a message."""
+    def _opened(self, item: _UpstreamItem) -> ItemWriter | None:
+        """Open an item; return None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
+        writer: ItemWriter = StreamWriter(Route(item.kind, fields))
         if item.kind in NAMED_CALLS and as_text(fields.get("name")):
             route = self._routing.function(flat_name(fields.get("namespace"), fields["name"]))
             if route.kind == item.kind:
-                fields = {**fields, **route.fields}
+                writer = StreamWriter(Route(item.kind, {**fields, **route.fields}))
             elif item.kind in FUNCTION_CALLS and "namespace" not in fields:
-                return writer_for(route, as_text(fields.get("call_id")))
+                writer = writer_for(route, as_text(fields.get("call_id")))
         try:
-            open_item(item.kind, fields)
+            self._out += writer.open()
         except ValueError:
-            return None if item.status == "in_progress" else writer_for(PREAMBLE)
-        return StreamWriter(Route(item.kind, fields))
+            if item.status == "in_progress":
+                return None
+            writer = writer_for(PREAMBLE)
+            self._out += writer.open()
+        return writer
 
     def _write(self, item: _UpstreamItem) -> None:
         writer, pending = item.writer, item.pending

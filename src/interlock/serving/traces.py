@@ -68,13 +68,16 @@ class Span:
 
 
 def start(name: str, kind: Kind, attributes: Attributes) -> Span:
-    """Start a span, whose parent is the active one; without a parent, and a provider that records, it is none."""
+    """Start a span, whose parent is the active one.
+
+    It is none without a parent, except for a `SERVER` span where a provider records.
+    """
     if not HAS_API:
         return Span()
     from opentelemetry import trace  # noqa: PLC0415 - an extra
 
     has_parent = trace.get_current_span().get_span_context().is_valid
-    if not has_parent and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    if not has_parent and (kind != "SERVER" or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)):
         return Span()
     span = Span(trace.get_tracer(SCOPE).start_span(name, kind=trace.SpanKind[kind]))
     span.set(attributes)

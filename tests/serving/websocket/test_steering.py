@@ -408,7 +408,9 @@ def test_the_openai_package_steers_a_response(serve) -> None:
             for event in connection:
                 kinds.append(event.type)
                 if kinds == ["response.created"]:
-                    connection.response.steer(input="In French", previous_response_id=event.response.id)
+                    first_id = event.response.id
+                elif event.type == "response.output_item.added" and kinds.count(event.type) == 1:  # so it ends after the gate
+                    connection.response.steer(input="In French", previous_response_id=first_id)
                 elif event.type == "response.steer.accepted":
                     assert gate.reached.wait(PATIENCE)
                     gate.open()

@@ -323,14 +323,15 @@ class ResponseTools:
                 self._set_list(label, [ListedTool(members(tool)) for tool in elements(item.get("tools"))])
 
     async def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
-        async with _tasks() as tasks:
-            unlisted = [server for label, server in self._servers.items() if not (label in self._listed or self._hosts(label))]
-            for index, server in enumerate(unlisted):
-                yield [Open("mcp_list_tools", {"server_label": server.label})]
-                listing = self._list(str(output()[-1]["id"]), server, allowed=index < MAX_SERVERS)
-                tasks.append(asyncio.create_task(outcome(listing)))
-            for ended in asyncio.as_completed(tasks):
-                yield [(await ended).result()]
+        unlisted = [server for label, server in self._servers.items() if not (label in self._listed or self._hosts(label))]
+        if unlisted:  # most requests have none, and an empty group of tasks takes time as well
+            async with _tasks() as tasks:
+                for index, server in enumerate(unlisted):
+                    yield [Open("mcp_list_tools", {"server_label": server.label})]
+                    listing = self._list(str(output()[-1]["id"]), server, allowed=index < MAX_SERVERS)
+                    tasks.append(asyncio.create_task(outcome(listing)))
+                for ended in asyncio.as_completed(tasks):
+                    yield [(await ended).result()]
         for request in self._approved_requests():
             fields = {name: request[name] for name in ("server_label", "name")}
             call = Open("mcp_call", {**fields, "approval_request_id": request["id"]})
@@ -365,7 +366,8 @@ class ResponseTools:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
     async def close(self) -> None:
-        await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        if self._sessions:  # likewise
+            await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def _needs_approval(self, label: str, name: str) -> bool:
         server, tool = self._servers.get(label), self._tool(label, name)

@@ -21,12 +21,13 @@ class ObservedCall:
     _upstream: Upstream
     _model: str
     _started_at: float = field(factory=monotonic, init=False)
+    _attributes: traces.Attributes = field(default=Factory(lambda self: self._describe(), takes_self=True), init=False)
     span: traces.Span = field(
-        default=Factory(lambda self: traces.start(f"chat {self._model}", "CLIENT", self._attributes()), takes_self=True),
+        default=Factory(lambda self: traces.start(f"chat {self._model}", "CLIENT", self._attributes), takes_self=True),
         init=False,
     )
 
-    def _attributes(self) -> traces.Attributes:
+    def _describe(self) -> traces.Attributes:
         parts = urlsplit(self._upstream.client.url)
         return {
             "gen_ai.operation.name": "chat",
@@ -38,7 +39,7 @@ class ObservedCall:
 
     def end(self, outcome: EngineOutput | ApiError | None) -> None:
         """End the call with its last output, with an error, or with None if the gateway has cancelled it."""
-        labels = [str(value) for value in self._attributes().values()]
+        labels = [str(value) for value in self._attributes.values()]
         error_type = ""
         if isinstance(outcome, EngineOutput):
             usage = {"input": outcome.input_tokens, "output": outcome.output_tokens}
