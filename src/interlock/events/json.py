@@ -29,7 +29,7 @@ def is_array(value: object) -> TypeGuard[Sequence[object]]:
 def members(value: object) -> Mapping[str, object]:
     """Return an object, or an empty one instead of any other value."""
     # Most values are a dict, for which the call would take longer than the rest.
-    return value if value.__class__ is dict or is_object(value) else EMPTY  # type: ignore[return-value]
+    return value if value.__class__ is dict or is_object(value) else EMPTY
 
 
 def elements(value: object) -> Sequence[object]:

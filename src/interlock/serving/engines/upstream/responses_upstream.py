@@ -10,7 +10,7 @@ import orjson
 from attrs import define
 
 from interlock.events.items import ITEMS, McpItem
-from interlock.events.json import as_text, dumps, elements, members
+from interlock.events.json import EMPTY, dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
@@ -56,9 +56,10 @@ class ResponsesTranslator(Translator):
             self.finish_reason = self.finish_reason or "stop"
             return ()
         try:
-            event = members(orjson.loads(data))
+            value = orjson.loads(data)
         except ValueError:
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
+        event: Mapping[str, object] = value if value.__class__ is dict else EMPTY
         kind = event.get("type")
         if isinstance(kind, str) and kind.endswith(".delta"):
             return [Chunk(delta=event)]

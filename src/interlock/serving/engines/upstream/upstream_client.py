@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from http import HTTPStatus
 from math import isfinite
 from typing import Final
@@ -80,8 +79,8 @@ class SseReader:
     """Whether the last event was read."""
     _size: int = field(default=0, init=False)
     """The bytes that were read."""
-    _size_before: int = field(default=0, init=False)
-    """Those among them that were read with the last event or before, but not the incomplete line after it."""
+    _limit: int = field(factory=lambda: MAX_EVENT, init=False)
+    """The most bytes that may be read before the next event is complete."""
     _rest: list[bytes] = field(factory=list[bytes], init=False)
     """The chunks of an incomplete line."""
     _data: list[bytes] = field(factory=list[bytes], init=False)
@@ -96,11 +95,8 @@ class SseReader:
         if self._after_return or RETURN in chunk:
             chunk = self._normalize_lines(chunk)
         *lines, tail = chunk.split(b"\n")
-        if lines and self._rest:
-            lines[0] = b"".join([*self._rest, lines[0]])
-            self._rest.clear()
-        if lines and self._is_start:
-            lines[0], self._is_start = lines[0].removeprefix(BOM), False
+        if lines and (self._rest or self._is_start):
+            lines[0] = self._complete(lines[0])
         events: list[bytes] = []
         data = self._data
         for line in lines:
@@ -115,11 +111,9 @@ class SseReader:
         if tail:
             self._rest.append(tail)
         if events:
-            self._size_before = self._size - len(tail)
-        if self._size - self._size_before > MAX_EVENT:
-            raise upstream_error("The upstream server sent an event that is too large.")
-        if self._size > MAX_STREAM:
-            raise upstream_error(TOO_LARGE)
+            self._limit = min(self._size - len(tail) + MAX_EVENT, MAX_STREAM)
+        if self._size > self._limit:
+            raise upstream_error(TOO_LARGE if self._limit == MAX_STREAM else "The upstream server sent an event that is too large.")
         return events
 
     def end(self) -> list[bytes]:
@@ -127,6 +121,14 @@ class SseReader:
         events = self.feed(b"\n\n")
         self.is_complete = True
         return events
+
+    def _complete(self, line: bytes) -> bytes:
+        """Return the first line of a chunk with what the chunks before had of it, and without a byte order mark."""
+        line = b"".join([*self._rest, line])
+        self._rest.clear()
+        if self._is_start:
+            line, self._is_start = line.removeprefix(BOM), False
+        return line
 
     def _normalize_lines(self, chunk: bytes) -> bytes:
         """Return a chunk whose lines end with line feeds alone."""
@@ -275,7 +277,7 @@ class EventStream:
                     if events and not has_begun:
                         has_begun = True
                         self._set_limit(self._client.timeouts.between)
-                        response.receive = partial(self._receive, response)
+                        response.receive = self._receive
                     if has_begun:
                         yield events
             except ApiError as error:
@@ -286,10 +288,10 @@ class EventStream:
             finally:
                 response.receive = None
 
-    def _receive(self, answer: Answer) -> bool:
+    def _receive(self) -> bool:
         """Pass what has arrived on; return whether the task goes on waiting for more."""
-        shortcut, reader = self.shortcut, self._reader
-        if shortcut is None or not shortcut.is_open():
+        answer, shortcut, reader = self._response, self.shortcut, self._reader
+        if answer is None or shortcut is None or not shortcut.is_open():
             return False
         try:
             if not shortcut.take(reader.feed(answer.take())):
@@ -347,7 +349,7 @@ class EventStream:
             await self.close()
 
     async def _read(self) -> bytes:
-        """Return the next bytes of the body, or none at its end, or after a shortcut took them; raise `ApiError` if it breaks off."""
+        """Return the next bytes of the body: none at its end, or if a shortcut took them; raise `ApiError` if it breaks off."""
         answer = self._opened
         if not answer.parts:
             self._reads_since = self._loop.time()
