@@ -28,8 +28,8 @@ def is_array(value: object) -> TypeGuard[Sequence[object]]:
 
 def members(value: object) -> Mapping[str, object]:
     """Return an object, or an empty one instead of any other value."""
-    # Most values are a dict, for which the call would take longer than the rest.
-    return value if value.__class__ is dict or is_object(value) else EMPTY
+    # Most values are a dict, for which the call of a function would take longer than the rest.
+    return value if value.__class__ is dict or is_object(value) else EMPTY  # pyright: ignore[reportReturnType] - see above
 
 
 def elements(value: object) -> Sequence[object]:

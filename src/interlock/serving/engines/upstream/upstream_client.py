@@ -56,6 +56,7 @@ DRAIN: Final = 0.1
 RETURN: Final = ord("\r")
 BOM: Final = b"\xef\xbb\xbf"
 TOO_LARGE: Final = "The answer of the upstream server is too large."
+EVENT_TOO_LARGE: Final = "The upstream server sent an event that is too large."
 NESTED: Final = ("message", "msg", "detail", "error")
 """The fields of an error that may have its message."""
 DEPTH: Final = 4
@@ -113,7 +114,7 @@ class SseReader:
         if events:
             self._limit = min(self._size - len(tail) + MAX_EVENT, MAX_STREAM)
         if self._size > self._limit:
-            raise upstream_error(TOO_LARGE if self._limit == MAX_STREAM else "The upstream server sent an event that is too large.")
+            raise upstream_error(TOO_LARGE if self._limit == MAX_STREAM else EVENT_TOO_LARGE)
         return events
 
     def end(self) -> list[bytes]:
