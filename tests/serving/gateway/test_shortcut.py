@@ -4,12 +4,13 @@ import asyncio
 import re
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from live.chunk_shapes import chunk
 from live.dialects import post_chat, post_message
-from live.upstream import CUT, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream
+from live.upstream import CUT, PATIENCE, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream
 
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
@@ -91,9 +92,9 @@ def taken(monkeypatch):
     return counts
 
 
-def answered(reply, post, reads, *, passes=True):
+def answered(reply, post, reads, *, passes=True, **settings):
     with serve_upstream(Slow([reply], reads)) as url:
-        app = create_app(Gateway([UpstreamSettings(url=url, retries=0).upstream()]))
+        app = create_app(Gateway([UpstreamSettings(url=url, retries=0, **settings).upstream()]))
         if not passes:
             app.add_middleware(Passing)
         with ServerThread(app) as gateway_url:
@@ -119,6 +120,21 @@ def test_a_stream_has_the_same_bytes_without_the_shortcut(api, end, taken, reads
     assert count > len(WORDS) / 2
     assert direct == answered(reply, POSTS[api], reads, passes=False)
     assert sum(taken) == count
+
+
+def test_a_stream_ends_with_its_terminal_event_although_its_upstream_sends_no_end(taken, reads):
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+    words = [{"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "delta": word} for word in WORDS]
+    last = {"type": "response.completed", "response": {"status": "completed"}}
+    events = [{"type": "response.output_item.added", "output_index": 0, "item": item}, *words, last]
+    reply = Reply((*map(event, events), STALL))
+
+    def post(url):
+        with ThreadPoolExecutor() as pool:
+            return pool.submit(POSTS["responses"], url).result(PATIENCE)
+
+    assert b"event: response.completed" in answered(reply, post, reads, api="responses", between_timeout=2 * PATIENCE)
+    assert sum(taken) > len(WORDS) / 2
 
 
 def test_a_large_read_takes_no_shortcut(taken, reads):

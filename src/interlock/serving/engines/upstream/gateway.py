@@ -273,12 +273,12 @@ class UpstreamGeneration(Generation):
 
 
 def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chunk]) -> bool:
-    """Add the output in the data of events, up to the end of the turn; return whether nothing more follows."""
+    """Add the output in the data of events, up to the end of the turn; return whether the turn has ended with or before them."""
     for data in events:
         chunks += translator.read(data)
         if translator.finish_reason is not None and not translator.usage_follows:
-            return True
-    return False
+            break
+    return translator.finish_reason is not None and not translator.usage_follows
 
 
 def _translated(shortcut: Shortcut[Sequence[Chunk]], translator: Translator) -> Shortcut[list[bytes]]:
