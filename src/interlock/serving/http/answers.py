@@ -117,16 +117,14 @@ def _headers_of(error: ApiError) -> dict[str, str] | None:
     return ERROR_HEADERS.get(error.status)
 
 
-@asynccontextmanager
-async def cancelled_on_disconnect(run: ResponseRun[Any], receive: Receive) -> AsyncGenerator[None]:
+def cancelled_on_disconnect(run: ResponseRun[Any], receive: Receive) -> AbstractAsyncContextManager[None]:
     """Cancel a run if the client disconnects within the context (R4)."""
 
     async def watch() -> None:
         await _disconnect(receive)
         run.interrupt(Cancel())
 
-    async with alongside(watch()):
-        yield
+    return alongside(watch())
 
 
 @asynccontextmanager
