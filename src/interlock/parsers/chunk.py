@@ -19,20 +19,17 @@ Entry: TypeAlias = Mapping[str, object]
 
 
 class Chunk(Struct):
-    """The output of one engine step for one request.
-
-    Args:
-        token_ids: The new token ids, in order.
-        text: The new text, for formats that are parsed as text; harmony ignores it.
-        logprobs: One entry for each new token, or None.
-        delta: For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning`
-            or `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None.
-    """
+    """The output of one engine step for one request."""
 
     token_ids: Sequence[int] = ()
+    """The new token ids, in order."""
     text: str = ""
+    """The new text, for formats that are parsed as text; harmony ignores it."""
     logprobs: Sequence[Entry] | None = None
+    """One entry for each new token, or None."""
     delta: object | None = None
+    """For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning` or
+    `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None."""
 
 
 def unread(chunk: Chunk, reads: str) -> TypeError:
