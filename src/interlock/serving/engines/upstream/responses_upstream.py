@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-import orjson
 from attrs import define
+from msgspec.json import Decoder
 
 from interlock.events.items import ITEMS, McpItem
 from interlock.events.json import EMPTY, dumps, elements, members
@@ -21,6 +21,9 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, offer
+
+DECODER: Final = Decoder()
+"""Decodes an event; its code is in the processor's caches, because events are encoded with the same package."""
 
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
 """The parameters that a request for the number of tokens leaves out."""
@@ -56,8 +59,8 @@ class ResponsesTranslator(Translator):
             self.finish_reason = self.finish_reason or "stop"
             return ()
         try:
-            value = orjson.loads(data)
-        except ValueError:
+            value = DECODER.decode(data)
+        except (ValueError, RecursionError):
             raise upstream_error("The upstream server sent an event that is not JSON.") from None
         event: Mapping[str, object] = value if value.__class__ is dict else EMPTY
         kind = event.get("type")
@@ -71,7 +74,7 @@ class ResponsesTranslator(Translator):
         if reason is not None:
             self.finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
         if reason == "error" or event.get("type") == "error":  # the parser passes on its text
-            event = members(orjson.loads(redact(dumps(event).decode(), self._call.keys)))
+            event = members(DECODER.decode(redact(dumps(event).decode(), self._call.keys)))
         return [Chunk(delta=event)]
 
     def end(self) -> EngineOutput:
