@@ -561,13 +561,13 @@ class ResponsesParser:
     def _next(self) -> _UpstreamItem | None:
         """Open the next item that has something to show, and return it."""
         for item in self._queue:
-            writer = self._opened(item) if item.is_shown else None
+            writer = self._open(item) if item.is_shown else None
             if writer is not None:
                 item.writer, self._active = writer, item
                 return item
         return None
 
-    def _opened(self, item: _UpstreamItem) -> ItemWriter | None:
+    def _open(self, item: _UpstreamItem) -> ItemWriter | None:
         """Open an item; return None while a field is missing. An item that ends without that field becomes a message."""
         fields = item.opening()
         writer: ItemWriter = StreamWriter(Route(item.kind, fields))
