@@ -49,7 +49,7 @@ KEEP_ALIVE: Final = 15.0
 """The default of the longest silence of a stream, in seconds. Clients give up after minutes, proxies after 50 to 120 seconds."""
 
 BODY: Final = "interlock.body"
-"""The extension of an ASGI scope; its `shortcut` returns, for a function that encodes, a shortcut to a client that reads."""
+"""The extension of an ASGI scope. Its `shortcut` takes an encoder and returns a `Shortcut`, open while the client reads."""
 
 COMMENT: Final = b": keep-alive\n\n"
 """The server-sent comment that breaks a silence where no event may: every client ignores it."""

@@ -24,7 +24,7 @@ class DirectProtocol(HttpToolsProtocol):
 
 
 def _shortcut(cycle: RequestResponseCycle, encode: Callable[[T], bytes]) -> Shortcut[T]:
-    """Return the shortcut for values to chunks of the body."""
+    """Return a shortcut that writes each value, once encoded, as a chunk of the body."""
     flow, write = cycle.flow, cycle.transport.write
 
     def is_open() -> bool:

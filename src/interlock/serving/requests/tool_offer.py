@@ -339,7 +339,7 @@ def list_hosted_functions(hosted: Mapping[str, str]) -> dict[str, Mapping[str, o
 def find_hosted(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
     """Return which of the hosted tools a request declares."""
     names = [str(tool.get("server_label" if tool.get("type") == "mcp" else "type")) for tool in tools]
-    return {kind for kind in hosted if any(each.startswith(kind) for each in names)} if names else set()
+    return {kind for kind in hosted if any(each.startswith(kind) for each in names)}
 
 
 def route_hosted(routing: Routing, hosted: Container[str]) -> Routing:

@@ -23,7 +23,7 @@ from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, offer
 
 DECODER: Final = Decoder()
-"""Decodes an event; its code is in the processor's caches, because events are encoded with the same package."""
+"""Decodes an event. Events are also encoded with msgspec, so the processor's caches need no code of a second package."""
 
 NOT_COUNTED: Final = frozenset({"include", "max_output_tokens", "store", "stream"})
 """The parameters that a request for the number of tokens leaves out."""
