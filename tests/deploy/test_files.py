@@ -103,13 +103,12 @@ def test_the_secrets_are_made_once_and_are_in_no_repository_and_no_image(tmp_pat
     assert names.keys() == {*re.findall(r"\$\{(\w+):\?", TEXTS["compose.yaml"])}
     assert re.fullmatch(r"main [0-9a-f]{48}\n", (tmp_path / "keys" / "keys").read_text())
     assert {"deploy/.env", "deploy/keys/"} <= {*(ROOT / ".gitignore").read_text().splitlines()}
-    assert {"exclude deploy/.env", "prune deploy/keys"} <= {*(ROOT / "MANIFEST.in").read_text().splitlines()}
     assert "!deploy" not in (ROOT / ".dockerignore").read_text()
 
 
 def test_the_image_has_all_that_builds_the_package() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert kept == {"src", "pyproject.toml", "setup.py", "README.md", "LICENSE"}
+    assert kept == {"src", "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in kept)
 
 
