@@ -25,8 +25,8 @@ FUZZ_STREAMS ?= 20000
 
 # The oldest SDK that pyproject.toml allows (vLLM's floor). The tests that import it, or the module that does, run under it too.
 SDK_FLOOR := 2.25.0
-SDK_TESTS = tests/test_readme.py $(shell grep -rlwE '(from|import) (openai|interlock\.events\.conversion)' --include='test_*.py' \
-	tests/events tests/examples tests/serving)
+SDK_TESTS = $(shell grep -rlwE '(from|import) (openai|interlock\.events\.conversion)' --include='test_*.py' \
+	tests/events tests/repository tests/serving)
 
 BIN := .venv/bin
 
@@ -45,8 +45,8 @@ serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 quick: .venv/.dev ## Style, and some 8,000 tests, in about a minute on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest -q $(SPREAD) -m 'not long' tests/events tests/fsm tests/parsers tests/properties tests/testing \
-		tests/serving/requests tests/serving/responses tests/serving/websocket
+	$(BIN)/pytest -q $(SPREAD) -m 'not long' tests/events tests/fsm tests/dialects tests/judge tests/parsers tests/testing \
+		tests/serving/requests tests/serving/responses
 
 .PHONY: test
 test: lint types layers suite prove floor ## Style, types, layers, tests, the proof, and the oldest SDK
@@ -68,18 +68,18 @@ layers: .venv/.dev ## Imports: one direction, no circle, and no IO below serving
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
 .PHONY: suite
 suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest $(SPREAD) -m 'not long' --ignore=tests/viewer --cov --cov-report=
+	$(BIN)/pytest $(SPREAD) -m 'not long' --ignore=tests/browser --cov --cov-report=
 	$(BIN)/coverage report --include='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=100
 	$(BIN)/coverage report --omit='src/interlock/events/*,src/interlock/fsm/*,src/interlock/parsers/*' --fail-under=90
 
-# Without coverage, which would take five times as long. tests/viewer and tests/vllm have targets of their own.
+# Without coverage, which would take five times as long. tests/browser and tests/real_vllm have targets of their own.
 .PHONY: prove
 prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
 	$(BIN)/pytest $(SPREAD) -m long $$(grep -rl 'mark\.long' --include='test_*.py' tests/[!v]*)
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
-	cd tests && PYTHONPATH=../docs ../$(BIN)/python -m families.mutations $(or $(PIECES),3)
+	cd tests/support && PYTHONPATH=../../docs ../../$(BIN)/python -m families.mutations $(or $(PIECES),3)
 
 # Campaigns shrink what they find. They write a scenario to tests/counterexamples, and print a sequence or a stream with its seed.
 MINUTES ?= 5
@@ -89,36 +89,36 @@ fuzz: fuzz-scenarios fuzz-judges fuzz-tokens fuzz-families fuzz-requests fuzz-ga
 
 .PHONY: fuzz-scenarios
 fuzz-scenarios: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
-	cd tests && ../$(BIN)/python -m fuzzing.campaign $(MINUTES)
+	cd tests/support && ../../$(BIN)/python -m fuzzing.campaign $(MINUTES)
 
 .PHONY: fuzz-judges
 fuzz-judges: .venv/.dev ## Random and mutated streams through both judges, hostile ones through all readers, FUZZ_STREAMS=20000
 	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_MUTANTS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} \
-	$(BIN)/pytest -q tests/fsm/test_agreement.py tests/serving/test_mutated_streams.py
+	$(BIN)/pytest -q tests/verify/test_agreement.py tests/serving/test_mutated_streams.py
 
 .PHONY: fuzz-tokens
 fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000
-	cd tests && ../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+	cd tests/support && ../../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: fuzz-requests
 fuzz-requests: .venv/.dev ## Random hostile requests to a server, for MINUTES=5
-	cd tests && ../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+	cd tests/support && ../../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: fuzz-gateway
 fuzz-gateway: .venv/.dev ## Random hostile streams of an upstream through a gateway, for MINUTES=5
-	cd tests && ../$(BIN)/python -m fuzzing.gateway_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+	cd tests/support && ../../$(BIN)/python -m fuzzing.gateway_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: hostile
 hostile: .venv/.dev ## Send hostile requests to a server; figures in docs/performance/hostile.md
-	cd tests && ../$(BIN)/python -m fuzzing.hostile $(ONLY)
+	cd tests/support && ../../$(BIN)/python -m fuzzing.hostile $(ONLY)
 
 .PHONY: soak
 soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5; judges every stream, watches memory and tasks
-	cd tests && ../$(BIN)/python -m soak $(MINUTES) $${SOAK_SEED:-$$RANDOM}
+	cd tests/support && ../../$(BIN)/python -m soak $(MINUTES) $${SOAK_SEED:-$$RANDOM}
 
 .PHONY: fuzz-families
 fuzz-families: .venv/.dev ## Random texts through the parsers of the families, SEQUENCES=1000000 for each group of them
-	cd tests && PYTHONPATH=../docs ../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+	cd tests/support && PYTHONPATH=../../docs ../../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
@@ -135,7 +135,7 @@ viewer: viewer/node_modules/.installed ## Build the page of `interlock view`
 .PHONY: test-viewer
 test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer in headless Chromium (CHROMIUM=/path names it)
 	$(WITH_NODE) cd viewer && node_modules/.bin/tsc --noEmit
-	$(WITH_NODE) $(BIN)/pytest -n 2 $(or $(TESTS),tests/viewer)
+	$(WITH_NODE) $(BIN)/pytest -n 2 $(or $(TESTS),tests/browser)
 
 .PHONY: docs
 docs: .venv/.dev ## Write the generated pages and pictures of docs/
@@ -156,12 +156,12 @@ WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shel
 test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
 	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "test-vllm: skipped: $$without"; else \
 		$(MAKE) .venv-vllm/.test && \
-		PYTHONPATH=tests:tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm); fi
+		PYTHONPATH=tests/support:tests/real_vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/real_vllm); fi
 
 # One server after another, a minute or more each.
 .PHONY: test-every-family
 test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
-	PYTHONPATH=tests:tests/vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/vllm/test_every_family.py tests/vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
+	PYTHONPATH=tests/support:tests/real_vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/real_vllm/test_every_family.py tests/real_vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
 
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
@@ -181,11 +181,11 @@ tests/clients/node_modules/.installed: tests/clients/package-lock.json
 
 .PHONY: test-deploy
 test-deploy: .venv-deploy/.installed ## The files of deploy/ with their own tools, and a rolling restart under load, some minutes
-	PATH="$$PWD/.venv-deploy/bin:$$PATH" .venv-deploy/bin/python -m pytest tests/deploy
+	PATH="$$PWD/.venv-deploy/bin:$$PATH" .venv-deploy/bin/python -m pytest tests/deployment
 
-.venv-deploy/.installed: pyproject.toml tests/deploy/tools.txt
+.venv-deploy/.installed: pyproject.toml tests/deployment/tools.txt
 	$(PYTHON) -m venv .venv-deploy
-	.venv-deploy/bin/python -m pip install --editable '.[test]' --requirement tests/deploy/tools.txt
+	.venv-deploy/bin/python -m pip install --editable '.[test]' --requirement tests/deployment/tools.txt
 	@touch $@
 
 .PHONY: test-gpu
@@ -194,12 +194,12 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 		echo "test-gpu: skipped: no CUDA device"; exit 0; }; \
 	$(GPU_PYTHON) -c 'import vllm, interlock' 2>/dev/null || { \
 		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
-	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests:tests/vllm; \
-	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
+	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests/support:tests/real_vllm; \
+	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/real_vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
 test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
-	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/store $(if $(ONLY),-k '$(ONLY)')
+	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/serving/store/test_loads.py tests/serving/store/test_processes.py $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance
 conformance: .venv-vllm/.test ## Play the same turns on vLLM's own routes and on Interlock's, an hour; writes docs/conformance.md; ONLY=hermes
@@ -219,11 +219,11 @@ losses: .venv-vllm/.test ## What vLLM's parsers lose beside ours, on the same in
 
 .PHONY: dsml
 dsml: .venv-vllm/.test ## DeepSeek's markup in a thousand shapes, read by vLLM's parsers and ours; writes docs/families.md
-	PYTHONPATH=tests .venv-vllm/bin/python benchmarks/dsml.py
+	PYTHONPATH=tests/support .venv-vllm/bin/python benchmarks/dsml.py
 
 .PHONY: bench-server
 bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
-	PYTHONPATH=tests:tests/vllm .venv-vllm/bin/python benchmarks/bench_server.py
+	PYTHONPATH=tests/support:tests/real_vllm .venv-vllm/bin/python benchmarks/bench_server.py
 
 .PHONY: bench-alone
 bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time, first events, memory, clients that do not read
@@ -231,7 +231,7 @@ bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time
 
 .PHONY: bench-store
 bench-store: .venv/.dev ## What a store costs, alone, 32 at a time and with many clients; figures in docs/performance/stores.md
-	PYTHONPATH=tests $(BIN)/python benchmarks/bench_store.py
+	PYTHONPATH=tests/support $(BIN)/python benchmarks/bench_store.py
 	$(BIN)/python benchmarks/write_docs.py
 
 .PHONY: bench-docs
@@ -303,7 +303,7 @@ viewer/node_modules/.installed: viewer/package-lock.json .venv/.dev
 
 .venv-vllm/.vllm-$(VLLM): | .venv-vllm/bin/python
 	@rm -f .venv-vllm/.vllm-* .venv-vllm/.test
-	$(VLLM_BIN)/python tests/vllm/install.py $(VLLM)
+	$(VLLM_BIN)/python tests/real_vllm/install.py $(VLLM)
 	@touch $@
 
 .venv-vllm/.test: .venv-vllm/.vllm-$(VLLM) pyproject.toml

@@ -1,9 +1,9 @@
 """`make bench-server`: CPU time of a vLLM server's process for each token, by route; see docs/performance.md.
 
-    PYTHONPATH=tests:tests/vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
+    PYTHONPATH=tests/support:tests/real_vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
 
-Two servers with the tiny models of tests/vllm, whose tokens are scripted, one after the other. The table comes at the end, and
-all figures as JSON in `benchmarks/out/server.json`, which keeps the rows of an earlier run that were not measured again.
+Two servers with the tiny models of tests/real_vllm, whose tokens are scripted, one after the other. The table comes at the end,
+and all figures as JSON in `benchmarks/out/server.json`, which keeps the rows of an earlier run that were not measured again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import servers  # of tests/vllm, which PYTHONPATH has to name
+import servers  # of tests/real_vllm, which PYTHONPATH has to name
 from attrs import evolve, frozen
 from rich.console import Console
 from rich.progress import Progress

@@ -1,10 +1,10 @@
 """`make bench-store`: the cost of each store per event, per response and per token of a stream, and with many clients at once.
 
-    PYTHONPATH=tests python benchmarks/bench_store.py
+    PYTHONPATH=tests/support python benchmarks/bench_store.py
 
 The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
-tests/store/loads.py has the clients. Redis and Postgres run on this machine, and are skipped if they are not installed. The
-figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
+tests/support/store_fleet/loads.py has the clients. Redis and Postgres run on this machine, and are skipped if they are not
+installed. The figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Final
 from live.postgres_server import BINARIES
 from live.redis_server import COMMAND
 from speed.report import machine
-from store.fleet import fleet_of
-from store.kinds import postgres_server, redis_server
-from store.loads import ask_at_once, first_events, stream_at_once
+from store_fleet.fleet import fleet_of
+from store_fleet.kinds import postgres_server, redis_server
+from store_fleet.loads import ask_at_once, first_events, stream_at_once
 from store_stream import streamed
 
 from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_store

@@ -2,9 +2,9 @@
 
     make conformance ONLY='harmony hermes'
 
-Each turn of tests/vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on one
-without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer in
-one piece is another one. The results stay in benchmarks/out/conformance.json; `ONLY` names the groups to play again.
+Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
+one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
+in one piece is another one. The results stay in benchmarks/out/conformance.json; `ONLY` names the groups to play again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from interlock.fsm.acceptor import RULES
 from interlock.fsm.acceptor.dialects import DIALECT_RULES, ApiName
 
 ROOT: Final = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]
 
 import apis  # noqa: E402 - it is found by the line above
 from playing import TIMEOUT, events, stream, verdict, without_chance  # noqa: E402 - likewise
@@ -59,8 +59,8 @@ INTRODUCTION: Final = """\
 
 {turns} scripted turns, played on {build},
 once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
-tiny model writes the tokens of [tests/vllm/turns.py](../tests/vllm/turns.py). `make conformance` plays them again and writes
-this page; `ONLY=hermes` plays one group, and keeps the figures of the others. So groups may come from different runs.
+tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `make conformance` plays them again
+and writes this page; `ONLY=hermes` plays one group, and keeps the figures of the others. So groups may come from different runs.
 
 ## Responses
 

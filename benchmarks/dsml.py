@@ -1,9 +1,9 @@
 """`make dsml`: DeepSeek's markup as its models write it, read by Interlock and by vLLM's parsers; writes docs/families.md.
 
-    PYTHONPATH=tests python benchmarks/dsml.py
+    PYTHONPATH=tests/support python benchmarks/dsml.py
 
-The shapes are those of tests/families/dsml.py, each given token by token. What is written between `<!-- measured: dsml -->`
-and `<!-- end -->` is replaced.
+The shapes are those of tests/support/families/dsml.py, each given token by token. What is written between
+`<!-- measured: dsml -->` and `<!-- end -->` is replaced.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LINKS = {"events", "fsm", "parsers"}
 NOT_SHIPPED = (".ci/", ".devcontainer/", ".github/", ".gitignore", ".pre-commit-config.yaml")
 TESTS = (
     *("tests/events", "tests/fsm", "tests/parsers", "tests/serving/cli", "tests/testing"),
-    *("tests/test_readme.py", "tests/test_face.py"),
+    *("tests/repository/test_readme.py", "tests/repository/test_face.py"),
 )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import cycle, islice
 from typing import Final
 
-import playing  # of tests/vllm, which PYTHONPATH has to name
+import playing  # of tests/real_vllm, which PYTHONPATH has to name
 import servers
 from attrs import evolve, frozen
 from speed.outputs import ANALYSIS, ANSWER, NEXT, PROSE

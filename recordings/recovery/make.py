@@ -1,8 +1,8 @@
 """Write one recording for each case of malformed harmony, and the table that lists them; the same bytes every time.
 
-    PYTHONPATH=tests python recordings/recovery/make.py [FOLDER]
+    PYTHONPATH=tests/support python recordings/recovery/make.py [FOLDER]
 
-The cases, with what a reader of the stream sees, are in tests/recovery/cases.py.
+The cases, with what a reader of the stream sees, are in tests/support/recovery/cases.py.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import json
 import re
 
 from attrs import evolve, frozen
-from corpus.broken import numbered
-from corpus.frames import framed
-from corpus.legal import (
+from corpus_streams.broken import numbered
+from corpus_streams.frames import framed
+from corpus_streams.legal import (
     CUT,
     FAILED,
     custom_tool_call,

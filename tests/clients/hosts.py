@@ -24,7 +24,7 @@ from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 
 ROOT = Path(__file__).parents[2]
-VLLM = ROOT / "tests" / "vllm"
+VLLM = ROOT / "tests" / "real_vllm"
 UNKNOWN = ModelFacts()
 KEEP_ALIVE = 0.2
 """The longest silence of a stream, in seconds, in every host."""
@@ -144,7 +144,7 @@ class InVllm:
     """vLLM with a tiny model, in its own environment.
 
     Args:
-        setup: As tests/vllm/serve.py wants it.
+        setup: As tests/real_vllm/serve.py wants it.
         write: Writes a turn as the model does.
         recalls: As in `ScriptedHost`.
         folder: For the script.

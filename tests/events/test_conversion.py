@@ -3,8 +3,8 @@ import subprocess
 import sys
 
 import pytest
-from corpus.broken import BROKEN
-from corpus.legal import LEGAL, USAGE, message, response, text_part
+from corpus_streams.broken import BROKEN
+from corpus_streams.legal import LEGAL, USAGE, message, response, text_part
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import ValidationError
 from stray_fields import stray_fields

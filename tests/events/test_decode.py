@@ -2,8 +2,8 @@ import re
 from itertools import pairwise
 
 import pytest
-from corpus.frames import framed
-from corpus.legal import LEGAL
+from corpus_streams.frames import framed
+from corpus_streams.legal import LEGAL
 from hypothesis import given
 from hypothesis import strategies as st
 

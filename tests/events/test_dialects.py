@@ -1,5 +1,5 @@
 import pytest
-from corpus.legal import LEGAL, response
+from corpus_streams.legal import LEGAL, response
 from open_responses_oracle import check_open_responses
 
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses

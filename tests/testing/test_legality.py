@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from corpus.broken import BROKEN, BROKEN_FRAMES
-from corpus.frames import framed
-from corpus.legal import LEGAL
+from corpus_streams.broken import BROKEN, BROKEN_FRAMES
+from corpus_streams.frames import framed
+from corpus_streams.legal import LEGAL
 
 from interlock.serving.cli.commands import app
 from interlock.testing import assert_legal

@@ -16,7 +16,7 @@ from live.watched import serving
 
 from interlock.events.response_object import CreateResponse
 
-KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "requests").glob("*.json"))
+KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "hostile_requests").glob("*.json"))
 """What `make fuzz-requests` has found."""
 
 ANSWERS = {

@@ -28,7 +28,7 @@ from interlock.serving.store.redis_client import Disconnected, key_prefix
 
 pytestmark = needs_redis
 
-CERTIFICATE = str(Path(__file__).parents[2] / "live" / "mcp_test.pem")
+CERTIFICATE = str(Path(__file__).parents[2] / "support" / "live" / "mcp_test.pem")
 """A self-signed certificate of the name mcp.test."""
 
 DELETED = {"trigger": "delete", "leased": False, "items": []}

@@ -23,7 +23,7 @@ from interlock.serving.tools.hosting import ToolServers
 SECRET = "tk-5f3c9a"  # noqa: S105 - of nothing
 CALL = '<|channel|>commentary to=mcp.shop.echo <|constrain|>json<|message|>{"text": "a"}<|call|>'
 TURNS = [step(CALL), step("", "stop")], steps("<|channel|>final<|message|>Done.<|return|>")
-CERTIFICATE = Path(__file__).parents[2] / "live" / "mcp_test.pem"
+CERTIFICATE = Path(__file__).parents[2] / "support" / "live" / "mcp_test.pem"
 
 
 @pytest.fixture

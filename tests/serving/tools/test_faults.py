@@ -347,7 +347,7 @@ with running(plain(die)) as base:
 
 
 def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
-    command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[2])]
+    command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[2] / "support")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
         base = server.stdout.readline().strip()
         outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])

@@ -1,0 +1,367 @@
+"""The acceptor against the corpus, stream by stream and rule by rule; against the oracle it is held in `test_agreement`."""
+
+import copy
+
+import pytest
+from corpus_streams.broken import BROKEN, doubled, dropped, edited, moved, numbered
+from corpus_streams.legal import FAILED, LEGAL, code_interpreter_call, function_call, item, message, stream, text_part
+
+from interlock import Close, EventWriter, Finish, Open, driver_for
+from interlock.events.dialects import OPEN_RESPONSES
+from interlock.events.json import as_json
+from interlock.fsm.acceptor import Acceptor, Finding
+from interlock.fsm.acceptor.automaton import Automaton
+from interlock.fsm.acceptor.digests import LogprobsDigest, TextDigest, digest
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+
+
+def findings(bodies, **settings):
+    acceptor = Acceptor(**settings)
+    return [*(one for body in bodies for one in acceptor.feed(body)), *acceptor.end()]
+
+
+def summaries(bodies, **settings):
+    return [(one.rule, one.event, one.message) for one in findings(bodies, **settings)]
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_has_no_finding(name):
+    assert findings(LEGAL[name]) == []
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_has_no_finding_in_the_other_dialect(name):
+    assert findings([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_every_tail_of_a_legal_stream_has_no_finding(name):
+    for cut in range(1, len(LEGAL[name])):
+        assert findings(LEGAL[name][cut:], first_sequence_number=cut) == []
+        assert findings(LEGAL[name][cut:], first_sequence_number=None) == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_stream_has_a_finding_of_the_rule_it_is_named_after(name):
+    assert name.split("-")[0] in {one.rule for one in findings(BROKEN[name])}
+
+
+def test_a_stream_that_begins_with_0_is_whole_if_nobody_says_otherwise():
+    assert summaries(dropped("message", 1), first_sequence_number=None) == [("R1", 1, "comes before the stream has opened")]
+
+
+def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
+    assert findings(dropped("function-call", 5)) == [
+        Finding(
+            rule="R10",
+            severity="error",
+            event=5,
+            sequence_number=5,
+            item="fc_0",
+            kind="function_call",
+            state="in_progress",
+            received="response.output_item.done",
+            expected=("response.function_call_arguments.delta", "response.function_call_arguments.done"),
+            message="is not allowed here in the lifecycle of function_call",
+        )
+    ]
+
+
+def test_what_is_legal_is_said_in_the_words_of_the_dialect():
+    bodies = [OPEN_RESPONSES.convert(body) for body in dropped("reasoning", 6)]
+    assert findings(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
+
+
+@pytest.mark.parametrize("name", ["reasoning", "fault-said"])
+def test_the_words_of_one_dialect_are_not_those_of_the_other(name):
+    assert {one.rule for one in findings(LEGAL[name], dialect="open_responses")} == {"R14"}
+
+
+def test_a_stream_that_is_cut_says_what_was_open():
+    (finding,) = findings(LEGAL["fault"][:8])
+    assert (finding.rule, finding.event, finding.received) == ("R3", 8, "")
+    assert (
+        finding.message
+        == "the stream ends without a terminal event, with item 0 (ci_0, ready), item 1 (msg_1, output_text or refusal) open"
+    )
+    assert finding.expected == ("response.completed", "response.failed", "response.incomplete")
+
+
+def test_the_empty_stream_does_not_end():
+    assert summaries([]) == [("R3", 0, "the stream ends without a terminal event")]
+
+
+@pytest.mark.parametrize(
+    ("bodies", "findings"),
+    [
+        (dropped("message", 3), [("R8", 3, "breaks the order of parts")]),
+        (dropped("message", -4), [("R8", 7, "breaks the order of parts")]),
+        (doubled("message", 2), [("R7", 3, "the item is added a second time")]),
+        (doubled("message", 9), [("R7", 10, "comes after the item was done")]),
+        (doubled("code", 8), [("R10", 9, "is not allowed here in the lifecycle of code_interpreter_call")]),
+        (moved("image", 5, 4), [("R10", 4, "is not allowed here in the lifecycle of image_generation_call")]),
+        (moved("file-search", 5, 4), [("R11", 4, "reports the end of a tool that did not run")]),
+        (edited("message", 5, "sequence_number", 99), [("R2", 5, "sequence_number is 99 instead of 5")]),
+        (edited("message", 5, "sequence_number", None), [("R2", 5, "sequence_number is None instead of a number")]),
+        (edited("function-call", 5, "arguments", "{}"), [("R9", 5, "arguments differs from the deltas at character 1")]),
+        (edited("message", 4, "output_index", 3), [("R7", 4, "output_index is 3, but that of item msg_0 is 0")]),
+        (edited("message", 4, "item_id", "msg_1"), [("R7", 4, "item_id is 'msg_1', but that of item 0 is 'msg_0'")]),
+    ],
+)
+def test_one_fault_is_found_once(bodies, findings):
+    without_shapes = [one for one in summaries(bodies) if one[0] != "R14"]
+    assert without_shapes == findings
+
+
+def test_a_wrong_id_in_every_event_is_found_once():
+    bodies = copy.deepcopy(LEGAL["message"])
+    for body in bodies:
+        if "item_id" in body:
+            body["item_id"] = "msg_9"
+    assert summaries(bodies) == [("R7", 3, "item_id is 'msg_9', but that of item 0 is 'msg_0'")]
+
+
+def test_numbers_that_skip_go_on_from_there():
+    bodies = [{**body, "sequence_number": place + 3 * (place > 4)} for place, body in enumerate(LEGAL["message"])]
+    assert summaries(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
+
+
+def test_a_number_that_comes_late_is_found_after_a_delta_with_the_expected_one():
+    numbers = {6: 9, 7: 10, 8: 7, **{place: place - 1 for place in range(9, 16)}}
+    bodies = stream(message(0, *text_part(0, *"abcdefgh")))
+    bodies = [{**body, "sequence_number": numbers.get(place, place)} for place, body in enumerate(bodies)]
+    assert summaries(bodies) == [
+        ("R2", 6, "sequence_number is 9 instead of 6"),
+        ("R2", 8, "sequence_number is 7 instead of 11"),
+    ]
+
+
+def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
+    bodies = LEGAL["message"]
+    for place in (4, 6, 7, 8):
+        acceptor = Acceptor()
+        findings = [one for body in bodies[:place] for one in acceptor.feed(body)]
+        acceptor.skip()
+        findings += [one for body in bodies[place + 1 :] for one in acceptor.feed(body)]
+        assert {one.rule for one in findings} <= {"R8"}
+    acceptor = Acceptor(first_sequence_number=None)
+    acceptor.skip()
+    assert [one for place in range(1, len(bodies)) for one in acceptor.feed(bodies[place])] == []
+
+
+def test_items_that_are_written_at_once_are_found_at_each_turn_unless_permitted():
+    bodies = BROKEN["R10-two-items-at-once"]
+    assert {one.rule for one in findings(bodies)} == {"R10"}
+    assert findings(bodies, permissive=True) == []
+
+
+def test_calls_may_wait_while_another_item_is_written():
+    waiting = code_interpreter_call(0, "1")
+    assert findings(stream([*waiting[:4], *message(1, *text_part(0, "hi")), *waiting[4:]])) == []
+
+
+def test_an_event_before_its_item_is_added_is_found_and_the_item_judged_all_the_same():
+    bodies = numbered([body for body in LEGAL["function-call"] if body["type"] != "response.output_item.added"])
+    assert [(one.rule, one.item) for one in findings(bodies)] == [("R7", "fc_0"), ("R7", "fc_1")]
+
+
+def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_all():
+    events = function_call(0, "{}")[1:]
+    for body in events:
+        if "item_id" in body:
+            body["item_id"] = "x"
+    events[-1]["item"]["id"] = "x"
+    assert {one.kind for one in findings(stream(events))} == {"function_call"}
+    part = {"type": "response.content_part.added", "item_id": "x", "output_index": 0, "content_index": 0}
+    bodies = stream([{**part, "part": {"type": "refusal", "refusal": ""}}])
+    assert [(one.rule, one.kind, one.state) for one in findings(bodies)] == [("R7", None, "unknown")] * 2
+
+
+def test_another_item_at_an_index_that_is_taken_is_an_item_all_the_same():
+    second = [{**body, "output_index": 0} for body in message(1, *text_part(0, "hi"))]
+    bodies = stream([*message(0, *text_part(0, "hi")), *second])
+    assert summaries(bodies)[0] == ("R7", 8, "output_index 0 already belongs to msg_0")
+    assert {one.rule for one in findings(bodies)} == {"R7", "R13"}
+
+
+def test_an_event_without_a_place_is_malformed_and_nothing_else():
+    for name in ("response.output_item.added", "response.output_text.delta"):
+        bodies = stream([{"type": name}])
+        assert {one.rule for one in findings(bodies)} == {"R14"}
+
+
+def test_the_events_of_items_without_a_lifecycle_are_found():
+    assert summaries(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no item of the API")]
+
+
+def test_an_item_after_an_error_event_is_found():
+    assert ("R4", 3, "an item begins after an error event") in summaries(BROKEN["R4-item-after-error-event"])
+
+
+def test_a_stream_is_judged_alike_on_the_fast_path():
+    pieces = [str(number) for number in range(100)]
+    bodies = stream(message(0, *text_part(0, *pieces)))
+    assert findings(bodies) == []
+    for place, field, value in [
+        (50, "delta", 3),
+        (50, "sequence_number", 51.0),
+        (50, "output_index", False),
+        (50, "content_index", 1),
+        (50, "item_id", "msg_1"),
+        (50, "x", None),
+        (50, "logprobs", [1]),
+    ]:
+        edited_ = [*bodies[:place], {**bodies[place], field: value}, *bodies[place + 1 :]]
+        assert findings(edited_)[0].event == place
+    without = [{name: value for name, value in body.items() if name != "sequence_number"} for body in bodies]
+    assert {one.rule for one in findings(without)} == {"R2"}
+
+
+def test_obfuscation_is_no_part_of_the_text():
+    bodies = [
+        {**body, "obfuscation": "x" * place} if body["type"].endswith(".delta") else body
+        for place, body in enumerate(LEGAL["message"])
+    ]
+    assert findings(bodies) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("value", [None, True, 1.5, "x", [[]], {}, [{"a": [None]}]])
+def test_values_of_any_type_are_found_and_not_raised(value):
+    for name, bodies in LEGAL.items():
+        for place, body in enumerate(bodies):
+            for field in body:
+                changed = [*bodies[:place], {**body, field: value}, *bodies[place + 1 :]]
+                legal = isinstance(value, type(body[field])) or body["type"] == "error"
+                assert legal or findings(changed), (name, place, field)
+            for holder in ("item", "response", "part"):
+                for field in body.get(holder, {}):
+                    changed = [*bodies[:place], {**body, holder: {**body[holder], field: value}}, *bodies[place + 1 :]]
+                    findings(changed)
+
+
+def test_a_response_may_fail_before_it_has_items():
+    assert findings(stream([], **FAILED)) == []
+
+
+def test_unknown_kinds_of_item_are_found_and_followed():
+    bodies = stream(item(0, {"type": "telepathy", "id": "t_0"}, {}, ("web_search_call.searching", {})))
+    assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "the API has no item of type 'telepathy'")}
+
+
+def test_a_usage_whose_numbers_are_none_does_not_add_up():
+    bodies = copy.deepcopy(LEGAL["message"])
+    bodies[-1]["response"]["usage"]["total_tokens"] = 19
+    assert summaries(bodies) == [("R13", 10, "usage does not add up: 11 and 7 are not 19")]
+
+
+def test_a_long_text_is_folded_and_still_compared():
+    pieces = [f"{number} " for number in range(10_000)]
+    whole = "".join(pieces)
+    for whole_text, wrong in [
+        (whole, ""),
+        ("x" + whole[1:], "differs from the 48890 characters of the deltas, among the first "),
+        (whole[:-1], "has 48889 characters where the deltas have 48890"),
+        (whole[:-2] + "! ", "differs from the deltas at character 48888"),
+    ]:
+        text = TextDigest()
+        for piece in pieces:
+            text.add(piece)
+        assert len(text.chunks) < 4096
+        difference = text.compare(whole_text)
+        assert difference.startswith(wrong) if wrong else difference is None
+        assert text.compare(whole_text) is None
+
+
+def test_a_text_whose_beginning_is_not_known_is_what_it_is_said_to_be():
+    text = TextDigest(complete=False)
+    text.add("end")
+    assert text.compare("whole") is None
+    assert text.compare("another") == "differs from the deltas at character 0"
+
+
+def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
+    entries = [
+        {"token": "\ufffd", "logprob": -1, "bytes": [195]},
+        {"token": "\ufffd", "logprob": -2.0, "bytes": [169]},
+    ]
+    logprobs = LogprobsDigest()
+    logprobs.add(entries)
+    assert logprobs.equal([{**entries[0], "logprob": -1.0}, entries[1]])
+    assert not logprobs.equal(entries[:1])
+    assert logprobs.rebuild("é")
+    assert not LogprobsDigest().count
+    assert LogprobsDigest().rebuild("anything")
+
+
+def test_digests_see_values_and_not_how_they_are_written():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert digest({"a": 1, "b": 2.0}) == digest({"b": 2, "a": 1.0})
+    assert digest([1]) != digest([True])
+    assert digest(1.5) != digest(1)
+    assert digest(10**30) != digest(10**31)
+    assert digest("\ud800") != digest("\ud801")
+    assert digest((1, "\ud800")) == digest([1, "\ud800"])
+    assert digest(deep) == digest([deep])  # too deep to be told apart
+
+
+@pytest.mark.parametrize("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
+def test_an_automaton_takes_what_every_edge_emits(lifecycle):
+    automaton = Automaton(lifecycle)
+    assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
+    for edge in lifecycle.edges:
+        node = automaton.anywhere_in(edge.source)
+        for emission in edge.effects:
+            assert automaton.leads_to(node, emission.name)
+            node = automaton.step(node, emission.name)
+        assert edge.dest in node.states
+    for name in automaton.events:
+        assert automaton.step(automaton.unknown, name) is automaton.after(name)
+
+
+def with_unknown(name, unknown, before):
+    """A legal stream with an event that nobody knows in front of one that is named."""
+    place = next(at for at, body in enumerate(LEGAL[name]) if body["type"] == before)
+    return numbered([*LEGAL[name][:place], {"output_index": 0, **unknown}, *LEGAL[name][place:]])
+
+
+def test_an_unknown_event_after_its_item_was_done_comes_too_late():
+    bodies = with_unknown("code", {"type": "response.telepathy"}, "response.completed")
+    assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged"), ("R7", "error")}
+
+
+def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
+    unknown = {"type": "response.code_interpreter_call.dreaming"}
+    bodies = with_unknown("code", unknown, "response.code_interpreter_call.interpreting")
+    assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged")}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "fault"),
+    [
+        (doubled("mcp-call", 3), ("R10", 4, "comes again; only an approved call may repeat it, once")),
+        (
+            edited("mcp-list-tools", 5, "item.status", "failed"),
+            ("R10", 5, "the item ends with the status 'failed', but its events say in_progress"),
+        ),
+    ],
+)
+def test_what_an_item_may_not_say_of_its_progress_is_found(bodies, fault):
+    assert fault in summaries(bodies)
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "value", "fault"),
+    [
+        (4, "command_index", 1, ("R8", 4, "command_index is 1 instead of 0")),
+        (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands are not the 1 that were done")),
+    ],
+)
+def test_a_command_with_another_place_or_text_is_found(place, field, value, fault):
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    assert findings(bodies) == []
+    bodies[place][field] = {**bodies[place][field], **value} if isinstance(value, dict) else value
+    assert fault in summaries(bodies)

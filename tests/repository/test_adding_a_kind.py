@@ -1,0 +1,23 @@
+"""docs/adding-a-kind.md is complete and true: its changes, applied to a copy of the package, make the kind that it adds."""
+
+import re
+
+from page_changes import ROOT, changed_package, changes, run_tests
+
+PAGE = (ROOT / "docs" / "adding-a-kind.md").read_text("utf-8")
+
+
+def test_a_kind_is_added_in_five_files():
+    assert len({path for path, _ in changes(PAGE)}) == 5
+
+
+def test_the_changes_of_the_page_add_the_kind(tmp_path):
+    changed_package(PAGE, tmp_path)
+    run_tests("tests/support/memory_call.py", tmp_path)
+
+
+def test_the_names_in_the_rest_are_in_the_files_that_it_links():
+    for step in re.split(r"^\d\. ", PAGE.partition("## The rest")[2], flags=re.MULTILINE):
+        files = [(ROOT / "docs" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
+        missing = [name for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", step) if not any(name in text for text in files)]
+        assert missing == []

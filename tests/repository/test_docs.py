@@ -1,0 +1,115 @@
+"""The documentation is up to date with the tables, complete, and leads nowhere that is not there."""
+
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+from interlock.serving.cli.machines import process_graphs, stream_graphs
+from interlock.serving.requests.chat_request import FORWARDED, ChatRequest
+from interlock.serving.requests.messages_request import MessagesRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAPHS = {**stream_graphs(), **process_graphs()}
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "recordings" / "README.md", *DOCS.rglob("*.md")]
+
+
+@pytest.fixture(scope="module")
+def generated():
+    sys.path.insert(0, str(DOCS))
+    try:
+        return importlib.import_module("generate").generated()
+    finally:
+        sys.path.remove(str(DOCS))
+
+
+@pytest.mark.long
+def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
+    stale = [
+        str(path) for path, text in generated.items() if not (ROOT / path).exists() or (ROOT / path).read_text("utf-8") != text
+    ]
+    assert stale == [], "the tables say something else: run `make docs`"
+
+
+@pytest.mark.long
+def test_no_page_is_left_of_a_table_that_is_gone(generated) -> None:
+    assert {path.relative_to(ROOT) for path in (DOCS / "lifecycles").iterdir()} == {
+        path for path in generated if path.parent == Path("docs", "lifecycles")
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, graph in GRAPHS.items() if len(graph.edges) > 1])
+def test_a_page_has_its_picture_its_table_and_a_stream(generated, name) -> None:
+    page = generated[Path("docs", "lifecycles", f"{name}.md")]
+    assert page.count(f"]({name}.svg)") == 1
+    assert page.count("```text\n") >= 1
+    for edge in GRAPHS[name].edges:
+        for label in edge.labels:
+            triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{edge.source}` | {triggers} "))
+            assert re.findall(r"`([^`]+)`", row) == [edge.source, *label.triggers, edge.dest, *label.events]
+
+
+@pytest.mark.long
+def test_one_page_has_the_picture_and_an_example_of_every_kind_that_comes_whole(generated) -> None:
+    page = generated[Path("docs", "lifecycles", "whole.md")]
+    whole = [name for name, graph in GRAPHS.items() if len(graph.edges) == 1]
+    assert page.count("](whole.svg)") == 1
+    assert re.findall(r"^## `(\w+)`$", page, flags=re.MULTILINE) == whole
+    assert page.count("```text\n") == len(whole)
+
+
+def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> None:
+    page = (DOCS / "rules.md").read_text("utf-8")
+    assert re.findall(r'^<a id="(r\w+)"></a>$', page, flags=re.MULTILINE) == [number.lower() for number in RULES]
+    assert re.findall(r"^### (R\w+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
+    deviations = {name for name, each in DEVIATIONS.items() if each.rule in RULES}
+    assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == deviations
+
+
+def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:
+    page = (DOCS / "dialects.md").read_text("utf-8")
+    assert [*DIALECT_RULES] == [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
+    rows = re.findall(r"^\| ([MC]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)
+    assert rows == [(rule.number, rule.says) for rule in DIALECT_RULES.values()]
+    _, messages, chat, *_ = re.split(r"^## Requests of |^## Errors", page, flags=re.MULTILINE)
+    read = {*MessagesRequest.__struct_fields__} - {"metadata"} | {"metadata.user_id"}
+    assert {name for name in read if f"`{name}`" not in messages} == set()
+    same = {"presence_penalty", "frequency_penalty", "service_tier", "prompt_cache_key", "safety_identifier", "model", "stream"}
+    read = {*ChatRequest.__struct_fields__, *FORWARDED} - same
+    assert {name for name in read if f"`{name}`" not in chat} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_what_is_there(page) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+    paths = [Path(os.path.normpath(page.parent / target)) for target in targets]
+    assert [path for path in paths if path.resolve() != path] == [], "GitHub does not follow a symbolic link inside a path"
+
+
+def anchors(page):
+    """Return the anchors of a page: those of its headings, as GitHub makes them, and those that it declares."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return slugs | {*re.findall(r'<a id="([^"]+)">', text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_a_page_lead_to_a_heading_of_it(page) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", text)
+    assert [(name, anchor) for name, anchor in targets if anchor not in anchors(page.parent / name if name else page)] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (DOCS / "README.md").read_text("utf-8")
+    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"]({page.name})" not in index] == []

@@ -1,0 +1,79 @@
+"""What the README shows is what happens."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.serving.tools.code_interpreter import CodeInterpreter
+from interlock.serving.tools.hosting import ToolServers
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str, holding: str) -> str:
+    (example,) = (text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    return example
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers({"code_interpreter": CodeInterpreter()}))) as served:
+        yield served
+
+
+def printed(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout  # noqa: S603 - our own text
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_curl_example_prints_what_the_readme_says(url) -> None:
+    example = block("sh", "curl -sN").replace("http://127.0.0.1:8000", url)
+    assert printed(["bash", "-c", example]) == block("text", "event: response.created")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_server_calculates_what_the_readme_says(url) -> None:
+    example = block("sh", "calculate 6 * 7").replace("http://127.0.0.1:8000", url)
+    assert printed(["bash", "-c", example]) == block("text", "python says: 42") == "python says: 42\n"
+
+
+def test_the_openai_example_prints_what_the_readme_says(url) -> None:
+    example = block("python", "OpenAI(").replace("http://127.0.0.1:8000", url)
+    assert printed([sys.executable, "-X", "utf8", "-c", example]) == block("text", "get_weather says")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_the_commands_of_a_checkout_are_targets_that_do_their_own_set_up() -> None:
+    for target in re.findall(r"^make (\w+)", block("sh", "make serve"), re.MULTILINE):
+        planned = printed(["make", "--dry-run", "--always-make", "--directory", str(ROOT), target])
+        assert "-m venv" in planned
+        assert "-m pip install --editable" in planned
+
+
+def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
+    exec(block("python", "driver_for"), {})  # noqa: S102 - our own text
+    assert capsys.readouterr().out == block("text", "created in_progress")
+
+
+def test_the_test_of_an_agent_passes(interlock) -> None:
+    def ask(text: str) -> str:
+        with OpenAI() as client:
+            (call,) = client.responses.create(model="gpt-5", input=text).output
+            result = {"type": "function_call_output", "call_id": call.call_id, "output": "18"}
+            history = [{"role": "user", "content": text}, call.to_dict(), result]
+            return client.responses.create(model="gpt-5", input=history).output_text
+
+    names = {"ask": ask}
+    exec(block("python", "def test_an_agent"), names)  # noqa: S102 - our own text
+    names["test_an_agent"](interlock)
+    assert [request.turn for request in interlock.requests] == [1, 2]

@@ -1,0 +1,417 @@
+"""Upstreams from options, the environment and a TOML file; every error names the file, the key and what is wrong."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from live.chunk_shapes import chunk
+from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
+
+from interlock.serving.cli.commands import app
+from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
+from interlock.serving.engines.engine import ModelFacts
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import ConfigError, UpstreamSettings, read_config, read_upstream
+from interlock.serving.http import server
+from interlock.serving.http.codex_models import codex_model
+
+INTERLOCK = str(Path(sys.executable).with_name("interlock"))
+ROOT = Path(__file__).parents[4]
+EXAMPLE = ROOT / "examples" / "gateway"
+PAGE = ROOT / "docs" / "gateway.md"
+GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
+
+
+def written(tmp_path, text):
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    return path
+
+
+FULL = """
+[serve]
+port = 0
+max_streams = 7
+
+[[upstream]]
+url = "http://a.example"
+models = ["one"]
+aliases = { "gpt-4o" = "one" }
+fields = { max_completion_tokens = "max_tokens" }
+
+[[upstream]]
+url = "https://b.example/openai/"
+key_variable = "B_KEY"
+family = "qwen3_coder"
+first_timeout = 5
+retries = 0
+pass_key = true
+"""
+
+
+def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
+    monkeypatch.setenv("B_KEY", "secret")
+    first, second = read_config(written(tmp_path, FULL)).upstreams()
+    assert (first.client.url, first.models, first.aliases) == ("http://a.example/v1", ["one"], {"gpt-4o": "one"})
+    assert first.fields == {"max_completion_tokens": "max_tokens"}
+    assert (second.client.url, second.client.key, second.client.pass_key) == ("https://b.example/openai", "secret", True)
+    assert (second.client.timeouts.first, second.client.retries, second.family.tool_parser) == (5, 0, "qwen3_coder")
+    assert "secret" not in repr(second)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x =", "not TOML: "),
+        ("upstreams = []", "Object contains unknown field `upstreams`"),
+        ("[[upstream]]\nurl = 7", "upstream[0].url: Expected `str`, got `int`"),
+        ("[[upstream]]\nmodels = []", "upstream[0]: Object missing required field `url`"),
+        (
+            '[[upstream]]\nurl = "http://a"\napi = "grpc"',
+            "upstream[0].api: unknown API 'grpc'; choose one of chat, responses, vllm",
+        ),
+        ('[[upstream]]\nurl = "a.example"', "upstream[0].url: 'a.example' is not an HTTP URL"),
+        ('[[upstream]]\nurl = "http://a:65536"', "upstream[0].url: 'http://a:65536' is invalid: Port out of range 0-65535"),
+        ('[[upstream]]\nurl = "http://[::1"', "upstream[0].url: 'http://[::1' is invalid: Invalid IPv6 URL"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "schl\u00fcssel"', "upstream[0].key: a key has only printable ASCII characters"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "key\\n"', "upstream[0].key: a key has only printable ASCII characters"),
+        ('[[upstream]]\nurl = "http://u:p@a"', "upstream[0].url: a URL of an upstream has no user, query or fragment"),
+        ('[[upstream]]\nurl = "http://a"\nfamily = "x"', "upstream[0].family: unknown family 'x'; choose one of qwen3_coder"),
+        ('[[upstream]]\nurl = "http://a"\nfirst_timeout = 0', "upstream[0].first_timeout: Expected `float` > 0"),
+        ('[[upstream]]\nurl = "http://a"\nkey_variable = "NO_SUCH"', "upstream[0].key_variable: the environment has no variable"),
+        ('[[upstream]]\nurl = "http://a"\nkey = "k"\nkey_variable = "K"', "upstream[0].key_variable: give a 'key' or"),
+        (
+            '[[upstream]]\nurl = "http://a"\nmodels = ["m"]\n[[upstream]]\nurl = "http://b"\nmodels = ["m"]',
+            "upstream[1]: upstream[0] has the model 'm' already",
+        ),
+    ],
+)
+def test_an_error_names_the_key(tmp_path, text, message):
+    with pytest.raises(ConfigError) as caught:
+        read_config(written(tmp_path, text)).upstreams()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_wrong_setting_of_an_upstream_is_named():
+    with pytest.raises(ConfigError, match=r"^retries: Expected `int` <= 10"):
+        read_upstream({"url": "http://a", "retries": 11})
+
+
+class Served(Exception):  # noqa: N818 - not an error
+    """Stops a command that begins to serve."""
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Run `interlock serve` up to the point where it serves; returns its engine and its limit of streams, or its output."""
+
+    def serve(application, listening, **_):
+        listening.close()
+        engine = application.router.lifespan_context.__self__.service.engine
+        raise Served(engine, application.state.active_runs.slots.limit)
+
+    monkeypatch.setattr(server, "serve", serve)
+
+    def run(*arguments, **environment):
+        result = CliRunner().invoke(app, ["serve", "--port", "0", *map(str, arguments)], env=environment)
+        return result.exception.args if isinstance(result.exception, Served) else result.output
+
+    return run
+
+
+def test_options_override_the_environment_which_overrides_the_file(command, tmp_path):
+    path = written(tmp_path, '[serve]\nmax_streams = 3\nupstream_retries = 5\nupstream = "http://file"\n')
+    engine, limit = command("--config", path)
+    (upstream,) = engine.upstreams
+    assert (upstream.client.url, upstream.client.retries, limit) == ("http://file/v1", 5, 3)
+    engine, _ = command("--config", path, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
+    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries) == ("http://environment/v1", 4)
+    flags = ["--config", path, "--upstream", "http://flag:1/x", "--upstream-retries", "1", "--max-streams", "9"]
+    engine, limit = command(*flags, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
+    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries, limit) == ("http://flag:1/x", 1, 9)
+
+
+def test_the_options_make_one_upstream(command):
+    options = ["--upstream", "http://a", "--upstream-key", "k", "--pass-key", "--upstream-timeout", "5,2", "--family", "hermes"]
+    engine, _ = command(*options, "--model", "m", "--model", "gpt-4o=m")
+    (upstream,) = engine.upstreams
+    assert (upstream.client.key, upstream.client.pass_key, upstream.family.tool_parser) == ("k", True, "hermes")
+    assert (upstream.client.timeouts.first, upstream.client.timeouts.between) == (5, 2)
+    assert (upstream.models, upstream.aliases) == (["m"], {"gpt-4o": "m"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--upstream", "a"], "--upstream: url: 'a' is not an HTTP URL"),
+        (["--upstream", "http://a", "--upstream-timeout", "x"], "--upstream-timeout: could not convert"),
+        (["--upstream", "http://a", "--upstream-timeout", "-1"], "--upstream: first_timeout: Expected `float` > 0"),
+        (["--upstream", "http://a", "--upstream-key", "key "], "--upstream: key: a key has only printable ASCII characters"),
+        (["--config", "/no/such.toml"], "--config /no/such.toml: [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_wrong_option_is_named(command, arguments, message):
+    assert message in command(*arguments).replace("\n", "")
+
+
+def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
+    path = written(tmp_path, "[serve]\nprot = 1\n")
+    assert f"--config {path}: serve.prot: unknown option; choose one of allow_mcp_host, allowed_host," in command(
+        "--config", path
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("view = 3", "'--view': '3' is not a valid boolean"),
+        ("port = 1.5", "'--port': '1.5' is not a valid integer range"),
+        ("max_streams = true", "'--max-streams': 'True' is not a valid integer range"),
+        ("rate = nan", "'--rate': 'nan' is not a number"),
+        ('script = "a"\nport = [1]', "serve.port: write one value, not a list"),
+        ('model = "m"', "serve.model: write a list"),
+        ("store = {}", "Expected `bool | int | float | str | array`, got `object`"),
+    ],
+)
+def test_a_wrong_value_of_an_option_in_the_file_is_named(tmp_path, line, message):
+    path = written(tmp_path, f"[serve]\n{line}\n")
+    result = CliRunner().invoke(app, ["serve", "--config", str(path)])
+    assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(serve):
+    first, second = ScriptedUpstream([GOOD], ("one", "two")), ScriptedUpstream([GOOD], ("two", "three"))
+    with serve_upstream(first) as url, serve_upstream(second) as other_url:
+        upstreams = [UpstreamSettings(url=url), UpstreamSettings(url=other_url, models=["three"], aliases={"gpt-4o": "two"})]
+        with serve(Gateway([each.upstream() for each in upstreams])) as gateway_url:
+            assert httpx.get(f"{gateway_url}/ready").json() == {"status": "ready"}
+            listed = [model["id"] for model in httpx.get(f"{gateway_url}/v1/models").json()["data"]]
+            statuses = [ask(gateway_url, model).status_code for model in ("one", "two", "three", "gpt-4o", "four")]
+            answer = ask(gateway_url, "four").json()["error"]
+    assert (listed, statuses, answer["code"]) == (["three", "gpt-4o", "one", "two"], [200, 200, 200, 200, 404], "model_not_found")
+    assert [body["model"] for body in first.bodies] == ["one", "two"]
+    assert [body["model"] for body in second.bodies] == ["three", "two"]
+
+
+def ask(url, model):
+    return httpx.post(f"{url}/v1/responses", json={"model": model, "input": "Hi"})
+
+
+def test_a_single_upstream_receives_names_that_it_does_not_list(serve):
+    upstream = ScriptedUpstream([GOOD])
+    with serve_upstream(upstream) as url, serve(Gateway([UpstreamSettings(url=url).upstream()])) as gateway_url:
+        assert ask(gateway_url, "anything").status_code == 200
+    assert upstream.bodies[0]["model"] == "anything"
+
+
+PROGRAM = """
+import atexit, sys
+from interlock.serving.cli.main import main
+atexit.register(lambda: print("loaded", *sys.modules, file=sys.stderr, flush=True))
+sys.argv = ["interlock", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_gateway_loads_no_vocabulary_no_mcp_and_no_embedded_model():
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", "--upstream", url]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+            base = process.stderr.readline().split()[-1].removesuffix("/v1")
+            assert ask(base, "m").json()["status"] == "completed"
+            process.send_signal(signal.SIGINT)
+            modules = set(process.stderr.read().rpartition("loaded")[2].split())
+    assert "interlock.serving.engines.upstream.chat_upstream" in modules
+    heavy = {"openai", "openai_harmony", "mcp", "mcp_types", "httpx", "pydantic", "interlock.serving.engines.embedded"}
+    heavy |= {"interlock.parsers.harmony", "interlock.parsers.families", "interlock.serving.engines.recordings"}
+    assert modules & heavy == set()
+
+
+CLIENT = """
+import json, os, sys, urllib.request
+url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+body = json.dumps({"model": "m", "input": "Hi"}).encode()
+answer = json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/responses", body, headers)))
+print(answer["output"][0]["content"][0]["text"], *sys.argv[1:])
+sys.exit(7)
+"""
+
+
+def running(url, *command, **environment):
+    arguments = [INTERLOCK, "run", "--upstream", url, *command]
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **environment})  # noqa: S603
+
+
+def test_interlock_run_exits_with_the_status_of_its_client():
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        done = running(url, "--", sys.executable, "-c", CLIENT, "--flag")
+    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+
+
+def test_interlock_run_ignores_the_serve_table_of_a_file(tmp_path):
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        path = written(tmp_path, f'[serve]\nport = 8080\nmodel = ["x"]\n\n[[upstream]]\nurl = "{url}"\n')
+        arguments = [INTERLOCK, "run", "--config", path, "--", sys.executable, "-c", CLIENT, "--flag"]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+
+
+CODEX = """
+import json, sys
+(path,) = (json.loads(text.partition("=")[2]) for text in sys.argv if text.startswith("model_catalog_json="))
+print(json.dumps([sys.argv[1:], json.load(open(path))]))
+"""
+
+
+def test_codex_gets_its_configuration_as_arguments_and_its_catalogue_as_a_file(tmp_path):
+    program = tmp_path / "codex"
+    program.write_text(f"#!{sys.executable}\n{CODEX}")
+    program.chmod(0o755)
+    with serve_upstream(ScriptedUpstream([GOOD], ("tiny",))) as url:
+        path = written(tmp_path, f'[[upstream]]\nurl = "{url}"\nfacts.tiny.window = 40000\nfacts.new.window = 50000\n')
+        options = ["--config", path, "codex", "--model", "new", "--", "exec", "--json"]
+        done = subprocess.run(  # noqa: S603 - our own command
+            [INTERLOCK, "run", *options],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+    arguments, catalog = json.loads(done.stdout)
+    values = dict(text.split("=", 1) for text in arguments if "=" in text)
+    base_url, models = (json.loads(values[name]) for name in ("model_providers.interlock.base_url", "model_catalog_json"))
+    served = ServedModel(base_url.removesuffix("/v1"), "", "new", 50_000, Path(models))
+    assert arguments == [*configure_codex(served).arguments, "exec", "--json"]
+    assert arguments[:4] == ["-c", 'model="new"', "-c", 'model_provider="interlock"']
+    assert catalog == {
+        "models": [codex_model("tiny", ModelFacts(window=40_000), 0), codex_model("new", ModelFacts(window=50_000), 1)]
+    }
+    assert not Path(models).exists()
+
+
+CLAUDE = """
+import json, os, sys, urllib.request
+url, key = os.environ["ANTHROPIC_BASE_URL"], os.environ["ANTHROPIC_AUTH_TOKEN"]
+headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+messages = [{"role": "user", "content": "Hi"}]
+body = json.dumps({"model": os.environ["ANTHROPIC_MODEL"], "max_tokens": 9, "messages": messages}).encode()
+answer = json.load(urllib.request.urlopen(urllib.request.Request(f"{url}/v1/messages", body, headers)))
+variables = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
+print(json.dumps([answer["content"], sys.argv[1:], variables]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "window"), [({}, None), ({"max_model_len": 40_000}, 40_000), ({"context_length": 256_000}, 256_000)]
+)
+def test_claude_code_gets_its_configuration_as_variables(tmp_path, listed, window):
+    program = tmp_path / "claude"
+    program.write_text(f"#!{sys.executable}\n{CLAUDE}")
+    program.chmod(0o755)
+    listing = Reply(
+        (json.dumps({"data": [{"id": "other"}, {"id": "tiny", **listed}]}).encode(),),
+        headers={"content-type": "application/json"},
+    )
+    inherited = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
+    own = {**inherited, "ANTHROPIC_API_KEY": "the user's", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url:
+        done = running(url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
+    content, arguments, variables = json.loads(done.stdout)
+    served = ServedModel(variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_AUTH_TOKEN"], "tiny", window)
+    assert (content, arguments) == ([{"type": "text", "text": "Yes.", "citations": None}], ["-p", "Hi"])
+    assert variables == {**inherited, **configure_claude(served).variables}
+    assert variables["ANTHROPIC_API_KEY"] == ""
+
+
+def test_the_window_of_a_model_bounds_what_a_client_asks_for():
+    assert configure_claude(ServedModel("u", "k", "m")).variables == {
+        **dict.fromkeys(
+            ("ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"), ""
+        ),
+        **dict.fromkeys(("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_FABLE_MODEL"), "m"),
+        **dict.fromkeys(("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"), "m"),
+        "ANTHROPIC_BASE_URL": "u",
+        "ANTHROPIC_AUTH_TOKEN": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    small, large = (configure_claude(ServedModel("u", "k", "m", window)).variables for window in (40_000, 256_000))
+    assert (small["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], small["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("40000", "10000")
+    assert (large["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], large["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == ("256000", "32000")
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """A proxy that answers for every server, and records each URL with its key."""
+
+    requests: ClassVar[list[object]] = []
+
+    def do_GET(self):
+        self._send(b'{"data": [{"id": "m"}]}', "application/json")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self._send(b"".join(GOOD.body), "text/event-stream")
+
+    def _send(self, body, content_type):
+        self.requests.append((self.path, self.headers.get("authorization")))
+        self.send_response(200)
+        self.send_header("content-type", content_type)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.parametrize(("direct", "passed"), [("", "127.0.0.1"), ("a.example", "a.example,127.0.0.1")])
+def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch, direct, passed):
+    program = tmp_path / "codex"
+    monkeypatch.setattr(Proxy, "requests", [])
+    program.write_text(f"#!{sys.executable}\n{CLIENT}".replace("*sys.argv[1:]", 'os.environ["no_proxy"]'))
+    program.chmod(0o755)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{proxy.server_port}"
+        environment = {"http_proxy": address, "no_proxy": direct, "NO_PROXY": direct, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = running("http://a.test", "codex", **environment)
+        proxy.shutdown()
+    assert (done.stdout, done.returncode) == (f"Yes. {passed}\n", 7), done.stderr
+    assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "chat/completions")]
+
+
+def test_interlock_run_reports_a_missing_command_or_upstream():
+    with serve_upstream(ScriptedUpstream([GOOD], ())) as url:
+        assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
+    result = CliRunner().invoke(app, ["run", "codex"])
+    assert "name a server: --upstream URL, or --config FILE" in result.output
+
+
+def parameters(name):
+    return app.get_command(None, name).params
+
+
+def variables(name):
+    """The environment variables of a command's options."""
+    return {each.envvar for each in parameters(name) if each.envvar}
+
+
+def test_the_page_names_the_options_of_both_commands_and_their_variables():
+    page = PAGE.read_text()
+    serve, run = ({option for each in parameters(name) for option in each.opts} for name in ("serve", "run"))
+    named = {*re.findall(r"`(--[a-z-]+)", page)}
+    assert named <= serve
+    assert {option for option in serve if option.startswith("--upstream")} <= named & run
+    assert {*re.findall(r"INTERLOCK_\w+", page)} <= variables("serve")
+
+
+def test_the_files_of_the_page_are_configurations(tmp_path, monkeypatch):
+    monkeypatch.setenv("MISTRAL_API_KEY", "k")
+    texts = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert [len(read_config(written(tmp_path, text)).upstreams()) for text in texts] == [2, 1]

@@ -1,0 +1,51 @@
+"""Many requests at once to server processes with one store: each is answered, and each answered response is stored.
+
+`make test` sends few requests to two processes, `make test-store` many to four.
+"""
+
+import asyncio
+import os
+import random
+import tempfile
+
+import pytest
+from store_fleet.fleet import fleet_of
+from store_fleet.kinds import KINDS, SHARED
+from store_fleet.loads import ask_at_once, create_at_once, stream_at_once
+
+from interlock.fsm.acceptor import judge
+
+ALL = "INTERLOCK_STORE_RUNS" in os.environ
+FOREGROUND, CREATED, STREAMED = (400, 120, 200) if ALL else (40, 12, 10)
+PROCESSES = 4 if ALL else 2
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def urls(request):
+    """The URLs of server processes with one store of a kind."""
+    kind = request.param
+    with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, KINDS[kind](folder) as store:
+        count = PROCESSES if kind in SHARED else 1
+        with fleet_of(count, random.Random(1), store=store.url) as fleet:  # noqa: S311 - repeats its choices
+            yield [server.url for server in fleet.servers]
+
+
+def test_every_response_of_many_requests_at_once_is_stored(urls) -> None:
+    answers = asyncio.run(ask_at_once(urls, FOREGROUND))
+    assert [created.body.get("status") for created, _ in answers] == ["completed"] * FOREGROUND
+    assert [fetched.body for _, fetched in answers] == [created.body for created, _ in answers]
+
+
+def test_many_background_responses_can_be_created_at_once(urls) -> None:
+    answers = asyncio.run(create_at_once(urls, CREATED))
+    assert [answer.status for answer in answers] == [200] * CREATED
+
+
+def test_all_readers_of_many_streams_receive_the_same_events_to_a_legal_end(urls) -> None:
+    streams = asyncio.run(stream_at_once(urls, STREAMED))
+    for readers, fetched in streams:
+        first, *others = [reader.frames for reader in readers]
+        assert others == [first] * len(others)
+        assert judge(first).reported == []
+        assert fetched.body["status"] == "completed"
+        assert readers[0].body["response"] == fetched.body

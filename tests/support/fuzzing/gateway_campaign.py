@@ -1,0 +1,188 @@
+"""Hostile streams of Chat Completions through a gateway: `python -m fuzzing.gateway_campaign MINUTES` in tests/support.
+
+The gateway is in this process; only the bytes of its upstream are made up. Each stream is judged. One that breaks something is
+shrunk, printed and written to `counterexamples/hostile_streams/`, where the ordinary tests replay it; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import httpx
+from attrs import define, field
+from fuzzing.campaign import broken_by, show
+from fuzzing.chunk_streams import ChunkStream, Kind, chunk_streams, to_json
+from live.wire import bodies
+
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.http_client import HttpError
+from interlock.serving.http.app import create_app
+from interlock.serving.requests.api_errors import EngineError
+
+FOUND = Path(__file__).parents[2] / "counterexamples" / "hostile_streams"
+ROUND = 200
+"""The streams of a round."""
+PATIENCE = 20.0
+"""Seconds after which a stream counts as endless."""
+KINDS: Final[Sequence[Kind]] = ("message", "reasoning", "function_call")
+BODY: Final = {
+    "model": "m",
+    "input": "Hi",
+    "stream": True,
+    "include": ["message.output_text.logprobs"],
+    "tools": [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("f", "get_weather")],
+}
+
+
+def judge(stream: ChunkStream, data: bytes) -> None:
+    """Judge the answer of a gateway to a stream of its upstream.
+
+    Raises:
+        AssertionError: It is illegal, or lacks a word.
+    """
+    response = bodies(data)[-1]["response"]
+    output = response["output"]
+    for kind in KINDS:
+        text = "\n".join(_text(item) for item in output if item["type"] == kind)
+        certain = [piece.word for piece in stream.certain if piece.kind == kind]
+        words = certain if response["status"] == "failed" else stream.words(kind)
+        at = 0
+        for word in filter(None, words):
+            assert word in text[at:], f"{word} is missing in {text!r} of the kind {kind}"
+            at = text.index(word, at) + len(word)
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    parts = [*item.get("content", ()), *item.get("summary", ())]
+    return item.get("arguments", "".join(part.get("text", part.get("refusal", "")) for part in parts))
+
+
+@define(eq=False)
+class FakeUpstream:
+    """Stands for the HTTP client of an upstream, and for its answers, whose bytes are those of a stream."""
+
+    stream: ChunkStream | None = None
+    _reads: list[bytes] = field(factory=list)
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=lambda: {"content-type": "text/event-stream"})
+    parts: Sequence[bytes] = ()
+    receive: Callable[[], bool] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return not self._reads
+
+    async def request(self, *_: object) -> Self:
+        assert self.stream is not None
+        self._reads = [*self.stream.reads]
+        return self
+
+    async def more(self) -> None:
+        """Return at once."""
+
+    def take(self) -> bytes:
+        if self._reads:
+            return self._reads.pop(0)
+        if self.stream is not None and not self.stream.is_whole:
+            raise HttpError
+        return b""
+
+    def fail(self, _: Exception) -> None:
+        """Do nothing."""
+
+
+class Faults(logging.Handler):
+    """Keeps the errors that are logged, except those that an upstream causes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.levelno >= logging.ERROR and not isinstance(error, EngineError):
+            self.messages.append(record.getMessage())
+
+
+class GatewayProber:
+    """Sends requests to a gateway in this process, and judges the answers."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._clients: dict[str | None, tuple[FakeUpstream, httpx.AsyncClient]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.close()
+
+    def probe(self, stream: ChunkStream) -> None:
+        """Send a request to a gateway whose upstream answers with a stream.
+
+        Raises:
+            AssertionError: No gateway may answer so.
+        """
+        judge(stream, self.answer(stream))
+
+    def answer(self, stream: ChunkStream) -> bytes:
+        """Return the answer of the gateway, which is not judged.
+
+        Raises:
+            AssertionError: The gateway logs an error of its own.
+        """
+        upstream, client = self._client(stream.family)
+        upstream.stream = stream
+        faults, log = Faults(), logging.getLogger()
+        log.addHandler(faults)
+        try:
+            answer = self._runner.run(self._post(client))
+        finally:
+            log.removeHandler(faults)
+        assert answer.status_code == 200, answer.text
+        assert not faults.messages, faults.messages
+        return answer.content
+
+    async def _post(self, client: httpx.AsyncClient) -> httpx.Response:
+        async with asyncio.timeout(PATIENCE):
+            return await client.post("/v1/responses", json={**BODY, "store": False})
+
+    def _client(self, family: str | None) -> tuple[FakeUpstream, httpx.AsyncClient]:
+        if family not in self._clients:
+            upstream = UpstreamSettings(url="http://upstream", retries=0, family=family).upstream()
+            fake: Any = FakeUpstream()
+            upstream.client._http = fake  # in place of a connection
+            transport = httpx.ASGITransport(create_app(Gateway([upstream])))
+            self._clients[family] = fake, httpx.AsyncClient(transport=transport, base_url="http://gateway")
+        return self._clients[family]
+
+
+def main(minutes: float, number: int) -> int:
+    """Run for some minutes, and return the exit status."""
+    start, streams = time.monotonic(), 0
+    with GatewayProber() as prober:
+        while (seconds := time.monotonic() - start) < minutes * 60:
+            broken = broken_by(chunk_streams(), prober.probe, ROUND, number)
+            if broken is not None:
+                stream, error = broken
+                FOUND.mkdir(exist_ok=True)
+                path = FOUND / time.strftime("%Y%m%d-%H%M%S.json")
+                path.write_text(json.dumps(to_json(stream), indent=1) + "\n")
+                show(f"{error!r}\n{str(stream)[:2_000]}\nwritten to {path}, seed {number}\n")
+                return 1
+            streams, number = streams + ROUND, number + 1
+            show(f"{streams:,} streams, {seconds / 60:.1f} of {minutes:g} minutes ")
+    show(f"{streams:,} streams in {minutes:g} minutes, and each became a legal one with all words\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))

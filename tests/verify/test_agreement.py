@@ -1,0 +1,162 @@
+"""The acceptor and the oracle, which share nothing but the rules, say the same of legal streams and of mutated ones.
+
+`INTERLOCK_FUZZ_STREAMS` sets how many streams are made, and `INTERLOCK_FUZZ_SEED` where they begin.
+"""
+
+import json
+import os
+import random
+from itertools import product
+
+import pytest
+from corpus_streams.broken import BROKEN
+from corpus_streams.legal import LEGAL
+from open_responses_oracle import check_in
+from stream_mutations import mutated
+
+from interlock.events.dialects import from_open_responses
+from interlock.events.sse import SseWriter
+from interlock.events.stream import EVENTS
+from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
+from interlock.fsm.acceptor import Acceptor
+from interlock.testing import findings
+from interlock.testing.faults import renumber
+from interlock.testing.legality import stream
+
+STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
+SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))
+MUTANTS = 9
+PIECES = ("rain", "", " ", "\n", "é", "a b", "{", "𝄞", " x")
+
+
+KEEPALIVE = {"type": "keepalive", "sequence_number": 0}
+
+
+class Seeded(random.Random):
+    """Makes the choices of a generator from a seed."""
+
+    def text(self):
+        return self.choice(PIECES)
+
+
+PARTS = 5
+every_part = pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+"""Parts of the streams; the first is enough to cover all branches of the judges."""
+
+
+def seeds(part):
+    return range(SEED + part, SEED + STREAMS, PARTS)
+
+
+def verdicts(bodies, dialect="openai"):
+    """The rules that a stream breaks by the acceptor, and by the oracle."""
+    return (
+        {finding.rule for finding in findings(bodies, dialect=dialect)},
+        {violation.rule for violation in check_in(dialect, bodies)},
+    )
+
+
+@every_part
+def test_both_accept_what_the_driver_says_in_both_dialects(part):
+    for seed in seeds(part):
+        assert verdicts(stream(Seeded(seed))) == (set(), set()), seed
+        assert verdicts(stream(Seeded(seed), dialect="open_responses"), "open_responses") == (set(), set()), seed
+
+
+@every_part
+def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(part):
+    refused = 0
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        legal = stream(chance)
+        for _ in range(MUTANTS):
+            what, bodies = mutated(chance, legal)
+            by_acceptor, by_oracle = verdicts(bodies)
+            assert bool(by_acceptor) == bool(by_oracle), (seed, what, by_acceptor, by_oracle)
+            assert not by_acceptor or by_acceptor & by_oracle, (seed, what, by_acceptor, by_oracle)
+            refused += bool(by_acceptor)
+    assert refused > len(seeds(part)) * MUTANTS // 2
+
+
+@every_part
+def test_both_accept_the_same_mutants_of_mutants(part):
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        bodies = stream(chance, min_items=2)
+        for _ in range(3):
+            if bodies:
+                _, bodies = mutated(chance, bodies)
+        by_acceptor, by_oracle = verdicts(bodies)
+        assert bool(by_acceptor) == bool(by_oracle), (seed, by_acceptor, by_oracle)
+
+
+def test_both_judge_the_corpus_alike():
+    for name, bodies in {**LEGAL, **BROKEN}.items():
+        by_acceptor, by_oracle = verdicts(bodies)
+        assert bool(by_acceptor) == bool(by_oracle) == (name in BROKEN), name
+
+
+def test_an_item_that_comes_whole_may_have_content_without_events():
+    content = [{"type": "input_text", "text": "Go on."}]
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
+    driver_input = [Start(), Open("agent_message", {"author": "root", "recipient": "a", "content": content}), Finish()]
+    bodies = [json.loads(frame[frame.index(b"{") :]) for frame in driver.feed(driver_input)]
+    assert verdicts(bodies) == (set(), set())
+
+
+def test_a_stream_of_the_other_dialect_says_the_same():
+    for seed in range(SEED, SEED + 20):
+        bodies = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
+        assert [body["type"] for body in bodies] == [body["type"] for body in stream(Seeded(seed))]
+
+
+def samples():
+    """An event of each name, and for each kind of item its `added` and `done`, all of the item at index 0."""
+    found = {("keepalive", None): KEEPALIVE}
+    for bodies in [*LEGAL.values(), *(stream(Seeded(seed)) for seed in range(300))]:
+        for body in bodies:
+            indices = dict.fromkeys({"output_index", "command_index"} & body.keys(), 0)
+            found.setdefault((body["type"], body.get("item", {}).get("type")), {**body, **indices})
+    return [*found.values()]
+
+
+def judged_alike(bodies):
+    """Assert that neither judge raises, that both refuse a stream or neither does, and that a resumed one raises nothing."""
+    bodies = renumber(bodies)
+    by_acceptor, by_oracle = verdicts(bodies)
+    assert bool(by_acceptor) == bool(by_oracle), bodies
+    assert not by_acceptor or by_acceptor & by_oracle, bodies
+    acceptor = Acceptor(first_sequence_number=None)
+    for body in bodies[2:]:
+        acceptor.feed(body)
+    acceptor.end()
+
+
+@pytest.mark.parametrize("item_ends", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_every_pair_of_events_of_one_index_is_judged_alike(item_ends):
+    opening, ending = LEGAL["message"][:2], LEGAL["message"][-1]
+    events = samples()
+    assert {body["type"] for body in events} == {name for name in EVENTS if not name.startswith("response.audio")}
+    for one, other in product(events, repeat=2):
+        if (other["type"] == "response.output_item.done") is item_ends:
+            judged_alike([*opening, one, other, ending])
+
+
+@every_part
+def test_any_events_of_one_index_are_judged_alike(part):
+    events = samples()
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        judged_alike([*LEGAL["message"][:2], *(chance.choice(events) for _ in range(6)), LEGAL["message"][-1]])
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
+    bodies = LEGAL[name]
+    for place in range(1, len(bodies)):
+        assert verdicts(renumber([*bodies[:place], KEEPALIVE, *bodies[place:]])) == (set(), set()), place
+    everywhere = [one for body in bodies for one in (KEEPALIVE, KEEPALIVE, body)]
+    assert verdicts(renumber(everywhere[2:])) == (set(), set())
+    assert verdicts([KEEPALIVE, *everywhere[2:]])[0] >= {"R2"} <= verdicts([KEEPALIVE, *everywhere[2:]])[1]
+    assert verdicts(renumber([KEEPALIVE, *bodies])) == ({"R4a"}, {"R4a"})
+    assert verdicts(renumber([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})

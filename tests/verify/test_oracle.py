@@ -1,0 +1,243 @@
+import copy
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from corpus_streams.broken import BROKEN, numbered
+from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
+from corpus_streams.make_corpus import CORPUS, corpus
+from open_responses_oracle import check_open_responses
+
+from interlock import Close, EventWriter, Finish, Open, driver_for
+from interlock.events.json import as_json
+from interlock.fsm.deltas import EndOutput, Progress, Succeed
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.oracle import Violation, api, check
+from interlock.testing import findings
+
+
+def in_open_responses(bodies):
+    """Translate an OpenAI stream to Open Responses."""
+    translated = []
+    for body in bodies:
+        name = body["type"].replace("reasoning_text", "reasoning")
+        if name == "error":
+            error = {"type": "server_error", **{field: body[field] for field in ("code", "message", "param")}}
+            translated.append({"type": "error", "sequence_number": body["sequence_number"], "error": error})
+        else:
+            translated.append({**body, "type": name})
+    return translated
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_breaks_no_rule(name):
+    assert check(LEGAL[name]) == []
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
+    assert check_open_responses(in_open_responses(LEGAL[name])) == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_stream_breaks_the_rule_it_is_named_after(name):
+    assert name.split("-")[0] in {violation.rule for violation in check(BROKEN[name])}
+
+
+def test_a_violation_says_where_and_what():
+    assert check(BROKEN["R2-skips"]) == [Violation("R2", 4, "sequence_number is 99 instead of 4")]
+
+
+def test_a_changed_name_is_a_violation():
+    bodies = [dict(body) for body in LEGAL["function-call"]]
+    bodies[5]["name"] = "another"
+    message = "response.function_call_arguments.done has another id or name than item 0"
+    assert check(bodies) == [Violation("R7", 5, message)]
+
+
+def test_the_empty_stream_neither_opens_nor_ends():
+    assert check([]) == [
+        Violation("R1", 0, "the stream opens with []"),
+        Violation("R3", 0, "there is no terminal event"),
+    ]
+
+
+def test_every_prefix_of_a_legal_stream_lacks_its_end():
+    for bodies in LEGAL.values():
+        for length in range(len(bodies)):
+            assert "R3" in {violation.rule for violation in check(bodies[:length])}
+
+
+def test_every_event_left_out_but_a_delta_or_a_choice_breaks_a_rule():
+    optional = {
+        "response.queued",
+        "error",
+        "response.image_generation_call.partial_image",
+        "response.web_search_call.searching",
+        "response.code_interpreter_call.interpreting",
+    }
+    for name, bodies in LEGAL.items():
+        for place, body in enumerate(bodies):
+            if body["type"] not in optional or name in {"code", "web-search"}:
+                assert check(numbered([*bodies[:place], *bodies[place + 1 :]])), (name, place, body["type"])
+
+
+def test_every_event_sent_twice_breaks_a_rule():
+    for name, bodies in LEGAL.items():
+        for place, body in enumerate(bodies):
+            if body["type"] not in {"error", "response.image_generation_call.partial_image"}:
+                assert check(numbered([*bodies[: place + 1], *bodies[place:]])), (name, place, body["type"])
+
+
+def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items():
+    for name, bodies in LEGAL.items():
+        if name == "message-annotated":  # an annotation may come at any time
+            continue
+        for place in range(len(bodies) - 1):
+            one, other = bodies[place], bodies[place + 1]
+            of_two_items = one.get("output_index") != other.get("output_index") and "item" not in other
+            if one["type"] != "error" and other["type"] != "error" and not of_two_items and one["type"] != other["type"]:
+                swapped = numbered([*bodies[:place], other, one, *bodies[place + 2 :]])
+                assert check(swapped), (name, place, one["type"], other["type"])
+
+
+def test_openai_words_are_no_words_of_open_responses():
+    violations = check_open_responses(LEGAL["reasoning"])
+    assert {violation.rule for violation in violations} == {"R14"}
+    assert "R14" in {violation.rule for violation in check_open_responses(LEGAL["fault-said"])}
+
+
+def test_open_responses_refuses_nulls_that_openai_allows():
+    events = message(0, *text_part(0, "hi"), phase=None)
+    assert check(stream(events)) == []
+    violations = check_open_responses(stream(events))
+    assert violations == [Violation("R14", place, "phase must not be null in Open Responses") for place in (2, 7)]
+
+
+def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
+    logprobs = [[{"token": "h", "logprob": 0}], [{"token": "i", "logprob": -1.0}]]
+    assert check(stream(message(0, *text_part(0, "h", "i", logprobs=logprobs)))) == []
+
+
+def test_a_reasoning_item_may_leave_its_status_and_its_content_out():
+    events = reasoning(0, *reasoning_part(0, "t"))
+    for body in (events[0], events[-1]):
+        del body["item"]["status"]
+    del events[0]["item"]["content"]
+    assert check(stream(events)) == []
+
+
+def test_a_failed_response_may_have_no_items_at_all():
+    assert check(stream([], **FAILED)) == []
+
+
+def test_values_that_are_not_json_objects_are_found_and_not_raised():
+    for value in (None, 3, "x", [], [[]]):
+        for field in ("type", "item", "part", "response", "output_index", "item_id", "delta", "logprobs", "sequence_number"):
+            for name in ("message", "message-annotated", "web-search"):
+                for place in range(len(LEGAL[name])):
+                    bodies = list(LEGAL[name])
+                    if bodies[place].get(field, value) != value:
+                        bodies[place] = {**bodies[place], field: value}
+                        assert check(bodies), (name, place, field, value)
+
+
+def ways(value, way=()):
+    """Give the way to every value inside a JSON value."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in entries:
+        yield (*way, step)
+        yield from ways(inner, (*way, step))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LEGAL)
+@pytest.mark.parametrize("value", [None, "x", [{"x": None}]])
+def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
+    for place, body in enumerate(LEGAL[name]):
+        for *way, last in ways(body):
+            bodies = json.loads(json.dumps(LEGAL[name]))
+            target = bodies[place]
+            for step in way:
+                target = target[step]
+            target[last] = value
+            assert isinstance(check(bodies), list)
+
+
+def test_an_order_of_an_event_without_fields_is_refused(monkeypatch):
+    monkeypatch.setitem(api.ORDERS, "program", {None: "added program.run done"})
+    monkeypatch.delitem(sys.modules, "interlock.fsm.oracle.grammar")
+    message = "^EVENTS in fsm/oracle/api.py has no row for 'response.program.run', which a row of ORDERS names$"
+    with pytest.raises(ValueError, match=message):
+        import_module("interlock.fsm.oracle.grammar")
+
+
+def test_the_oracle_imports_nothing_that_it_judges():
+    code = (
+        "import sys, types, interlock\n"
+        "package = types.ModuleType('interlock.fsm')\n"  # without what `interlock.fsm` exports
+        "package.__path__ = [interlock.__path__[0] + '/fsm']\n"
+        "sys.modules['interlock.fsm'] = package\n"
+        "import interlock.fsm.oracle\n"
+        "print([name for name in sys.modules if name.startswith(('interlock.', 'openai'))])"
+    )
+    loaded = subprocess.run(  # noqa: S603 (our own code)
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    assert {name for name in json.loads(loaded.replace("'", '"')) if "oracle" not in name} == {"interlock.fsm", "interlock.late"}
+
+
+def test_the_corpus_on_disk_is_what_its_script_writes():
+    on_disk = {path: path.read_bytes() for folder in ("legal", "broken") for path in Path(CORPUS, folder).glob("*.sse")}
+    assert on_disk == corpus()
+
+
+def test_a_command_that_has_text_before_it_is_written_is_found():
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
+    bodies[place] = {**bodies[place], "command": "l"}
+    assert Violation("R9", place, "a command is added with text") in check(bodies)
+    assert ("R9", place, "the command is added with text") in {
+        (finding.rule, finding.event, finding.message) for finding in findings(bodies)
+    }
+
+
+def test_a_command_without_a_delta_is_found():
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    bodies = numbered([body for body in bodies if body["type"] != "response.shell_call_command.delta"])
+    assert "R9" in {violation.rule for violation in check(bodies)}
+    assert ("R9", "command comes without a delta") in {(finding.rule, finding.message) for finding in findings(bodies)}
+
+
+def test_an_output_of_a_command_that_the_item_lacks_is_found():
+    scenario = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
+    scenario += [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), Finish()]
+    driver = driver_for({"model": "m"}, writer=EventWriter(), ids=SequentialIds())
+    bodies = [as_json(event) for event in driver.feed(scenario)]
+    assert check(bodies) == []
+    place, done = next((at, body) for at, body in enumerate(bodies) if body["type"] == "response.output_item.done")
+    done["item"] = {**done["item"], "output": []}
+    assert Violation("R9", place, "the output of item 0 is not that of its commands") in check(bodies)
+
+
+@pytest.mark.parametrize("logprobs", [None, [{"token": "a", "logprob": -1.0, "bytes": "a"}]])
+def test_log_probabilities_of_another_type_are_found(logprobs):
+    bodies = copy.deepcopy(LEGAL["message"])
+    place = next(place for place, body in enumerate(bodies) if body["type"] == "response.output_text.delta")
+    bodies[place]["logprobs"] = logprobs
+    assert place in {violation.index for violation in check(bodies)}
+    assert place in {finding.event for finding in findings(bodies)}
+
+
+def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
+    scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
+    events = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
+    assert check(events) == []
+    added = next(body for body in events if body["type"] == "response.output_item.added")
+    added["item"] = {**added["item"], "action": {"commands": ["ls"]}}
+    assert "R9" in {violation.rule for violation in check(events)}
