@@ -37,7 +37,19 @@ _MERGED: Final[Mapping[str, str]] = {
     "thought_bare": "bare",
 }
 """The names of states in a picture of calls that differ from their own."""
-_OF_CALL: Final = ("member", "body", "astray", "key", "keyed", "value", "argument", "json", "literal", "loose", "torn")
+_OF_CALL: Final = (
+    "member",
+    "body",
+    "stray_text",
+    "key",
+    "keyed",
+    "value",
+    "argument",
+    "json",
+    "literal",
+    "broken_arguments",
+    "torn_string",
+)
 _COLUMN: Final = ("outside", "section", "name", *_OF_CALL)
 """The main column of a picture of calls."""
 _REREAD: Final = {
@@ -53,7 +65,7 @@ def triggers_of(family: Family) -> frozenset[Trigger]:
         triggers -= {_T.WHOLE}  # elements end only with their call
     if not triggers.isdisjoint({_T.BARE, _T.LONE, _T.OBJECT}):
         triggers |= {_T.DECLARED}
-    return triggers | {_T.UNCALL} if family.last in triggers else triggers
+    return triggers | {_T.UNCALL} if family.implicit_end in triggers else triggers
 
 
 def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
@@ -75,9 +87,9 @@ def part_for(family: Family, name: str) -> Table[Trigger, Effect]:
 def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
     """Return the triggers that texts of a family can cause in a state, without the triggers that are text there."""
     rows, triggers = FRAMING.states[state].rows, triggers_of(family)
-    if family.last in triggers:
+    if family.implicit_end in triggers:
         # The parser fires `uncall` as soon as such a trigger leads to `whole` or `shut`, and nowhere else.
-        if state == ("shut" if family.last is _T.SHUT else "whole"):
+        if state == ("envelope_closed" if family.implicit_end is _T.SHUT else "json_complete"):
             return frozenset({_T.UNCALL})
         triggers -= {_T.UNCALL}
     # In an envelope, `json` comes only after `member`.
@@ -130,7 +142,7 @@ def picture_of_literals() -> Graph:
         for edge in LITERALS.edges
         if edge.dest != "broken"
     ]
-    regions = {"before a value": ["value", "item"], "in a string": ["string", "torn"]}
+    regions = {"before a value": ["value", "item"], "in a string": ["string", "torn_string"]}
     graph = graph_of(LITERALS.name, LITERALS.initial, dict.fromkeys(rows), {"end"}, regions=regions)
     column = ("start", "member", "key", "keyed", "value", "item", "after", "end")
     return evolve(graph, column=column, triggers=key_of(LiteralPart), key=key_of(LiteralStep))

@@ -14,8 +14,8 @@ from interlock.parsers.families.state_markers import markers_by_state
 CHANNELS = {"reasoning", "content", "aside"}
 TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare"))}
 COMMITTED = {
-    *("body", "astray", "key", "keyed", "value"),
-    *("member", "argument", "json", "quoted", "torn", "whole", "shut", "loose"),
+    *("body", "stray_text", "key", "keyed", "value"),
+    *("member", "argument", "json", "quoted", "torn_string", "json_complete", "envelope_closed", "broken_arguments"),
     "literal",
 }
 RESTING = {"thinking", "between", "inside"}
@@ -144,7 +144,7 @@ def test_the_pictures_show_every_state_of_the_framing():
             ["speak"],
             "state 'between' has the effect .* where a message is open and no text|in state 'between' .* entered",
         ),
-        ("loose", "text", "loose", ["again"], "text in state 'loose' is read again forever"),
+        ("broken_arguments", "text", "broken_arguments", ["again"], "text in state 'broken_arguments' is read again forever"),
         ("content", "answer", "content", ["close"], "state 'content' is entered with a message and with nothing open"),
         ("content", "finish", "content", ["close"], "finish in state 'content' does not lead to 'between'"),
         ("section", "blank", "section", ["hold", "hold"], "blank in state 'section' has an effect twice"),

@@ -38,7 +38,7 @@ def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
 
 @pytest.mark.long
 def test_a_text_is_found_that_shows_a_change():
-    torn = change("member/text: go to torn")
+    torn = change("member/text: go to torn_string")
     witness = text_that_shows(torn, 2)
     assert witness is not None
     assert witness.holds(FRAMING)

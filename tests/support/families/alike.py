@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_IN_CALL: Final = ("body", "json", "torn", "whole", "shut", "astray")
+_IN_CALL: Final = ("body", "json", "torn_string", "json_complete", "envelope_closed", "stray_text")
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(
@@ -20,8 +20,8 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
         {
             "key/text: go to body",
             "keyed/text: go to body",
-            "whole/text: go to shut",
-            "whole/next: go to argument",
+            "json_complete/text: go to envelope_closed",
+            "json_complete/next: go to argument",
             "literal/finish: drop",
             "literal/cut: drop",
         }

@@ -257,7 +257,7 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "Nothing is pending at the start.": frozenset({"start/list: drop SPILL"}),
     "In a string, every part has a row.": frozenset(
         f"{state}/object: {change}"
-        for state in ("string", "torn")
+        for state in ("string", "torn_string")
         for change in ("drop SPILL", "double SPILL", *(f"go to {other}" for other in LITERALS.states if other != "broken"))
     ),
 }

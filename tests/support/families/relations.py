@@ -205,7 +205,7 @@ def _stopped(read_as: Family, name: str) -> Iterator[Pair]:
     """Yield a turn that stops after complete arguments, and the same with the end of its call."""
     call, end = encode([WrittenItem("call", '{"s":"a"}', "f")], name), _end(name)
     if end and Trigger.WHOLE in triggers_of(read_as):
-        yield Pair("whole", name, f"</think>{call.partition(end)[0]}", f"</think>{call.partition(end)[0]}{end}")
+        yield Pair("json_complete", name, f"</think>{call.partition(end)[0]}", f"</think>{call.partition(end)[0]}{end}")
 
 
 def _afters(read_as: Family, name: str) -> Iterator[str]:

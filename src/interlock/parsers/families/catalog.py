@@ -313,7 +313,7 @@ MISTRAL: Final = Syntax(
     {_T.CALL: ("[TOOL_CALLS]",), _T.JSON: ("[ARGS]", "{")},
     name=re.compile(r"\s*(?P<name>[\w.:/$-]+)(?:\[CALL_ID\](?P<id>\w+))?\s*"),
     ids=re.compile(r"[0-9A-Za-z]{9}"),
-    needs="[ARGS]",
+    required_marker="[ARGS]",
     partial_name=re.compile(r"\s*[\w.:/$-]*(?:\[(?:C(?:A(?:L(?:L(?:_(?:I(?:D(?:\]\w*)?)?)?)?)?)?)?)?)?\s*"),
 )
 

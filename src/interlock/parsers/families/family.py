@@ -51,7 +51,7 @@ class Syntax:
         lenient: Whether a value without a type is read as JSON if it is valid JSON; otherwise it is a string.
         omits_ends: Whether models of the family omit the markers after the last value of a turn.
         ids: Matches the ids of calls, where the family writes them.
-        needs: A marker that must be in the vocabulary; models with an older format lack it.
+        required_marker: A marker that must be in the vocabulary; models with an older format lack it.
         dialect: The notation of literals.
     """
 
@@ -63,7 +63,7 @@ class Syntax:
     lenient: bool = False
     omits_ends: bool = False
     ids: re.Pattern[str] | None = None
-    needs: str = ""
+    required_marker: str = ""
     dialect: Notation = PYTHON
 
 
@@ -115,7 +115,7 @@ class Family:
         return None if self.syntax is None else self.syntax.style
 
     @property
-    def last(self) -> Trigger | None:
+    def implicit_end(self) -> Trigger | None:
         """The trigger that also ends the call in a family without end markers of calls; None in other families."""
         if Trigger.UNCALL in self.markers:
             return None

@@ -133,7 +133,7 @@ class Effect(StrEnum):
 _T, _E = Trigger, Effect
 
 
-class Openness(Enum):
+class OpenItem(Enum):
     """What is open: an item, the value of a key in a call, or nothing."""
 
     NOTHING = "nothing"
@@ -144,34 +144,34 @@ class Openness(Enum):
     VALUE = "a value"
 
 
-class Condition(NamedTuple):
+class Held(NamedTuple):
     """What is open, and whether text is pending because it may be framing."""
 
-    place: Openness
+    item: OpenItem
     pending: bool
 
 
 @frozen
-class _EffectRule:
+class _EffectContract:
     """The condition that an effect requires, and the condition after it.
 
     If `pending` is None, it does not matter before the effect; `result` and `leaves_pending` of None change nothing.
     """
 
-    places: frozenset[Openness]
-    result: Openness | None = None
+    places: frozenset[OpenItem]
+    result: OpenItem | None = None
     pending: bool | None = None
     leaves_pending: bool | None = None
 
-    def after(self, before: Condition) -> Condition | None:
+    def after(self, before: Held) -> Held | None:
         """Return the condition after the effect; None if the effect is not allowed there."""
-        if before.place not in self.places or self.pending not in {None, before.pending}:
+        if before.item not in self.places or self.pending not in {None, before.pending}:
             return None
-        return Condition(self.result or before.place, before.pending if self.leaves_pending is None else self.leaves_pending)
+        return Held(self.result or before.item, before.pending if self.leaves_pending is None else self.leaves_pending)
 
 
-_P: Final = Openness
-_ANYWHERE: Final = frozenset(Openness)
+_P: Final = OpenItem
+_ANYWHERE: Final = frozenset(OpenItem)
 _CALLS: Final = frozenset({_P.JSON, _P.KEYS})
 _OUTSIDE: Final = frozenset({_P.NOTHING, _P.REASONING, _P.MESSAGE})
 _RESTING: Final = frozenset({_P.NOTHING, _P.KEYS})
@@ -182,21 +182,21 @@ _KEYS: Final = frozenset({_P.KEYS})
 _VALUE: Final = frozenset({_P.VALUE})
 
 _RULES: Final = {
-    _E.HOLD: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=True),
-    _E.AGAIN: _EffectRule(_ANYWHERE - _VALUE, leaves_pending=False),
-    _E.DROP: _EffectRule(_ANYWHERE, leaves_pending=False),
-    _E.SPACE: _EffectRule(_RESTING, pending=False),
-    _E.REASON: _EffectRule(_THINKING, _P.REASONING, pending=False),
-    _E.SPEAK: _EffectRule(_SPEAKING, _P.MESSAGE, pending=False),
-    _E.OPEN: _EffectRule(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
-    _E.WRITE: _EffectRule(_JSON | _VALUE, pending=False),
-    _E.ENTER: _EffectRule(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
-    _E.SET: _EffectRule(_VALUE, _P.KEYS, pending=False),
-    _E.STRAY: _EffectRule(_KEYS, pending=False),
-    _E.CLOSE: _EffectRule(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
-    _E.LEAVE: _EffectRule(_ANYWHERE, _P.NOTHING, leaves_pending=False),
+    _E.HOLD: _EffectContract(_ANYWHERE - _VALUE, leaves_pending=True),
+    _E.AGAIN: _EffectContract(_ANYWHERE - _VALUE, leaves_pending=False),
+    _E.DROP: _EffectContract(_ANYWHERE, leaves_pending=False),
+    _E.SPACE: _EffectContract(_RESTING, pending=False),
+    _E.REASON: _EffectContract(_THINKING, _P.REASONING, pending=False),
+    _E.SPEAK: _EffectContract(_SPEAKING, _P.MESSAGE, pending=False),
+    _E.OPEN: _EffectContract(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
+    _E.WRITE: _EffectContract(_JSON | _VALUE, pending=False),
+    _E.ENTER: _EffectContract(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
+    _E.SET: _EffectContract(_VALUE, _P.KEYS, pending=False),
+    _E.STRAY: _EffectContract(_KEYS, pending=False),
+    _E.CLOSE: _EffectContract(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
+    _E.LEAVE: _EffectContract(_ANYWHERE, _P.NOTHING, leaves_pending=False),
 }
-_OPEN_WITH_KEYS: Final = _EffectRule(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
+_OPEN_WITH_KEYS: Final = _EffectContract(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _WITHOUT_TEXT: Final = (*_ENDS, Trigger.DECLARED)
 _TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.STRAY})
@@ -265,7 +265,7 @@ def _check_conditions(framing: Framing) -> None:
 
     Only what is open around pending text may differ. A turn begins with nothing open and nothing pending.
     """
-    conditions: dict[str, set[Condition]] = {framing.initial: {Condition(Openness.NOTHING, pending=False)}}
+    conditions: dict[str, set[Held]] = {framing.initial: {Held(OpenItem.NOTHING, pending=False)}}
     waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
     while waiting:
         name, before = waiting.pop()
@@ -274,15 +274,15 @@ def _check_conditions(framing: Framing) -> None:
                 conditions[dest].add(after)
                 waiting.append((dest, after))
     for name, found in conditions.items():
-        if len(places := {place.value for place, pending in found if not pending}) > 1:
-            raise framing.refusal(f"state {name!r} is entered with {' and with '.join(sorted(places))} open")
+        if len(items := {item.value for item, pending in found if not pending}) > 1:
+            raise framing.refusal(f"state {name!r} is entered with {' and with '.join(sorted(items))} open")
     if len(conditions[framing.initial]) > 1:
         raise framing.refusal(f"state {framing.initial!r} is entered with an open item or pending text")
 
 
-def _steps(framing: Framing, state: State[Trigger, Effect], before: Condition) -> Iterable[tuple[str, Condition]]:
+def _steps(framing: Framing, state: State[Trigger, Effect], before: Held) -> Iterable[tuple[str, Held]]:
     """Yield the state and condition after each edge of a state."""
-    steps: dict[tuple[str, tuple[Effect, ...], bool], Condition] = {}
+    steps: dict[tuple[str, tuple[Effect, ...], bool], Held] = {}
     for trigger, (dest, effects) in state.rows.items():
         step = dest.name, effects, trigger is Trigger.KEYS
         if step not in steps:
@@ -292,13 +292,13 @@ def _steps(framing: Framing, state: State[Trigger, Effect], before: Condition) -
     return ((dest, condition) for (dest, _, _), condition in steps.items())
 
 
-def _apply(framing: Framing, state: State[Trigger, Effect], trigger: Trigger, before: Condition) -> Condition:
+def _apply(framing: Framing, state: State[Trigger, Effect], trigger: Trigger, before: Held) -> Held:
     for effect in state.rows[trigger][1]:
         rule = _OPEN_WITH_KEYS if effect is Effect.OPEN and trigger is Trigger.KEYS else _RULES[effect]
         after = rule.after(before)
         if after is None:
             amount = "some" if before.pending else "no"
-            where = f"{before.place.value} is open and {amount} text is pending"
+            where = f"{before.item.value} is open and {amount} text is pending"
             raise framing.refusal(f"{trigger!s} in state {state.name!r} has the effect {effect.value!r} where {where}")
         before = after
     return before
@@ -314,8 +314,8 @@ def _check_ends(framing: Framing) -> None:
 
 
 _CHANNELS: Final = ["content", "reasoning", "aside"]
-_RESTS: Final = ["between", "thinking", "inside"]
-_UNFINISHED: Final = ["body", "astray", "json", "torn", "literal", "loose"]
+_IDLE: Final = ["between", "thinking", "inside"]
+_UNFINISHED: Final = ["body", "stray_text", "json", "torn_string", "literal", "broken_arguments"]
 
 FRAMING: Final = Framing(
     "framing of the families",
@@ -327,25 +327,26 @@ FRAMING: Final = Framing(
         "after": ["inside", "aside"],
         "sections": ["section", "thought_section", "aside_section"],
         "names": ["name", "thought_name", "aside_name"],
-        "between_keys": ["body", "astray"],
+        "between_keys": ["body", "stray_text"],
         "partial_key": ["key", "keyed"],
-        "arguments": ["json", "torn", "literal", "loose"],
-        "complete": ["whole", "shut"],
+        "arguments": ["json", "torn_string", "literal", "broken_arguments"],
+        "complete": ["json_complete", "envelope_closed"],
         # What these share is not drawn in a frame.
-        "outside": [*_CHANNELS, *_RESTS],
+        "recoveries": ["stray_text", "torn_string", "broken_arguments"],
+        "outside": [*_CHANNELS, *_IDLE],
         "channels": _CHANNELS,
-        "rests": _RESTS,
+        "idle": _IDLE,
         "unfinished": [*_UNFINISHED, "value", "quoted"],
-        "calls": [*_UNFINISHED, "whole", "shut"],
-        "open": [*_CHANNELS, *_UNFINISHED, "value", "quoted", "whole", "shut"],
+        "calls": [*_UNFINISHED, "json_complete", "envelope_closed"],
+        "open": [*_CHANNELS, *_UNFINISHED, "value", "quoted", "json_complete", "envelope_closed"],
     },
     edges=(
         # Outside of calls. At rest, no item is open, and white space is framing.
         Edge("outside", _T.ANSWER, "between", (_E.CLOSE,)),
-        Edge("rests", _T.THINK, "thinking", (_E.DROP,)),
-        Edge("rests", _T.BLANK, "rests", (_E.SPACE,)),
-        Edge("rests", _T.FINISH, "between"),
-        Edge("rests", _T.CUT, "between"),
+        Edge("idle", _T.THINK, "thinking", (_E.DROP,)),
+        Edge("idle", _T.BLANK, "idle", (_E.SPACE,)),
+        Edge("idle", _T.FINISH, "between"),
+        Edge("idle", _T.CUT, "between"),
         Edge("channels", _T.FINISH, "between", (_E.CLOSE,)),
         # Outside of reasoning, sections and calls: between items, or in a message.
         Edge("message", _T.UNANSWER, "between", (_E.CLOSE,)),
@@ -417,44 +418,44 @@ FRAMING: Final = Framing(
         # Keys and values, and stray text between them.
         Edge("between_keys", _T.KEY, "key", (_E.HOLD,)),
         Edge("between_keys", _T.ORPHAN, "between_keys", (_E.DROP,)),
-        Edge("between_keys", _T.TEXT, "astray", (_E.STRAY,)),
+        Edge("between_keys", _T.TEXT, "stray_text", (_E.STRAY,)),
         Edge("body", _T.BLANK, "body", (_E.SPACE,)),
         Edge("key", _T.WORD, "key", (_E.HOLD,)),
         Edge("key", _T.UNKEY, "keyed", (_E.HOLD,)),
         Edge("keyed", _T.BLANK, "keyed", (_E.HOLD,)),
         Edge("partial_key", _T.VALUE, "value", (_E.ENTER,)),
-        Edge("partial_key", _T.TEXT, "astray", (_E.AGAIN,)),
+        Edge("partial_key", _T.TEXT, "stray_text", (_E.AGAIN,)),
         Edge("value", _T.UNVALUE, "body", (_E.SET,)),
         Edge("value", _T.TEXT, "value", (_E.WRITE,)),
         # JSON arguments, which pass through unchanged, and a literal, which has a table of its own. What follows a broken literal
-        # or complete JSON, but is no end of the call, is written unchanged too (`loose`).
+        # or complete JSON, but is no end of the call, is written unchanged too (`broken_arguments`).
         Edge("member", _T.WORD, "member", (_E.HOLD,)),
         Edge("member", _T.JSON, "argument", (_E.DROP,)),
-        Edge("member", _T.WHOLE, "whole", (_E.DROP,)),
-        Edge("member", _T.SHUT, "shut", (_E.DROP,)),
-        Edge("member", _T.TEXT, "loose", (_E.AGAIN,)),
+        Edge("member", _T.WHOLE, "json_complete", (_E.DROP,)),
+        Edge("member", _T.SHUT, "envelope_closed", (_E.DROP,)),
+        Edge("member", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("argument", _T.BLANK, "argument", (_E.DROP,)),
         Edge("argument", _T.TEXT, "json", (_E.AGAIN,)),
         Edge("json", _T.QUOTE, "quoted", (_E.WRITE,)),
-        Edge("json", _T.WHOLE, "whole", (_E.WRITE,)),
-        Edge("json", _T.SHUT, "shut", (_E.DROP,)),
+        Edge("json", _T.WHOLE, "json_complete", (_E.WRITE,)),
+        Edge("json", _T.SHUT, "envelope_closed", (_E.DROP,)),
         Edge("json", _T.TEXT, "json", (_E.WRITE,)),
         Edge("quoted", _T.QUOTE, "json", (_E.WRITE,)),
-        Edge("quoted", _T.BREAK, "torn", (_E.WRITE,)),
-        Edge("quoted", _T.WHOLE, "whole", (_E.WRITE,)),
+        Edge("quoted", _T.BREAK, "torn_string", (_E.WRITE,)),
+        Edge("quoted", _T.WHOLE, "json_complete", (_E.WRITE,)),
         Edge("quoted", _T.TEXT, "quoted", (_E.WRITE,)),
         # A string with a line break may be invalid, so the markers that end a call count in it.
-        Edge("torn", _T.QUOTE, "json", (_E.WRITE,)),
-        Edge("torn", _T.WHOLE, "whole", (_E.WRITE,)),
-        Edge("torn", _T.TEXT, "torn", (_E.WRITE,)),
-        Edge("literal", _T.WHOLE, "whole", (_E.DROP,)),
-        Edge("literal", _T.TEXT, "loose", (_E.AGAIN,)),
-        Edge("loose", _T.TEXT, "loose", (_E.WRITE,)),
-        Edge("whole", _T.SHUT, "shut", (_E.DROP,)),
-        Edge("whole", _T.UNLIST, "between", (_E.CLOSE,)),
-        Edge("whole", _T.NEXT, "json", (_E.AGAIN,)),
+        Edge("torn_string", _T.QUOTE, "json", (_E.WRITE,)),
+        Edge("torn_string", _T.WHOLE, "json_complete", (_E.WRITE,)),
+        Edge("torn_string", _T.TEXT, "torn_string", (_E.WRITE,)),
+        Edge("literal", _T.WHOLE, "json_complete", (_E.DROP,)),
+        Edge("literal", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
+        Edge("broken_arguments", _T.TEXT, "broken_arguments", (_E.WRITE,)),
+        Edge("json_complete", _T.SHUT, "envelope_closed", (_E.DROP,)),
+        Edge("json_complete", _T.UNLIST, "between", (_E.CLOSE,)),
+        Edge("json_complete", _T.NEXT, "json", (_E.AGAIN,)),
         Edge("complete", _T.BLANK, "complete", (_E.HOLD,)),
-        Edge("complete", _T.TEXT, "loose", (_E.AGAIN,)),
+        Edge("complete", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("complete", _T.FINISH, "between", (_E.CLOSE,)),
     ),
 )

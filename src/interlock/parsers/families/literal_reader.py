@@ -68,26 +68,26 @@ class _Signs:
             `sign`: any other sign or marker.
             `escape`, `tag`: each may be incomplete at the end of the text.
             `blank`: white space.
-        ends: Finds the end of a run of text.
+        text_end: Finds the end of a run of text.
         stops: The markers that end the literal.
-        run: Which part a run of text is; None where its schema decides that.
-        passes: Finds what stops text from passing through unchanged; None where none passes.
+        text_part: Which part a run of text is; None where its schema decides that.
+        raw_text_end: Finds what stops text from passing through unchanged; None where none passes.
     """
 
     parts: Mapping[str, LiteralPart]
     letters: Mapping[str, LiteralPart | None]
     match: SearchFunction
-    ends: SearchFunction
+    text_end: SearchFunction
     stops: frozenset[str]
-    run: LiteralPart | None
-    passes: SearchFunction | None
+    text_part: LiteralPart | None
+    raw_text_end: SearchFunction | None
 
 
 def _signs(
     parts: Mapping[str, LiteralPart],
     stops: frozenset[str],
     *,
-    run: LiteralPart | None = _WORD,
+    text_part: LiteralPart | None = _WORD,
     ends: str = "",
     escape: str = "",
     tag: str = "",
@@ -97,14 +97,14 @@ def _signs(
     Args:
         parts: Which part each sign is.
         stops: The markers that end the literal.
-        run: Which part a run is.
+        text_part: Which part a run of text is.
         ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
         escape: The pattern of an escape; its first letter is quoted with a backslash.
         tag: The pattern of a tag, likewise.
     """
     texts = sorted({*parts, *stops}, key=len, reverse=True)
     undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
-    letters: dict[str, LiteralPart | None] = {} if run is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
+    letters: dict[str, LiteralPart | None] = {} if text_part is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
     letters |= {text: part for text, part in parts.items() if not text[1:]} | dict.fromkeys(undecided)
     firsts = re.escape("".join(sorted({*undecided, *(text[0] for text in texts)})))
     beginnings = "|".join(alternatives([text[:-1] for text in texts if text[1:]]))
@@ -113,11 +113,11 @@ def _signs(
         "sign": "|".join(map(re.escape, texts)),
         "escape": escape,
         "tag": tag,
-        "blank": "" if run is _PLAIN else rf"\s[^\S{firsts}]*",
+        "blank": "" if text_part is _PLAIN else rf"\s[^\S{firsts}]*",
     }
     match = re.compile("|".join([*(f"(?P<{name}>{group})" for name, group in groups.items() if group), "(?s:.)"])).match
-    passes = re.compile(f"[{ESCAPED}{firsts}]").search if run is _PLAIN else None
-    return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, run, passes)
+    passes = re.compile(f"[{ESCAPED}{firsts}]").search if text_part is _PLAIN else None
+    return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, text_part, passes)
 
 
 def _signs_outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
@@ -147,11 +147,11 @@ def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mappi
     """Return the signs in a string, by the state."""
     parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
     breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
-    in_string = _signs(parts | breaks, frozenset(), escape=escape, run=_PLAIN)
+    in_string = _signs(parts | breaks, frozenset(), escape=escape, text_part=_PLAIN)
     return {
         "string": in_string,
-        "quoted key": evolve(in_string, passes=None),
-        "torn": _signs(parts, stops, escape=escape, run=_PLAIN),
+        "quoted key": evolve(in_string, raw_text_end=None),
+        "torn_string": _signs(parts, stops, escape=escape, text_part=_PLAIN),
     }
 
 
@@ -161,12 +161,12 @@ def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _S
     others = f"{namespace}<"[1:]
     opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
     tag = rf"{opening}/?(?:{_TAG}(?:>|\Z)|\Z)" + r"|\Z)" * len(others)
-    inside = _signs({}, frozenset(), tag=tag, run=_PLAIN)
+    inside = _signs({}, frozenset(), tag=tag, text_part=_PLAIN)
     return {
         "start": _signs({">": _P.ELEMENTS}, frozenset()),
         "after": _signs({}, stops, tag=tag),
-        "element": _signs({}, stops, tag=tag, run=None),
-        "word": evolve(inside, passes=None),
+        "element": _signs({}, stops, tag=tag, text_part=None),
+        "word": evolve(inside, raw_text_end=None),
         "string": inside,
     }
 
@@ -244,14 +244,14 @@ class _Level:
         bracket: What closes it in JSON.
         schema: Its schema.
         places: The places in it.
-        comma: The sign before its next member in JSON.
+        separator: The sign before its next member in JSON.
     """
 
     closing: str
     bracket: str
     schema: Schema
     places: _ReaderStates
-    comma: str = ""
+    separator: str = ""
 
 
 @define(eq=False)
@@ -291,12 +291,12 @@ class LiteralReader:
     @property
     def passes(self) -> SearchFunction | None:
         """Finds what stops text from passing through unchanged; None outside of a string."""
-        return self._place.signs.passes
+        return self._place.signs.raw_text_end
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
         """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
         place, end = self._place, len(text)
-        passes = place.signs.passes
+        passes = place.signs.raw_text_end
         if passes is not None and passes(text, at) is None:
             return text[at:], end, ""
         stop: Stop = self._stop
@@ -305,9 +305,9 @@ class LiteralReader:
             taken = text[at]
             if taken not in place.letters:
                 signs = place.signs
-                found = signs.ends(text, at)
+                found = signs.text_end(text, at)
                 taken = text[at:] if found is None else text[at : found.start()]
-                move = place.moves[signs.run or self._run(signs)]
+                move = place.moves[signs.text_part or self._run(signs)]
             elif (move := place.letters[taken]) is None:
                 part, taken = self._part(place.signs, text, at, final=final)
                 if part is None:
@@ -384,11 +384,11 @@ class LiteralReader:
         """Return which part a tag is; if it has no meaning, its first letter is text."""
         opening = f"{self._dialect.namespace}<"
         is_whole = text.endswith(">") and text.startswith(opening)
-        if text == self._closing and signs.run is not _WORD:
+        if text == self._closing and signs.text_part is not _WORD:
             return _P.UNQUOTE, text
-        if is_last and (self._closing.startswith(text) if signs.run is _PLAIN else not is_whole):
+        if is_last and (self._closing.startswith(text) if signs.text_part is _PLAIN else not is_whole):
             return None, ""
-        if signs.run is _PLAIN or not is_whole:
+        if signs.text_part is _PLAIN or not is_whole:
             return self._run(signs), text[0]
         if text == self._levels[-1].closing:
             return _P.UNTAG, text
@@ -396,7 +396,7 @@ class LiteralReader:
 
     def _run(self, signs: _Signs) -> LiteralPart:
         """Return which part text without signs is."""
-        return signs.run or (_PLAIN if (self._value_schema().types or STRING) == STRING else _WORD)
+        return signs.text_part or (_PLAIN if (self._value_schema().types or STRING) == STRING else _WORD)
 
     def _value_schema(self) -> Schema:
         """Return the schema of the value that follows."""
@@ -481,15 +481,15 @@ class LiteralReader:
     def _begin_member(self, key: str) -> None:
         level = self._levels[-1]
         self._key = key
-        self._out.append(f"{level.comma}{quote_json(key)}:")
-        level.comma = ","
+        self._out.append(f"{level.separator}{quote_json(key)}:")
+        level.separator = ","
 
     def _begin_value(self) -> None:
         """Write the comma before a value in a list; in an object, the key already has it."""
         level = self._levels[-1]
         if level.bracket == "]":
-            self._out.append(level.comma)
-            level.comma = ","
+            self._out.append(level.separator)
+            level.separator = ","
 
     def _is_list(self, tag: str, schema: Schema) -> bool:
         """Return whether an element is a list, of which this tag begins the first child."""

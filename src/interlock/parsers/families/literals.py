@@ -152,9 +152,9 @@ LITERALS: Final = Table(
             (_P.END, "end", (_S.VALUE, _S.CLOSE)),
             (_P.UNQUOTE, "after", (_S.VALUE,)),
         ),
-        *_rows("string", *_TEXT, (_P.BREAK, "torn", (_S.WRITE,))),
+        *_rows("string", *_TEXT, (_P.BREAK, "torn_string", (_S.WRITE,))),
         # A string with a line break may be invalid, so the markers that end a call count in it.
-        *_rows("torn", *((part, "torn" if dest == "string" else dest, steps) for part, dest, steps in _TEXT)),
+        *_rows("torn_string", *((part, "torn_string" if dest == "string" else dest, steps) for part, dest, steps in _TEXT)),
         *_rows(
             "after",
             (_P.BLANK, "after", (_S.HOLD,)),

@@ -34,10 +34,10 @@ _LONGEST_NAME: Final = 256
 # Python 3.11 looks up the members of an enum slowly.
 _AGAIN = Effect.AGAIN
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
-_BLANK_RUN, _TEXT_RUN = Trigger.BLANK, Trigger.TEXT
+_BLANK, _OTHER = Trigger.BLANK, Trigger.TEXT
 _TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
-_RECOVERIES: Final = {"astray": "stray_text", "loose": "broken_arguments", "torn": "torn_string"}
-"""The kinds of recovery by the states that they enter."""
+_RECOVERIES: Final = frozenset(FRAMING.regions["recoveries"])
+"""The states whose entry counts as a recovery, under their names."""
 _CHANNELS: Final = FRAMING.regions["channels"]
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
@@ -65,8 +65,8 @@ class FamilyParser:
     _counter: TokenCounter = field(init=False)
     _stops: SearchFunction | None = None
     """Finds what stops text from passing through unchanged; None where it does not pass."""
-    _last: Trigger | None = field(init=False)
-    """The trigger that also ends a call; see `Family.last`."""
+    _implicit_end: Trigger | None = field(init=False)
+    """The trigger that also ends a call; see `Family.implicit_end`."""
     _ends: SearchFunction | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: SearchFunction | None = None
@@ -82,7 +82,7 @@ class FamilyParser:
     def __attrs_post_init__(self) -> None:
         """Start the first turn."""
         self._by_state = markers_by_state(self._family, self._framing, calls=self._settings.calls)
-        self._last = self._family.last
+        self._implicit_end = self._family.implicit_end
         self.begin(self._starts)
 
     def __repr__(self) -> str:
@@ -114,14 +114,14 @@ class FamilyParser:
             if self._structure is not None and self._structure(text) is None and self._passes_json(text):
                 return [text]
             if self._literal is not None:
-                return self._read_on(self._literal, self._partial + text)
+                return self._continue_literal(self._literal, self._partial + text)
         effects = self._effects
         if special:
             effects.specials.add(ids)
         for entry in chunk.logprobs or ():
             effects.item.alignment.add(entry)
         if text:
-            self._scan(self._partial + text, final=False)
+            self._scan_chunk(self._partial + text, final=False)
         elif isinstance(chunk.delta, Mapping) or isinstance(ids, str):  # vLLM's engine has its own output there
             raise unread(chunk, "text")
         return effects.item.take()
@@ -131,13 +131,13 @@ class FamilyParser:
         reason = finish_reason_of(reason)
         effects = self._effects
         self._counter.add(())
-        self._scan(self._partial, final=True)
+        self._scan_chunk(self._partial, final=True)
         if reason == "stop" and self._family.omits_ends and Effect.CLOSE in self._state.rows[Trigger.UNCALL][1]:
             self._fire(_UNCALL, "")
         trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
         row = self._state.rows[trigger]
         while self._fire(trigger, ""):
-            self._scan(self._text[self._at :], final=True)
+            self._scan_chunk(self._text[self._at :], final=True)
             row = self._state.rows[trigger]
         ended = reason
         if reason == "stop" and Effect.LEAVE in row[1]:
@@ -147,25 +147,25 @@ class FamilyParser:
         self.begin(self._starts)
         return deltas
 
-    def _scan(self, text: str, *, final: bool) -> None:
+    def _scan_chunk(self, text: str, *, final: bool) -> None:
         """Read text up to an incomplete marker; at the end of a turn, read all of it."""
         self._text, self._at = text, 0
-        self._steps(final=final)
+        self._scan(final=final)
 
-    def _steps(self, *, final: bool) -> None:
+    def _scan(self, *, final: bool) -> None:
         """Read the rest of the text, and prepare for the next chunk."""
-        while self._at < len(self._text) and self._step(final=final):
+        while self._at < len(self._text) and self._read_marker_or_text(final=final):
             pass
         self._partial = self._text[self._at :]
         markers = self._markers
         passes = markers.passes and not self._partial and self._effects.item.streams
-        self._stops = markers.stops if passes else None
+        self._stops = markers.text_end if passes else None
         self._ends = markers.search if passes and markers.in_value else None
         self._structure = markers.structure if passes else None
         self._literal = self._effects.item.call.literal if markers.reading is _LITERAL else None
 
-    def _read_on(self, literal: LiteralReader, text: str) -> list[Delta]:
-        """Read more of a literal, as `_scan` does."""
+    def _continue_literal(self, literal: LiteralReader, text: str) -> list[Delta]:
+        """Read more of a literal, as `_scan_chunk` does."""
         item = self._effects.item
         json_text, at, stop = literal.read(text, 0, final=False)
         if not stop:
@@ -176,7 +176,7 @@ class FamilyParser:
         item.write(json_text)
         self._text, self._at = text, at
         self._end_literal(stop, final=False)
-        self._steps(final=False)
+        self._scan(final=False)
         return item.take()
 
     def _passes_json(self, text: str) -> bool:
@@ -189,7 +189,7 @@ class FamilyParser:
             return False
         if not len(parts) % 2:
             self._enter(self._state.rows[Trigger.QUOTE][0])
-            self._stops = self._markers.stops
+            self._stops = self._markers.text_end
         return True
 
     def _count_recovery(self, kind: str) -> None:
@@ -198,7 +198,7 @@ class FamilyParser:
     def _enter(self, state: State[Trigger, Effect]) -> None:
         self._state, self._markers = state, self._by_state[state.name]
 
-    def _step(self, *, final: bool) -> bool:
+    def _read_marker_or_text(self, *, final: bool) -> bool:
         """Read one marker, or the text before it; returns whether there is more to do."""
         markers = self._markers
         if markers.reading is _NAME and self._family.style == "envelope":
@@ -207,7 +207,7 @@ class FamilyParser:
             return self._read_literal(final=final)
         marker, start, end = self._find(markers, final=final)
         if start > self._at:
-            self._read_run(self._text[self._at : start])
+            self._read_text(self._text[self._at : start])
             return True
         if marker is None:
             return False
@@ -217,7 +217,7 @@ class FamilyParser:
             role = markers.roles[marker] or role  # the new state would find the same marker
         elif role is _OBJECT:
             effects.header += text
-        if marker in markers.ahead:
+        if marker in markers.lookahead:
             self._fire(role, "")
         elif not self._fire(role, text):
             self._at += len(text)
@@ -237,11 +237,11 @@ class FamilyParser:
                 if undecided and len(marker) == 1:
                     return None, start, start
                 at = match.end()
-            elif undecided and (known is None or known in markers.longer):
+            elif undecided and (known is None or known in markers.ambiguous_prefixes):
                 return None, start, start
             elif known is not None and (
                 not self._counter.tokens
-                or (self._settings.forced and known not in markers.strict)
+                or (self._settings.forced and known not in markers.only_as_token)
                 or effects.specials.confirm(marker)
             ):
                 return known, start, start + len(marker)
@@ -249,11 +249,11 @@ class FamilyParser:
                 at = start + 1
         return None, len(text), len(text)
 
-    def _read_run(self, text: str) -> None:
+    def _read_text(self, text: str) -> None:
         markers = self._markers
         if markers.reading is _TEXT:
             blank = text[: len(text) - len(text.lstrip())] if markers.blank else ""
-            self._consume(_BLANK_RUN if blank else _TEXT_RUN, blank or text)
+            self._consume(_BLANK if blank else _OTHER, blank or text)
         elif markers.reading is _MEMBER:
             self._read_member(text)
         else:
@@ -270,7 +270,7 @@ class FamilyParser:
         self._consume(_WORD, text)
 
     def _read_envelope(self, *, final: bool) -> bool:
-        """Read text that may begin an envelope, a JSON object with a call's name and arguments; returns as `_step` does."""
+        """Read text that may begin an envelope; returns whether there is more to do."""
         text, header = self._text[self._at :], self._effects.header
         match = read_name(header + text)
         if match is None:
@@ -361,21 +361,21 @@ class FamilyParser:
         """Fire an edge, and return whether the new state reads the input again."""
         state, steps = self._state.rows[trigger]
         if state is not self._state and state.name in _RECOVERIES:
-            self._count_recovery(_RECOVERIES[state.name])
+            self._count_recovery(state.name)
         self._enter(state)
         effects = self._effects
         self._counter.place = self._at, len(self._text)
         for effect in steps:
             effects.CARRY_OUT[effect](effects, text)
         if _AGAIN not in steps:
-            if trigger is self._last:
+            if trigger is self._implicit_end:
                 self._fire(_UNCALL, "")
             return False
         if effects.released:
             marker, effects.released = effects.released, ""
             if state.name in _CHANNELS:
                 self._count_recovery("refuted_call")
-            self._fire(_TEXT_RUN, marker)
+            self._fire(_OTHER, marker)
             if effects.replay:
                 self._text, self._at, effects.replay = effects.replay + self._text[self._at :], 0, ""
         return True

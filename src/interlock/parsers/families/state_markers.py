@@ -50,13 +50,14 @@ class StateMarkers:
 
     Args:
         roles: The role of each marker.
-        ahead: The markers that end a name or value although they belong to what follows, where they are read again.
+        lookahead: The markers that end the current text and are read again in the next state.
         wild: The markers that contain a wildcard, with their patterns.
         search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
-        stops: Finds the end of text that passes through: what `search` finds or, in a value, which becomes a JSON string,
-            any character that is escaped there or begins a marker.
-        strict: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls inside it.
-        longer: The markers that begin another marker; at the end of a text they are undecided.
+        text_end: Finds the end of text that passes through: what `search` finds or, in a value, which becomes a JSON
+            string, any character that is escaped there or begins a marker.
+        only_as_token: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls
+            inside it.
+        ambiguous_prefixes: The markers that begin another marker; at the end of a text they are undecided.
         structure: Finds the characters of JSON, other than quotes and brackets, that need the slow path; None elsewhere.
         reading: How text is read.
         passes: Whether text passes through.
@@ -67,12 +68,12 @@ class StateMarkers:
     """
 
     roles: Mapping[str, MarkerRole]
-    ahead: frozenset[str]
+    lookahead: frozenset[str]
     wild: Mapping[str, re.Pattern[str]]
     search: SearchFunction | None
-    stops: SearchFunction
-    strict: frozenset[str]
-    longer: frozenset[str]
+    text_end: SearchFunction
+    only_as_token: frozenset[str]
+    ambiguous_prefixes: frozenset[str]
     structure: SearchFunction | None
     reading: Reading
     passes: bool
@@ -150,14 +151,14 @@ _ENDING: Final = _NAME_ENDS | {Trigger.UNVALUE}
 _FOLLOWING: Final = (Trigger.KEY, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION)
 """The roles of markers that may follow a name or value directly."""
 _JSON: Final = "json"
-_STRINGS: Final = frozenset({"quoted", "torn"})
+_STRINGS: Final = frozenset({"quoted", "torn_string"})
 _READINGS: Final = {
     **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare"), Reading.NAME),
     "key": Reading.KEY,
     "member": Reading.MEMBER,
     "literal": Reading.LITERAL,
 }
-LITERAL: Final = frozenset({"literal", "loose"})
+LITERAL: Final = frozenset({"literal", "broken_arguments"})
 """The states of a literal, where its own signs are not markers."""
 
 
@@ -198,7 +199,7 @@ def _structure(state: State[Trigger, Effect], family: Family) -> SearchFunction 
 
     None outside of JSON and in a string with a line break, where text does not pass through by counting brackets.
     """
-    if not _has_meaning(state, Trigger.QUOTE) or state.name == "torn":
+    if not _has_meaning(state, Trigger.QUOTE) or state.name == "torn_string":
         return None
     json = state if state.name == _JSON else state.rows[Trigger.QUOTE][0]
     firsts = {text[0] for text, _ in _markers(json, family, calls=True) if text not in _BRACKETS}

@@ -73,7 +73,7 @@ def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, ho
         forced: Whether the request requires a call, or names one.
     """
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
-    needs = None if family is None or family.syntax is None else family.syntax.needs
+    needs = None if family is None or family.syntax is None else family.syntax.required_marker
     has_markers = not needs or needs in special.values()
     writes_json = forced and compat.writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
