@@ -198,7 +198,7 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/real_vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
 
 .PHONY: test-store
-test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='redis and 4'
+test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='postgres and 4'
 	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/serving/store/test_loads.py tests/serving/store/test_processes.py $(if $(ONLY),-k '$(ONLY)')
 
 .PHONY: conformance

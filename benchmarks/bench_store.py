@@ -3,8 +3,8 @@
     PYTHONPATH=tests/support python benchmarks/bench_store.py
 
 The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
-tests/support/store_fleet/loads.py has the clients. Redis and Postgres run on this machine, and are skipped if they are not
-installed. The figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
+tests/support/store_fleet/loads.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
+The figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from statistics import median
 from typing import Final
 
 from live.postgres_server import BINARIES
-from live.redis_server import COMMAND
 from speed.report import machine
 from store_fleet.fleet import fleet_of
-from store_fleet.kinds import postgres_server, redis_server
+from store_fleet.kinds import postgres_server
 from store_fleet.loads import ask_at_once, first_events, stream_at_once
 from store_stream import streamed
 
@@ -66,12 +65,6 @@ def stores() -> Iterator[tuple[str, str]]:
     else:
         with postgres_server("fsync=on") as postgres:
             yield "Postgres", postgres.url
-    if COMMAND is None:
-        print("skipped Redis: there is no redis-server", file=sys.stderr)
-        return
-    for level in ("everysec", "always"):
-        with redis_server(appendfsync=level) as server:
-            yield f"Redis, `appendfsync {level}`", server.url
 
 
 def loaded(url: str) -> dict[str, float]:

@@ -15,5 +15,6 @@ cat >.env <<END
 INTERLOCK_KEYS=$(head -c 32 /dev/urandom | base64)
 INTERLOCK_METRICS_KEY=$(random)
 GRAFANA_PASSWORD=$(random)
+POSTGRES_PASSWORD=$(random)
 END
 echo "The API key is in deploy/keys/keys, Grafana's password (of admin) in deploy/.env."

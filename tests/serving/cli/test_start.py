@@ -62,7 +62,7 @@ body["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "objec
 with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers())) as url:
     request = urllib.request.Request(f"{url}/v1/responses", json.dumps(body).encode(), {"content-type": "application/json"})
     assert urllib.request.urlopen(request).read().endswith(b"[DONE]\\n\\n")
-print(*sorted({"cryptography", "httpx2", "mcp", "mcp_types", "openai", "redis"} & sys.modules.keys()))
+print(*sorted({"cryptography", "httpx2", "mcp", "mcp_types", "openai", "psycopg"} & sys.modules.keys()))
 ToolServers({"web_search": "http://127.0.0.1:1/mcp"})
 print(*sorted({"mcp", "openai"} & sys.modules.keys()))
 """

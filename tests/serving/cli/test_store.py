@@ -1,18 +1,13 @@
-"""`interlock store` shows the contents of a store, sweeps, migrates and copies it, and exports responses."""
+"""`interlock store` shows the contents of a store, sweeps and migrates it."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from interlock.events.sse import DONE_FRAME
 from interlock.serving.cli.commands import app
-from interlock.serving.engines.recordings import read, replay_frames
 from interlock.serving.store import StoredResponse, open_store
-
-RECORDING = Path(__file__).parents[3] / "recordings" / "answer.jsonl"
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def test_migrate_creates_the_store_in_an_empty_database(url) -> None:
 
 def test_a_store_that_does_not_exist_is_not_created(url) -> None:
     path = url.partition(":")[2]
-    for command in (["info"], ["sweep"], ["migrate"], ["export", "resp_1"]):
+    for command in (["info"], ["sweep"], ["migrate"]):
         code, output = call(*command, "--store", url)
         assert (code, output.split()) == (2, f"interlock: {path} does not exist.".split())
         assert not Path(path).exists()
@@ -85,47 +80,8 @@ def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
     assert call("migrate") == (0, "layout 2 is up to date\n")
 
 
-def test_a_response_is_exported_as_a_stream_that_is_checked(url, tmp_path) -> None:
-    frames = list(replay_frames(read(RECORDING)))
-    assert frames[-1] == DONE_FRAME
-
-    async def scenario(store):
-        lease = await store.enqueue("", ended(1), "a")
-        await store.finish(lease, 0, frames[:-1], ended(1))
-        lease = await store.enqueue("", ended(2), "a")
-        await store.append(lease, 0, frames[:3])
-
-    fill(url, scenario)
-    file = tmp_path / "resp_1.sse"
-    assert call("export", "resp_1", "--store", url, "-o", str(file)) == (0, "")
-    assert file.read_bytes() == b"".join(frames)
-    assert CliRunner().invoke(app, ["check", str(file), "--strict"]).exit_code == 0
-    assert call("export", "resp_1", "--store", url) == (0, b"".join(frames).decode())
-    assert call("export", "resp_2", "--store", url) == (0, b"".join(frames[:3]).decode())
-    code, output = call("export", "resp_1", "--store", url, "--body")
-    assert (code, json.loads(output)) == (0, {"id": "resp_1", "output": []})
-
-
-def test_a_failed_export_names_the_reason(url) -> None:
-    fill(url, lambda store: store.put("", ended(1)))
-    code, output = call("export", "resp_1", "--store", url)
-    assert (code, output.startswith("interlock: resp_1 has no events: it did not run in the background")) == (2, True)
-    assert call("export", "resp_2", "--store", url) == (2, "interlock: the store has no response 'resp_2'\n")
-    assert call("export", "resp_1", "--store", url, "--tenant", "other", "--body")[0] == 2
-
-
 def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:
     code, output = call("info", "--store", "mongodb://db")
     assert (code, output.startswith("interlock: mongodb://db names no store")) == (2, True)
     code, output = call("info", "--store", f"sqlite:{tmp_path / 'none' / 'store.db'}")
     assert (code, output.split()[-3:]) == (2, ["does", "not", "exist."])
-
-
-def test_a_store_is_copied_to_another(url, tmp_path) -> None:
-    fill(url, lambda store: store.put("", ended(1)))
-    copy = f"sqlite:{tmp_path / 'copy.db'}"
-    assert call("copy", url, copy) == (0, "copied 1 responses and 0 conversations\n")
-    assert call("copy", url, copy) == (0, "copied 0 responses and 0 conversations; 1 were there already\n")
-    assert call("export", "resp_1", "--body", "--store", copy) == (0, '{"id":"resp_1","output":[]}\n')
-    assert call("copy", f"{url}.missing", copy)[0] == 2
-    assert call("copy", url, url) == (2, "interlock: A store cannot be copied to itself.\n")

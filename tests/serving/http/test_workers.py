@@ -132,10 +132,10 @@ def serving(*options, workers=2):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "each process would have a store of its own in memory; add --store sqlite:PATH, redis://HOST or postgresql://HOST"),
+        ([], "each process would have a store of its own in memory; add --store sqlite:PATH or postgresql://HOST/DATABASE"),
         (
             ["--store", "memory:?ttl=1h"],
-            "each process would have a store of its own in memory; add --store sqlite:PATH, redis://HOST or postgresql://HOST",
+            "each process would have a store of its own in memory; add --store sqlite:PATH or postgresql://HOST/DATABASE",
         ),
         (["--store", "sqlite:x.db", "--view"], "--view shows the streams of one process; leave out --view or --workers"),
     ],

@@ -1,35 +1,12 @@
-"""A Redis server and a Postgres server for all tests of one process, emptied for each test."""
+"""A Postgres server for all tests of one process, emptied for each test."""
 
 from itertools import count
 
 import pytest
-import redis
 from live.postgres_server import PostgresServer
-from live.redis_server import RedisServer
 
 from interlock.serving.store import MemoryStore
-from interlock.serving.store.redis import RedisStore
 from interlock.serving.store.sql.sqlite import SqliteStore
-
-
-@pytest.fixture(scope="session")
-def redis_server():
-    server = RedisServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def redis_url(redis_server):
-    redis_server.clear()
-    return redis_server.url
-
-
-@pytest.fixture
-def plain(redis_url):
-    """A client of the server, whose connections are closed after the test."""
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +33,11 @@ def make_store(request, tmp_path):
                 return MemoryStore(**settings)
             case "sqlite":
                 return SqliteStore(str(tmp_path / f"{next(numbers)}.db"), **settings)
-            case "postgres":
+            case _:
                 from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
 
-                store_class = PostgresStore
-            case _:
-                store_class = RedisStore
-        server = request.getfixturevalue(f"{kind}_server")
-        server.clear()
-        return store_class(server.url, **settings)
+                server = request.getfixturevalue("postgres_server")
+                server.clear()
+                return PostgresStore(server.url, **settings)
 
     return make

@@ -96,7 +96,7 @@ async def hide(store):
 
 async def contents(store):
     info = await store.info()
-    return info.responses, info.items, info.events, info.leases, [key async for key in store.responses()]
+    return info.responses, info.items, info.events, info.leases
 
 
 HIDDEN = (FRAMES, 0, 3, "hidden", False, True)
@@ -123,7 +123,7 @@ def test_of_a_hidden_response_only_the_log_is_left_and_nothing_changes_it(opened
     assert swept == (SweepResult(0, 0), [])
     assert found == (None, {"msg_q": QUESTION})
     assert (log, page) == (HIDDEN, (FRAMES[2:], 0, 3, "hidden", False, True))
-    assert after == ({"ended": 1, "hidden": 1}, 1, 3, (), [("", "resp_0")])
+    assert after == ({"ended": 1, "hidden": 1}, 1, 3, ())
 
 
 @pytest.mark.parametrize("ttl", [None, 3600])
@@ -137,7 +137,7 @@ def test_the_log_of_a_hidden_response_is_gone_when_the_lease_of_its_readers_is_o
         return before, after, (await contents(store))[2:]
 
     opened.store = opened.make(ttl=ttl)
-    assert run(opened, scenario) == (HIDDEN, (None, False, False), (0, (), [("", "resp_0")]))
+    assert run(opened, scenario) == (HIDDEN, (None, False, False), (0, ()))
 
 
 @pytest.mark.parametrize("swept", [False, True])
@@ -169,7 +169,7 @@ def test_a_hidden_response_can_be_deleted_at_once(opened) -> None:
         await store.enqueue("", QUEUED, "b")
         return deleted, after, await log_of(store)
 
-    after = None, ({"ended": 1}, 1, 0, (), [("", "resp_0")])
+    after = None, ({"ended": 1}, 1, 0, ())
     assert run(opened, scenario) == ((True, False), after, ((), 0, 0, "queued", False, False))
 
 
@@ -182,7 +182,7 @@ def test_a_response_in_progress_and_none_at_all_cannot_be_hidden_and_leave_nothi
             await store.append(lease, 3, FRAMES)
         return hidden, await log_of(store), await contents(store)
 
-    assert run(opened, scenario) == ((True, False, False), None, ({}, 0, 0, (), []))
+    assert run(opened, scenario) == ((True, False, False), None, ({}, 0, 0, ()))
 
 
 def test_the_log_of_a_hidden_response_from_before_the_clock_was_set_back_is_removed(opened) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from live.store_kinds import KINDS, REDIS
+from live.store_kinds import KINDS
 
 from interlock.embedding import random_id
 from interlock.events.resource import response_settings
@@ -58,16 +58,13 @@ def messages(caplog):
     return [record.getMessage() for record in caplog.records if record.name == module.__name__]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", REDIS])
-def test_a_store_that_is_full_of_expired_responses_is_used_again(monkeypatch, make_store, request, kind) -> None:
+def test_a_store_that_is_full_of_expired_responses_is_used_again(monkeypatch, make_store) -> None:
     monkeypatch.setattr(module, "MAINTENANCE_SECONDS", 0.01)
     clock = Clock()
-    store = make_store(kind, ttl=60, clock=clock, **({"max_bytes": 5 * 2**20} if kind == "sqlite" else {}))
+    store = make_store("sqlite", ttl=60, clock=clock, max_bytes=5 * 2**20)
 
     async def scenario():
         archive = Archive(store)
-        if kind == "redis":
-            request.getfixturevalue("redis_server").ask("CONFIG SET maxmemory 8mb")
         with pytest.raises(StoreDown):
             await fill(archive)
         clock.now += 60
@@ -84,11 +81,7 @@ def test_a_store_that_is_full_of_expired_responses_is_used_again(monkeypatch, ma
             await archive.put("", large(0))
             return (await store.info()).responses
 
-    try:
-        assert asyncio.run(scenario()) == {"ended": 1}
-    finally:
-        if kind == "redis":
-            request.getfixturevalue("redis_server").ask("CONFIG SET maxmemory 0")
+    assert asyncio.run(scenario()) == {"ended": 1}
 
 
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(monkeypatch, make_store, caplog) -> None:

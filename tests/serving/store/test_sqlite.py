@@ -487,9 +487,10 @@ def test_a_file_of_0_1_0_is_migrated_with_all_its_contents(path) -> None:
         ):
             await store.get("", "resp_1")
         before = await store.migrate()
-        responses = [await store.get(*key) async for key in store.responses()]
+        keys = [("", "resp_1"), ("", "resp_2"), ("one", "resp_3"), ("one", "resp_4")]
+        responses = [await store.get(*key) for key in keys]
         texts = [[item["content"] for item in response.conversation] for response in responses]
-        logs = [await store.read(*key, 0, 10) async for key in store.responses()]
+        logs = [await store.read(*key, 0, 10) for key in keys]
         items = await store.conversation_items("one", "conv_1")
         conversation = await store.conversation("one", "conv_1")
         info = await store.info()

@@ -18,7 +18,6 @@ OWNERS = st.sampled_from(["a", "b"])
 LEASES = st.tuples(OWNERS, st.integers(1, 3))
 COUNTS = st.integers(0, 3)
 PASSED = [1.3, 5.25, LEASE - 1.5, LEASE + 0.5, 2 * TTL, -LEASE - 1.1, -2 * LEASE - 1.7]
-"""No sum of a few of these is close to the length of a lease, because Redis rounds times to milliseconds."""
 CONVERSATION_IDS = st.sampled_from(["conv_1", "conv_2"])
 
 

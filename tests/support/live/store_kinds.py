@@ -2,8 +2,6 @@
 
 import pytest
 from live.postgres_server import needs_postgres
-from live.redis_server import needs_redis
 
 POSTGRES = pytest.param("postgres", marks=needs_postgres)
-REDIS = pytest.param("redis", marks=needs_redis)
-KINDS = ["memory", "sqlite", POSTGRES, REDIS]
+KINDS = ["memory", "sqlite", POSTGRES]

@@ -18,7 +18,7 @@ from store_fleet.kinds import KINDS, postgres_server
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.redis_client import TIMEOUT
+from interlock.serving.store.sql.postgres import TIMEOUT
 
 WHILE = 2.0
 """Seconds that most faults last: long for a client, short for a lease."""
@@ -220,8 +220,7 @@ def faked_clock(folder):
             shutil.move(new, clock)  # at once, so that nobody reads half of it
             time.sleep(WHILE)
 
-    # The C library is preloaded too: otherwise the allocator of Redis asks for the time before libfaketime is ready.
-    preload = {"LD_PRELOAD": f"{libraries[0]}:libc.so.6", "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_CACHE_DURATION": "1"}
+    preload = {"LD_PRELOAD": str(libraries[0]), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_CACHE_DURATION": "1"}
     yield {**preload, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}, jump
 
 
@@ -264,12 +263,6 @@ FAULTS = {
     ("sqlite", "the file is read-only"): sqlite_read_only,
     ("sqlite", "the file is locked"): fault("sqlite", lock_file),
     ("sqlite", "the clock jumps"): process_clocks("sqlite"),
-    ("redis", "a process is killed"): fault("redis", kill_process, LOST),
-    ("redis", "the store is killed"): fault("redis", kill_store),
-    ("redis", "the store is stopped"): fault("redis", stop_store),
-    ("redis", "its connections are closed"): fault("redis", close_connections),
-    ("redis", "the clock jumps"): process_clocks("redis"),
-    ("redis", "the clock of Redis jumps"): store_clock("redis"),
 }
 """The faults of the table in docs/performance/stores.md."""
 

@@ -5,7 +5,6 @@ from contextlib import closing, contextmanager, nullcontext
 import pytest
 from attrs import frozen
 from live.postgres_server import BINARIES, PostgresServer
-from live.redis_server import COMMAND, RedisServer
 
 
 @frozen
@@ -13,15 +12,6 @@ class Local:
     """A store without a server."""
 
     url: str
-
-
-@contextmanager
-def redis_server(*, appendfsync="always", environment=None):
-    """Start a server of Redis, which by default writes to the disk before it answers."""
-    if COMMAND is None:
-        pytest.skip("there is no redis-server")
-    with closing(RedisServer("--appendonly", "yes", "--appendfsync", appendfsync, environment=environment)) as server:
-        yield server
 
 
 @contextmanager
@@ -37,7 +27,6 @@ KINDS = {
     "memory": lambda _folder: nullcontext(Local("memory:")),
     "sqlite": lambda folder: nullcontext(Local(f"sqlite:{folder}/store.db")),
     "postgres": lambda _folder, **settings: postgres_server(**settings),
-    "redis": lambda _folder, **settings: redis_server(**settings),
 }
 """Each starts an empty store, whose files are in a folder, and yields an object with its `url`."""
 

@@ -114,8 +114,8 @@ class ServeSettings(UpstreamOptions):
     store: str | None = option(
         from_environment=True,
         metavar="URL",
-        help="The store for responses: memory:, sqlite:PATH (shared on one host), redis://HOST or "
-        "postgresql://HOST (shared by several hosts).",
+        help="The store for responses: memory:, sqlite:PATH (shared on one host) or "
+        "postgresql://HOST/DATABASE (shared by several hosts).",
     )
     max_stored: int = option(
         type=click.IntRange(min=1),
@@ -360,7 +360,7 @@ def _open_store(settings: ServeSettings) -> ResponseStore:
     with option_errors("--store"):
         store = open_store(settings.store) if settings.store else MemoryStore(max_bytes=settings.max_stored * 2**20)
     if settings.workers > 1 and isinstance(store, MemoryStore):
-        shared = "--store sqlite:PATH, redis://HOST or postgresql://HOST"
+        shared = "--store sqlite:PATH or postgresql://HOST/DATABASE"
         fail(f"--workers {settings.workers}: each process would have a store of its own in memory; add {shared}")
     return store
 

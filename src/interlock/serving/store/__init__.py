@@ -3,12 +3,9 @@
 This module is the interface of a store: its methods, their values and errors, and subscriptions to changes of a response.
 Processes that share a store see one another's committed writes. A store handles neither requests nor HTTP.
 
-    chain         the stored form of a response
-    opening       opens a store by its URL
-    copying       copies a store to another
-    sql/          stores in memory, in an SQLite file and in Postgres
-    redis         a store in Redis or Valkey
-    redis_client  the connections to Redis
+    chain     the stored form of a response
+    opening   opens a store by its URL
+    sql/      stores in memory, in an SQLite file and in Postgres
 """
 
 # ruff: noqa: N818 - an error is named after what has happened
@@ -17,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -439,14 +436,6 @@ class ResponseStore(ABC):
     @abstractmethod
     async def sweep(self) -> SweepResult:
         """Delete expired responses, which readers already cannot see, and expired logs."""
-
-    @abstractmethod
-    def responses(self) -> AsyncIterator[ResponseKey]:
-        """Yield the tenant and id of every response that is not hidden, the oldest first if the store knows the order."""
-
-    @abstractmethod
-    def conversations(self) -> AsyncIterator[ResponseKey]:
-        """Yield the tenant and id of every conversation."""
 
     @abstractmethod
     async def info(self) -> StoreInfo:

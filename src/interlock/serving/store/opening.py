@@ -1,10 +1,9 @@
-"""Opens the store at a URL: `memory:`, `sqlite:PATH`, `postgresql://…` or `redis://…`."""
+"""Opens the store at a URL: `memory:`, `sqlite:PATH` and `postgresql://…`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib import import_module
 from ipaddress import IPv6Address
 from typing import Final, cast
@@ -22,10 +21,10 @@ TTL: Final = 30 * 86_400.0
 def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
     """Return the store at a URL. It opens files and connections on first use.
 
-    Without `create`, a store in SQLite or Postgres must exist; one in Redis needs no creation.
+    Without `create`, a store in SQLite or Postgres must exist.
 
-    The URL is `memory:`, `sqlite:PATH`, `postgresql://` as libpq reads it, or `redis://`, `rediss://` or `valkey://` with host,
-    port and database. Parameters follow a `?`; docs/stores.md describes them.
+    The URL is `memory:`, `sqlite:PATH`, or `postgresql://` as libpq reads it. Parameters follow a `?`; docs/stores.md describes
+    them.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.
@@ -56,16 +55,10 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
             return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
         case "redis" | "rediss" | "valkey":
-            if not re.match(r"//[^/]", place):
-                raise StoreUnusable(f"{scheme}: needs a host, such as {scheme}://127.0.0.1:6379/0.")
-            _require_server(scheme, rest)
-            connections = partial(_count, least=2)  # one of them receives only notifications
-            parameters = _parameters(scheme, query, {**durations, "max_connections": connections})
-            url = f"{scheme.replace('valkey', 'redis')}:{place}"
-            return _store_class("redis", "RedisStore", "redis")(url, **parameters)
+            raise StoreUnusable(f"{scheme}: is not supported: use postgresql://HOST/DATABASE, or sqlite:PATH on one host.")
         case _:
             redacted = re.sub(r"^(\w+://)?.*@", r"\1…@", url)
-            kinds = "memory:, sqlite:PATH, postgresql://HOST, redis://HOST, rediss:// or valkey://"
+            kinds = "memory:, sqlite:PATH or postgresql://HOST/DATABASE"
             raise StoreUnusable(f"{redacted} names no store; a store is {kinds}.")
 
 
@@ -127,9 +120,9 @@ def _amount(value: str, units: Mapping[str, int], valid: str) -> float:
     return float(match[1]) * units[match[2]]
 
 
-def _count(value: str, least: int = 1) -> int:
-    if re.fullmatch(r"[0-9]{1,9}", value) is None or int(value) < least:
-        raise ValueError(f"it is a whole number from {least} on")
+def _count(value: str) -> int:
+    if re.fullmatch(r"[0-9]{1,9}", value) is None or int(value) < 1:
+        raise ValueError("it is a whole number from 1 on")
     return int(value)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
@@ -44,7 +44,6 @@ C = TypeVar("C", bound=DatabaseConnection)
 ConnectionRole: TypeAlias = Literal["reader", "writer", "listener"]
 
 SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
-LISTED: Final = 1000  # rows that a listing reads at a time
 BATCH: Final = 256  # the most jobs in one transaction
 ATTEMPTS: Final = 12  # for one transaction that other processes block
 BACKOFF: Final = 0.005  # seconds of the shortest pause between attempts; later pauses can be longer
@@ -86,21 +85,6 @@ class SqlStore(ResponseStore):
 
     async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
         return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
-
-    def responses(self) -> AsyncGenerator[ResponseKey, None]:
-        return self._list("response", "state != 'hidden'")
-
-    def conversations(self) -> AsyncGenerator[ResponseKey, None]:
-        return self._list("conversation", "TRUE")
-
-    async def _list(self, table: str, where: str) -> AsyncGenerator[ResponseKey, None]:
-        query = f"SELECT seq, tenant, id FROM {table} WHERE seq > ? AND {where} ORDER BY seq LIMIT {LISTED}"  # noqa: S608 - constants
-        rows: list[tuple[int, str, str]] = [(0, "", "")]
-        while rows:
-            last = rows[-1][0]
-            rows = await self._read(lambda tx: tx.connection.rows(query, (last,)))  # noqa: B023 - awaited at once
-            for _, tenant, name in rows:
-                yield tenant, name
 
     async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
         row = await self._change(lambda tx: self._edit(tx, tenant, response_id, edit), (tenant, response_id))
