@@ -12,7 +12,7 @@ from live.agents import ask, calling, servers, several
 
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
-from interlock.serving.tools.code_interpreter import MODULES, RESET, SHOWN, CodeInterpreter, show_last
+from interlock.serving.tools.code_interpreter import MODULES, RESET, SHOWN, CodeInterpreter, FairSlots, prepare
 from interlock.serving.tools.hosting import ToolServers
 
 KEY = ("tenant", "cntr_1")
@@ -63,7 +63,60 @@ def test_the_result_is_what_code_prints_and_its_last_value(code, printed) -> Non
 
 def test_the_value_of_code_that_is_too_long_or_not_understood_is_not_shown() -> None:
     long = "1" + " " * SHOWN
-    assert [show_last(code) for code in (long, "1 +", "\0", "'\ud800'")] == [long, "1 +", "\0", "'\ud800'"]
+    assert [prepare(code) for code in (long, "1 +", "\0", "'\ud800'")] == [long, "1 +", "\0", "'\ud800'"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("print(1)\nraise SystemExit(3)\nprint(2)", "1\nThe program ended with status 3."),
+        ("import sys\nprint(1)\nsys.exit()", "1"),
+        ("def f():\n    exit('no data')\nf()", "The program ended with status no data."),
+        ("quit(0)", ""),
+        ("raise SystemExit", ""),
+    ],
+)
+def test_an_exit_is_the_end_of_the_program_and_not_a_failure(code, text) -> None:
+    assert results(code) == [text]
+
+
+def test_a_tenant_with_many_calls_leaves_the_next_slot_to_another() -> None:
+    order = []
+
+    async def use(slots, tenant, name, release):
+        async with slots.taken_by(tenant):
+            order.append(name)
+            await release.wait()
+
+    async def run():
+        slots, first, last = FairSlots(2), asyncio.Event(), asyncio.Event()
+        names = [("a", "a1", first), ("a", "a2", last), ("a", "a3", last), ("a", "a4", last), ("b", "b1", last)]
+        tasks = [asyncio.create_task(use(slots, *name)) for name in names]
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        first.set()
+        await asyncio.sleep(0.01)
+        last.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return slots.free
+
+    assert asyncio.run(run()) == 2
+    assert order == ["a1", "a2", "b1", "a4"]
+
+
+def test_a_call_that_gets_no_slot_in_time_fails() -> None:
+    async def run():
+        interpreter = CodeInterpreter(most=1, wait=0.2)
+        try:
+            await interpreter.run(("a", "1"), "1")
+            async with interpreter._slots.taken_by("a"):
+                with pytest.raises(ToolError) as error:
+                    await interpreter.run(("b", "2"), "1")
+            return str(error.value), await interpreter.run(("b", "2"), "1")
+        finally:
+            await interpreter.close()
+
+    assert asyncio.run(run()) == ("The interpreter had no time for this call within 0.2 seconds.", "1\n")
 
 
 def test_variables_are_kept_and_a_failure_keeps_them() -> None:

@@ -8,7 +8,8 @@ from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Annotate, Close, EndPart, EndTurn, Finish, Open, Refusal, Text
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.serving.tools.hosting import Approvals, Citations, Page, pages_of
+from interlock.serving.tools.citations import Citations, Page, pages_of
+from interlock.serving.tools.hosting import Approvals
 
 CALL = Open("mcp_call", {"server_label": "s", "name": "t"})
 FREE = Open("mcp_call", {"server_label": "s", "name": "free"})

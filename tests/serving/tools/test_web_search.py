@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 from live.agents import ask, calling, servers
+from live.engines import StagedEngine, step
 from live.mcp_servers import running
 
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -309,6 +310,158 @@ def test_a_response_searches_opens_finds_and_cites() -> None:
         "start_index": 8,
         "end_index": 14,
     }
+
+
+def test_pages_of_earlier_responses_keep_their_numbers(serve) -> None:
+    site = Site({"/page": as_page(PAGE), "/new": as_page("new", "text/plain")})
+    with running(site) as base:
+        tools = ToolServers({"web_search": searching(base, site)})
+        turns = [
+            calling("browser.search", '{"query": "rail"}'),
+            "<|channel|>final<|message|>It is so【0†L0】.",
+            calling("browser.open", '{"cursor": 0}'),
+            calling("browser.open", f'{{"id": "{base}/new"}}'),
+            "<|channel|>final<|message|>Still so【0†L1】, and new【1†L0】.",
+        ]
+        engine = StagedEngine(*([step(turn, "stop")] for turn in turns))
+        with serve(engine, tools=tools) as url:
+            first = httpx.post(f"{url}/v1/responses", json={"model": "staged", "input": "Search", "tools": [TOOL]}).json()
+            body = {"model": "staged", "input": "And now?", "tools": [TOOL], "previous_response_id": first["id"]}
+            second = httpx.post(f"{url}/v1/responses", json=body).json()
+            stored = httpx.get(f"{url}/v1/responses/{first['id']}").json()
+            listed = httpx.get(f"{url}/v1/responses/{second['id']}/input_items").json()
+    assert [call["status"] for call in second["output"] if call["type"] == "web_search_call"] == ["completed"] * 2
+    annotations = second["output"][-1]["content"][0]["annotations"]
+    assert [(each["url"], each["title"]) for each in annotations] == [
+        (f"{base}/page", "Rail (way)"),
+        (f"{base}/new", f"{base}/new"),
+    ]
+    assert stored["output"] == first["output"]
+    assert ["output" in item for item in listed["data"] if item["type"] == "web_search_call"] == [False]
+
+
+def test_pages_that_only_a_message_cites_are_not_numbered_again() -> None:
+    site = Site({})
+    with running(site) as base:
+        cited = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So【4†L0】."}]}
+        by = servers(web_search=searching(base, site))
+        items = [{"role": "user", "content": "Hi"}, cited, {"role": "user", "content": "More"}]
+        outcome = ask(
+            calling("browser.search", '{"query": "rail"}'),
+            "<|channel|>final<|message|>Now【5†L0】, not【4†L0】.",
+            tools=[TOOL],
+            by=by,
+            items=items,
+        )
+    (annotation,) = outcome.output[-1]["content"][0]["annotations"]
+    assert (annotation["url"], annotation["start_index"]) == (f"{base}/page", 3)
+
+
+def test_every_text_of_a_search_is_limited() -> None:
+    site = Site({})
+    results = [{"url": "URL/0", "title": "t" * 500_000, "content": "<b>" + "c" * 9_000}, {"url": f"URL/{'u' * 3_000}"}]
+    with running(site) as base:
+        web = searching(base, site, answer={"results": results})
+        one, long, missing = in_session(
+            web, ("search", {"query": "rail"}), ("search", {"query": "q" * 65_537}), ("find" * 99, {"pattern": "x"})
+        )
+    assert one == f"[0] {'t' * 200} ({base}/0)\nL0: {'c' * 500}"
+    assert str(long) == "The query is longer than 2000 characters."
+    assert len(str(missing)) < 300
+
+
+def test_a_page_is_limited_with_its_numbers_and_its_title() -> None:
+    lines, title = "x\n" * 30_000, "<title>" + "t" * 9_000 + "</title><p>" + TEXT
+    kind = (200, {"content-type": "a/" + "b" * 9_000}, b"")
+    site = Site({"/lines": as_page(lines, "text/plain"), "/title": as_page(title), "/kind": kind})
+    with running(site) as base:
+        web = WebSearch.of("searxng=http://unused.example")
+        web.policy = LOCAL
+        shown, matches, titled, refused, absent = in_session(
+            web,
+            ("open", {"id": f"{base}/lines"}),
+            ("find", {"pattern": "X"}),
+            ("open", {"id": f"{base}/title"}),
+            ("open", {"id": f"{base}/kind"}),
+            ("find", {"pattern": "p" * 9_000, "cursor": 0}),
+        )
+    assert len(shown) <= ANSWER + 100
+    assert shown.splitlines()[-1].startswith("The page goes on at line 2")
+    assert len(matches.splitlines()) == 51
+    assert titled.splitlines()[0] == f"[1] {'t' * 200} ({base}/title)"
+    assert str(refused) == f"The page is of the type '{'a/' + 'b' * 198}', which cannot be read."
+    assert absent.splitlines()[1] == f"'{'p' * 200}' is not on this page."
+
+
+MALFORMED = ["http://[::1", "http://127.0.0.1:99999/", "http:///path", "http://" + "h" * 3_000, "file:///etc/passwd", "page"]
+
+
+def test_a_malformed_url_among_the_results_is_left_out() -> None:
+    site = Site({})
+    answer = {"results": [{"url": url, "title": "Bad"} for url in MALFORMED] + [{"url": "URL/page", "title": "Good"}]}
+    with running(site) as base:
+        (found,) = in_session(searching(base, site, answer=answer), ("search", {"query": "rail"}))
+    assert found == f"[0] Good ({base}/page)\nL0: "
+
+
+def test_a_malformed_url_cannot_be_opened() -> None:
+    web = WebSearch.of("searxng=http://unused.example")
+    errors = in_session(web, *(("open", {"id": url}) for url in MALFORMED))
+    assert [str(error) for error in errors] == [
+        f"The page cannot be fetched: {url[:200]!r} is not the URL of a web page." for url in MALFORMED
+    ]
+
+
+def test_the_body_of_a_redirect_is_not_read() -> None:
+    endless = (302, {"location": "/page"}, [b"x" * 99_999] * 10_000)
+    site = Site({"/endless": endless, "/page": as_page("hello", "text/plain")})
+    with running(site) as base:
+        web = WebSearch.of("searxng=http://unused.example")
+        web.policy = LOCAL
+        (opened,) = in_session(web, ("open", {"id": f"{base}/endless"}))
+    assert opened == f"[0] {base}/page ({base}/page)\nL0: hello"
+
+
+def test_a_few_pages_are_fetched_at_once(monkeypatch) -> None:
+    at_once, most = 0, 0
+
+    async def count(_web, _url):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return web_search.FoundPage("", "", ())
+
+    async def run():
+        web = WebSearch.of("searxng=http://unused.example")
+        monkeypatch.setattr(WebSearch, "_open", count)
+        await asyncio.gather(*(web.open("http://a.example") for _ in range(40)))
+
+    asyncio.run(run())
+    assert most == web_search.OPENED_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain; charset=latin-1", 'text/html; charset="ISO-8859-1"', "text/plain; Charset = cp1252"]
+)
+def test_a_page_is_read_in_the_character_encoding_of_its_header(kind) -> None:
+    page = f"<p>{'Café in Zürich. ' * 20}</p>" if "html" in kind else "Café in Zürich"
+    site = Site({"/page": (200, {"content-type": kind}, page.encode("latin-1"))})
+    with running(site) as base:
+        web = WebSearch.of("searxng=http://unused.example")
+        web.policy = LOCAL
+        (opened,) = in_session(web, ("open", {"id": f"{base}/page"}))
+    assert opened.splitlines()[1].startswith("L0: Café in Zürich")
+
+
+def test_an_unknown_character_encoding_is_ignored() -> None:
+    site = Site({"/page": (200, {"content-type": "text/plain; charset=nonsense"}, "Café".encode())})
+    with running(site) as base:
+        web = WebSearch.of("searxng=http://unused.example")
+        web.policy = LOCAL
+        (opened,) = in_session(web, ("open", {"id": f"{base}/page"}))
+    assert opened.splitlines()[1] == "L0: Café"
 
 
 def test_searches_at_once_each_have_their_result() -> None:

@@ -21,6 +21,7 @@ from attrs import Factory, define, evolve, field, frozen
 from msgspec import to_builtins
 
 from interlock.embedding import now, random_id
+from interlock.events.items import ITEMS
 from interlock.events.json import elements, members
 from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
@@ -252,11 +253,11 @@ class ResponseRun(Generic[T]):
 
     @property
     def stored(self) -> StoredResponse:
-        """The response as it is now, for a store. Code without `outputs` for the client has an `output` for the model."""
+        """The response as it is now, for a store. A call that does not show its result has it as `output`, for the model."""
         response = self.driver.response
         items = cast("Sequence[JsonItem]", response["output"])
         results = zip(items, self._tools.with_outputs(items), strict=True)
-        kept = [item if item.get("outputs", ()) is not None else with_output for item, with_output in results]
+        kept = [with_output if ITEMS[str(item["type"])].result_text(item) is None else item for item, with_output in results]
         return StoredResponse({**response, "output": kept}, self.context.stored_items)
 
     async def events(self) -> AsyncGenerator[list[T], None]:

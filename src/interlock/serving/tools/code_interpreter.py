@@ -11,7 +11,9 @@ import asyncio
 import logging
 import re
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -80,6 +82,40 @@ class Ended:
 
 
 @define(eq=False)
+class FairSlots:
+    """Slots for calls; a free one goes to the waiting tenant that has the fewest, so that no tenant keeps all of them."""
+
+    free: int
+    _taken: Counter[str] = field(factory=Counter[str], init=False)
+    _waiting: dict[asyncio.Future[None], str] = field(factory=dict[asyncio.Future[None], str], init=False)
+    """The tenants of the calls that wait, the longest first."""
+
+    @asynccontextmanager
+    async def taken_by(self, tenant: str) -> AsyncGenerator[None]:
+        """Wait for a slot, and hold it for the duration of the context."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = tenant
+        self._hand_out()
+        try:
+            await turn
+            yield
+        finally:
+            if self._waiting.pop(turn, None) is None:  # it was handed out, even if its call was cancelled since
+                self.free += 1
+                self._taken -= Counter([tenant])
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self.free and self._waiting:
+            turn, tenant = min(self._waiting.items(), key=lambda waiting: self._taken[waiting[1]])
+            del self._waiting[turn]
+            self.free -= 1
+            self._taken[tenant] += 1
+            if not turn.done():
+                turn.set_result(None)
+
+
+@define(eq=False)
 class CodeInterpreter:
     """Runs code in containers, each of which belongs to one tenant.
 
@@ -89,6 +125,7 @@ class CodeInterpreter:
         output: The most bytes that it may print.
         most: The most containers. A further one takes the place of the least recently used one that is idle.
         idle: The seconds after which an idle container is dropped.
+        wait: The most seconds that a call waits for its turn.
 
     Raises:
         ValueError: The package `pydantic-monty` is not installed.
@@ -99,9 +136,10 @@ class CodeInterpreter:
     output: int = 100_000
     most: int = 32
     idle: float = 20 * 60.0
+    wait: float = 60.0
     _pool: AsyncMonty | None = field(default=None, init=False)
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    _running: asyncio.Semaphore = field(init=False)
+    _slots: FairSlots = field(init=False)
     _turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
         factory=WeakValueDictionary[tuple[str, str], asyncio.Lock], init=False
     )
@@ -117,7 +155,7 @@ class CodeInterpreter:
             import_module("pydantic_monty")
         except ImportError as error:
             raise ValueError("pydantic-monty is not installed; in a checkout of Interlock: pip install '.[tools]'") from error
-        self._running = asyncio.Semaphore(self.most)
+        self._slots = FairSlots(self.most)
 
     @property
     def description(self) -> str:
@@ -129,8 +167,9 @@ class CodeInterpreter:
             f"run for {self.seconds:g} seconds, use {self.memory >> 20} MiB of memory and print {self.output} bytes."
         )
 
-    def session(self, tenant: str, container_id: str) -> CodeSession:
+    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> CodeSession:
         """Return the session of a response with a container, which need not exist yet."""
+        del earlier
         return CodeSession(self, (tenant, container_id))
 
     async def run(self, key: tuple[str, str], code: str) -> str:
@@ -138,10 +177,9 @@ class CodeInterpreter:
 
         Raises:
             ToolFailedError: The code failed, or exceeded a limit.
-            ToolError: No process can be started.
+            ToolError: No process can be started, or none was free for too long.
         """
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        async with turn, self._running:
+        async with self._turn(key):
             container = self._containers.pop(key, None) or self._add()
             self._containers[key] = container
             ended = Ended("", trigger=_T.BREAK)
@@ -156,6 +194,18 @@ class CodeInterpreter:
         if ended.failed:
             raise ToolFailedError(ended.text)
         return ended.text
+
+    @asynccontextmanager
+    async def _turn(self, key: tuple[str, str]) -> AsyncGenerator[None]:
+        """Wait until no other call uses the container and its tenant has a slot."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self.wait):
+                    await stack.enter_async_context(self._turns.setdefault(key, asyncio.Lock()))
+                    await stack.enter_async_context(self._slots.taken_by(key[0]))
+            except TimeoutError:
+                raise ToolError(f"The interpreter had no time for this call within {self.wait:g} seconds.") from None
+            yield
 
     async def close(self) -> None:
         """End all processes."""
@@ -210,10 +260,13 @@ class CodeInterpreter:
 
         printed = CollectString(self.output)
         try:
-            await session.feed_run(show_last(code), print_callback=printed)
+            await session.feed_run(prepare(code), print_callback=printed)
         except (MontyRuntimeError, MontySyntaxError) as error:
+            raised = error.exception()
+            if isinstance(raised, SystemExit):
+                return Ended("\n".join(filter(None, (printed.output.removesuffix("\n"), _status(raised)))))
             text = error.display()[: self.output]
-            is_over_limit = isinstance(error.exception(), (MemoryError, TimeoutError)) and not error.traceback()
+            is_over_limit = isinstance(raised, (MemoryError, TimeoutError)) and not error.traceback()
             if f"> {self.output} bytes" in text:
                 text, is_over_limit = f"\nThe code was stopped: it may print {self.output} bytes.", False
             if not is_over_limit and session.worker_pid is not None and SUSPENDED not in text:
@@ -244,23 +297,52 @@ class CodeSession:
         return await self.interpreter.run(self.key, code)
 
 
-def show_last(code: str) -> str:
-    """Make code print the value of its last statement, as an interactive Python does; `_` is then that value."""
+def prepare(code: str) -> str:
+    """Make code do what Python does and the interpreter does not: show the value of its last statement, and exit.
+
+    As in an interactive Python, `_` is then that value. `exit`, `quit` and `sys.exit` become `raise SystemExit`, and its status a
+    text, because the interpreter has no such functions, and its exceptions hold only text.
+    """
     if len(code) > SHOWN:
         return code
     try:
         with warnings.catch_warnings(action="ignore"):
-            statements = ast.parse(code).body
+            tree = ast.parse(code)
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # newer syntax, or an error that the interpreter explains
         return code
-    match statements[-1:]:
-        case [ast.Expr(ast.Call(ast.Name("print")))]:
-            return code
-        case [ast.Expr(lineno=first, col_offset=column, end_lineno=int(last), end_col_offset=int(end_column))]:
-            pass
-        case _:
-            return code
     raw = code.encode()
     lines = [0, *(line.end() for line in LINE_END.finditer(raw))]
-    start, end = lines[first - 1] + column, lines[last - 1] + end_column
-    return (raw[:start] + b"_ = " + raw[start:end]).decode() + "\nif _ is not None: print(repr(_))"
+    edits: list[tuple[int, int, bytes]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Call(ast.Name("exit" | "quit") | ast.Attribute(ast.Name("sys"), "exit")) as call):
+                edits.append((*_span(call.func, lines), b"raise SystemExit"))
+            case ast.Raise(ast.Call(ast.Name("SystemExit")) as call):
+                pass
+            case _:
+                continue
+        for status in call.args:
+            start, end = _span(status, lines)
+            edits.append((start, end, b"str(" + raw[start:end] + b")"))
+    match tree.body[-1:]:
+        case [ast.Expr(ast.Call(ast.Name("print" | "exit" | "quit") | ast.Attribute(ast.Name("sys"), "exit")))]:
+            pass
+        case [ast.Expr() as last]:
+            start, end = _span(last, lines)
+            edits += (start, start, b"_ = "), (end, len(raw), b"\nif _ is not None: print(repr(_))")
+        case _:
+            pass
+    for start, end, text in sorted(edits, reverse=True):
+        raw = raw[:start] + text + raw[end:]
+    return raw.decode()
+
+
+def _span(node: ast.expr | ast.Expr, lines: Sequence[int]) -> tuple[int, int]:
+    """Return where a node starts and ends, in bytes, for the starts of all lines."""
+    assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: PT018, S101 - as `ast.parse` sets them
+    return lines[node.lineno - 1] + node.col_offset, lines[node.end_lineno - 1] + node.end_col_offset
+
+
+def _status(ended: SystemExit) -> str:
+    """Return what the model reads of a program's status; nothing if it is 0."""
+    return "" if f"{ended}" in {"", "0", "None"} else f"The program ended with status {ended}."

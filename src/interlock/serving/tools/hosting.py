@@ -21,8 +21,8 @@ from attrs import define, field, frozen
 
 from interlock.embedding import random_id
 from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, result_fields
-from interlock.events.json import dumps, elements, is_array, is_object, members
-from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
+from interlock.events.json import as_text, dumps, elements, is_array, is_object, members
+from interlock.fsm.deltas import Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import OTHER
@@ -32,6 +32,7 @@ from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
+from interlock.serving.tools.citations import Citations, pages_of
 from interlock.serving.tools.tool_runner import LocalTool, ToolSession
 
 if TYPE_CHECKING:
@@ -46,12 +47,6 @@ MAX_CALLS: Final = 128
 MAX_SERVERS: Final = 16
 
 INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
-
-HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
-"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
-MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
-"""A citation of a page by its number: `【3†L5-L7】`."""
-MAX_MARK: Final = 80
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 """The headers that frame an HTTP message, which a request may not set."""
@@ -194,54 +189,6 @@ class Approvals:
 
 
 @frozen
-class Page:
-    """A page in a tool's text; marks cite it by its number."""
-
-    number: int
-    title: str
-    url: str
-
-
-def pages_of(text: str) -> list[Page]:
-    """Return the pages in a tool's text, in order."""
-    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
-
-
-@define(eq=False)
-class Citations:
-    """Adds an annotation for each mark that cites a known page. The driver computes the position of the mark."""
-
-    pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
-    _tail: str = field(default="", init=False)
-    """The end of the text so far, from a `【` that may begin a mark."""
-
-    def add_pages(self, pages: Iterable[Page]) -> None:
-        self.pages.update((page.number, page) for page in pages)
-
-    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        result: list[Delta] = []
-        for delta in deltas:
-            result.append(delta)
-            match delta:
-                case str(text) | Text(text):
-                    result += self._marks(text)
-                case _:
-                    self._tail = ""
-        return result
-
-    def _marks(self, text: str) -> Iterator[Annotate]:
-        text = self._tail + text
-        end = 0
-        for mark in MARK.finditer(text):
-            end = mark.end()
-            page = self.pages.get(int(mark[1]))
-            if page is not None and len(mark[0]) <= MAX_MARK:
-                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
-        start = text.rfind("【", end)
-        self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""
-
-
-@frozen
 class ToolServers:
     """Creates the tools of each response.
 
@@ -317,6 +264,8 @@ class ResponseTools:
             self._rewrites.append(Approvals(self._needs_approval).feed)
         if not isinstance(self._runner.hosted.get("code_interpreter", ""), str):
             self._rewrites.append(lambda deltas: [*map(self._with_container, deltas)])
+        for text in self._earlier:
+            self._citations.add_pages(pages_of(text))
         for item in self._items:
             label = str(item.get("server_label"))
             if item.get("type") == "mcp_list_tools" and label in self._servers and item.get("error") is None:
@@ -399,6 +348,15 @@ class ResponseTools:
                     yield requests[request_id]
 
     @cached_property
+    def _earlier(self) -> Sequence[str]:
+        """The results of searches in earlier responses, and the messages that cite their pages; none without a web search."""
+        if not self._offers("web_search"):
+            return ()
+        results = [as_text(item.get("output")) for item in self._items if _cites(item)]
+        parts = [part for item in self._items if item.get("role") == "assistant" for part in elements(item.get("content"))]
+        return [*results, *(as_text(members(part).get("text")) for part in parts)]
+
+    @cached_property
     def _container(self) -> str:
         """The id of the container that the request names, or else that of the last call, or else a new one."""
         named = (tool.get("container") for tool in self._request.tools if tool.get("type") == "code_interpreter")
@@ -415,7 +373,7 @@ class ResponseTools:
         if isinstance(target, Endpoint):
             return await self._mcp_session(target)
         if target not in self._local_sessions:
-            self._local_sessions[target] = target.session(self._tenant, self._container)
+            self._local_sessions[target] = target.session(self._tenant, self._container, self._earlier)
         return self._local_sessions[target]
 
     async def _mcp_session(self, endpoint: Endpoint) -> Session:
@@ -524,6 +482,12 @@ def server_call(call: ReadyCall) -> tuple[str, Mapping[str, object]]:
         return name, {code: call.text}
     renamed = NOTHING if hosted is None else hosted.renamed
     return name, {renamed.get(argument, argument): value for argument, value in _arguments(call.text).items()}
+
+
+def _cites(item: JsonItem) -> bool:
+    """Return whether an item is a call whose results are pages."""
+    hosted = next((each for kind, each in HOSTED_CALLS.items() if kind == item.get("type")), None)
+    return hosted is not None and hosted.cites
 
 
 def _code_field(kind: ItemKind) -> str:

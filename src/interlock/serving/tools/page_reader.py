@@ -1,5 +1,7 @@
 """A program that reads a web page as bytes from standard input, and writes its title and text as JSON.
 
+Its argument is the character encoding that the server of the page names, or empty.
+
 It runs in a process of its own, because no parser of HTML is fast for every input: the server ends one that takes too long.
 """
 
@@ -26,7 +28,7 @@ def main() -> None:
     if sys.platform == "linux":
         setrlimit(RLIMIT_AS, (MEMORY, MEMORY))
     raw = sys.stdin.buffer.read()
-    tree = HTMLTree.parse_from_bytes(raw, detect_encoding(raw) or "utf-8")
+    tree = HTMLTree.parse_from_bytes(raw, sys.argv[1] or detect_encoding(raw) or "utf-8")
     text = extract_plain_text(tree, main_content=True) or extract_plain_text(tree)
     json.dump({"title": tree.title or "", "text": text}, sys.stdout)
 

@@ -86,8 +86,12 @@ class LocalTool(Protocol):
         """What models read about the tool."""
         ...
 
-    def session(self, tenant: str, container_id: str) -> ToolSession:
-        """Return the session of a response of a tenant; code runs in the container with this id."""
+    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> ToolSession:
+        """Return the session of a response of a tenant.
+
+        Code runs in the container with this id; `earlier` has the results of searches in earlier responses,
+        and the messages that cite them.
+        """
         ...
 
     async def close(self) -> None:

@@ -7,11 +7,13 @@ and checks every redirect.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import html
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -23,7 +25,9 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.json import as_text, elements, members
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+from interlock.serving.requests.runtime import Yielder
 from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.citations import cited_numbers, pages_of
 from interlock.serving.tools.mcp_session import GuardedTransport, TooLarge, http_client
 
 READER: Final = Path(__file__).with_name("page_reader.py")
@@ -41,11 +45,18 @@ READERS: Final = 4
 RESULTS: Final = 8
 MOST_RESULTS: Final = 20
 SNIPPET: Final = 500
-"""The most characters of a result's text."""
+"""The most characters of a result's text, or of a line that was found."""
+TITLE: Final = 200
+"""The most characters of a page's title."""
+ADDRESS: Final = 2_000
+"""The most characters of a URL, a query or a pattern."""
 ANSWER: Final = 20_000
-"""The most characters of a page in one answer; the model can open the page at a later line."""
+"""The most characters of one answer; the model can open a page at a later line."""
 MATCHES: Final = 50
+OPENED_AT_ONCE: Final = 16
+"""The most pages that are fetched or read at once, so that their bytes stay below `OPENED_AT_ONCE * PAGE_BYTES`."""
 
+CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
 TAG: Final = re.compile(r"<[^<>]*>")
 UNSAFE: Final = re.compile(r"[\s()]")
 """What would end the URL in the heading of a page."""
@@ -118,6 +129,7 @@ class WebSearch:
     url: str
     key: str = field(default="", repr=False)
     policy: AddressPolicy = field(factory=lambda: AddressPolicy.of(["*"]))
+    _opening: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(OPENED_AT_ONCE), init=False)
     _readers: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(READERS), init=False)
 
     @classmethod
@@ -145,16 +157,20 @@ class WebSearch:
         """What models read about the tool: the usual text."""
         return ""
 
-    def session(self, tenant: str, container_id: str) -> SearchSession:
-        """Return the session of a response, which numbers its pages."""
+    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> SearchSession:
+        """Return the session of a response, which goes on with the numbers of the pages in `earlier` texts."""
         del tenant, container_id
-        return SearchSession(self)
+        pages = {page.number: FoundPage(page.url, page.title) for text in earlier for page in pages_of(text)}
+        cited = max((number for text in earlier for number in cited_numbers(text)), default=-1)
+        return SearchSession(self, pages, max(cited, *pages, -1) + 1)
 
     async def close(self) -> None:
         """Do nothing: no connection outlives a call."""
 
     async def search(self, query: str, count: int) -> list[tuple[FoundPage, str]]:
         """Return the pages that the provider finds, and the texts of its results; or raise `ToolError`."""
+        if len(query) > ADDRESS:
+            raise ToolFailedError(f"The query is longer than {ADDRESS} characters.")
         method, url, headers, body = self.provider.ask(self.url, self.key, query, count)
         try:
             async with asyncio.timeout(SEARCH_SECONDS), http_client(policy=None, faults=[]) as client:
@@ -162,7 +178,7 @@ class WebSearch:
             results: object = orjson.loads(response.content) if response.is_success else None
         except TimeoutError:
             raise ToolError(f"The search did not answer within {SEARCH_SECONDS:g} seconds.") from None
-        except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ValueError) as error:
             raise ToolError(f"The search failed: {_reason(error)}") from error
         if results is None:
             raise ToolError(f"The search answers HTTP {response.status_code}.")
@@ -172,36 +188,55 @@ class WebSearch:
 
     def _read_results(self, results: Iterable[object]) -> Iterable[tuple[FoundPage, str]]:
         for result in map(members, results):
-            url = as_text(result.get("url"))
-            if urlsplit(url).scheme in {"http", "https"}:
-                texts = (_plain(result.get(name)) for name in self.provider.texts)
-                yield FoundPage(_safe(url), _plain(result.get("title")) or url), next(filter(None, texts), "")[:SNIPPET]
+            url = _web_address(as_text(result.get("url")))
+            if url is not None:
+                texts = (_plain(result.get(name), SNIPPET) for name in self.provider.texts)
+                yield FoundPage(_safe(url), _plain(result.get("title"), TITLE) or url[:TITLE]), next(filter(None, texts), "")
 
     async def open(self, url: str) -> FoundPage:
         """Fetch and read a page, or raise `ToolError`."""
+        if _web_address(url) is None:
+            raise ToolFailedError(f"The page cannot be fetched: {url[:TITLE]!r} is not the URL of a web page.")
+        try:
+            await asyncio.wait_for(self._opening.acquire(), OPEN_SECONDS)
+        except TimeoutError:
+            raise ToolError(f"The server fetches {OPENED_AT_ONCE} other pages at the moment.") from None
+        try:
+            return await self._open(url)
+        finally:
+            self._opening.release()
+
+    async def _open(self, url: str) -> FoundPage:
         try:
             async with asyncio.timeout(OPEN_SECONDS), _page_client(self.policy) as client, client.stream("GET", url) as response:
                 if not response.is_success:
                     raise ToolFailedError(f"The page answers HTTP {response.status_code}.")
-                kind = response.headers.get("content-type", "text/html").partition(";")[0].strip().lower()
+                kind, _, parameters = response.headers.get("content-type", "text/html").partition(";")
+                kind = kind.strip().lower()
                 is_html = kind in {"text/html", "application/xhtml+xml"}
                 if not is_html and not kind.startswith("text/") and kind != "application/json":
-                    raise ToolFailedError(f"The page is of the type {kind!r}, which cannot be read.")
+                    raise ToolFailedError(f"The page is of the type {kind[:TITLE]!r}, which cannot be read.")
                 raw, final = await _read_beginning(response), str(response.url)
         except TimeoutError:
             raise ToolFailedError(f"The page did not arrive within {OPEN_SECONDS:g} seconds.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
             raise ToolFailedError(f"The page cannot be fetched: {_reason(error)}") from error
-        async with self._readers:
-            title, text = await _read_html(raw) if is_html else ("", raw.decode(errors="replace"))
-        lines = tuple(" ".join(line.split()) for line in text.splitlines() if line.strip())
-        return FoundPage(_safe(final), " ".join(title.split()) or final, lines)
+        charset = _charset(parameters)
+        if is_html:
+            async with self._readers:
+                title, text = await _read_html(raw, charset)
+        else:
+            title, text = "", raw.decode(charset or "utf-8", errors="replace")
+        return FoundPage(_safe(final), " ".join(title.split())[:TITLE] or final[:TITLE], await _split_lines(text))
 
 
 class PageTransport(GuardedTransport):
     """Checks the destination of every request and redirect, and leaves the size of the answer to its reader."""
 
     async def _bounded(self, response: httpx2.Response) -> httpx2.Response:
+        if response.has_redirect_location:  # the client would read its body to the end, and nobody wants it
+            await response.aclose()
+            return httpx2.Response(response.status_code, headers={"location": response.headers["location"]})
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise ToolFailedError("The page is compressed, although the server asked for it not to be.")  # may be a bomb
@@ -228,10 +263,28 @@ async def _read_beginning(response: httpx2.Response) -> bytes:
     return bytes(raw[:PAGE_BYTES])
 
 
-async def _read_html(raw: bytes) -> tuple[str, str]:
+async def _split_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a page without blank ones, each with single spaces."""
+    yielder, lines = Yielder(), list[str]()
+    for line in text.splitlines():
+        if words := line.split():
+            lines.append(" ".join(words))
+        await yielder.checkpoint()
+    return tuple(lines)
+
+
+def _charset(parameters: str) -> str:
+    """Return the character encoding that the parameters of a content type name; empty if they name none that Python knows."""
+    named = CHARSET.search(parameters)
+    with suppress(LookupError):
+        return codecs.lookup(named[1]).name if named else ""
+    return ""
+
+
+async def _read_html(raw: bytes, charset: str) -> tuple[str, str]:
     """Return the title and the text of a page."""
     pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-I", str(READER))
+    command = (sys.executable, "-I", str(READER), charset)
     reader = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env={})
     try:
         written, _ = await asyncio.wait_for(reader.communicate(raw), READ_SECONDS)
@@ -249,10 +302,16 @@ async def _read_html(raw: bytes) -> tuple[str, str]:
 
 @define(eq=False)
 class SearchSession:
-    """The web search of one response."""
+    """The web search of one response.
+
+    Args:
+        pages: The pages of earlier responses, by their numbers.
+        following: The number of the next page.
+    """
 
     _web: WebSearch
-    _pages: list[FoundPage] = field(factory=list[FoundPage], init=False)
+    _pages: dict[int, FoundPage]
+    _following: int
     _latest: int = field(default=-1, init=False)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
@@ -269,39 +328,44 @@ class SearchSession:
                 number = await self._open(arguments)
                 return self._show(number, _natural(arguments.get("loc")) or 0, _natural(arguments.get("num_lines")))
             case "find", {"pattern": str(pattern)}:
-                return self._find(await self._open(arguments), pattern)
+                return await self._find(await self._open(arguments), pattern[:ADDRESS])
             case _:
-                raise ToolError(f"The web search has no tool '{name}', or the call lacks an argument.")
+                raise ToolError(f"The web search has no tool '{name[:TITLE]}', or the call lacks an argument.")
 
     async def _search(self, query: str, count: object) -> str:
         found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
-        texts = [f"{self._heading(self._add(page))}\nL0: {text}" for page, text in found]
-        return "\n\n".join(texts) or f"Nothing was found for {query!r}."
+        shown, size = [], 0
+        for page, text in found:
+            result = f"{self._heading(self._add(page))}\nL0: {text}"
+            size += len(result)
+            if size > ANSWER:
+                break
+            shown.append(result)
+        return "\n\n".join(shown) or f"Nothing was found for {query!r}."
 
     def _add(self, page: FoundPage) -> int:
         """Return the number of a page: that of an earlier page with its URL, or a new one."""
-        known = next((number for number, each in enumerate(self._pages) if each.url == page.url), None)
-        if known is None:
-            self._pages.append(page)
-            known = len(self._pages) - 1
+        number = next((number for number, each in self._pages.items() if each.url == page.url), None)
+        if number is None:
+            number, self._following = self._following, self._following + 1
+            self._pages[number] = page
         elif page.lines is not None:
-            self._pages[known] = page
-        return known
+            self._pages[number] = page
+        return number
 
     async def _open(self, arguments: Mapping[str, object]) -> int:
         """Return the number of the page that a call means, once it has been opened."""
         named = arguments.get("id", arguments.get("url"))
         if isinstance(named, str) and named:
-            page = await self._web.open(named)
-            self._latest = self._add(evolve(page, url=_safe(page.url)))
+            self._latest = self._add(await self._web.open(named))
             return self._latest
         cursor = arguments.get("cursor")
         number = next((each for each in (named, cursor) if isinstance(each, int) and each >= 0), self._latest)
-        if not 0 <= number < len(self._pages):
+        page = self._pages.get(number)
+        if page is None:
             raise ToolFailedError(f"There is no page {number}.")
-        if self._pages[number].lines is None:
-            opened = await self._web.open(self._pages[number].url)
-            self._pages[number] = evolve(opened, url=self._pages[number].url)
+        if page.lines is None:
+            self._pages[number] = evolve(await self._web.open(page.url), url=page.url)
         self._latest = number
         return number
 
@@ -311,28 +375,45 @@ class SearchSession:
 
     def _show(self, number: int, start: int, count: int | None) -> str:
         lines = self._pages[number].lines or ()
-        shown, size = [self._heading(number)], 0
+        shown = [self._heading(number)]
+        size = len(shown[0])
         for index, line in enumerate(lines[start : None if count is None else start + count], start):
-            size += len(line)
+            numbered = f"L{index}: {line}"
+            size += len(numbered) + 1
             if size > ANSWER and len(shown) > 1:
                 shown.append(f"The page goes on at line {index} of {len(lines)}.")
                 break
-            shown.append(f"L{index}: {line[:ANSWER]}")
+            shown.append(numbered[: ANSWER - len(shown[0])])
         return "\n".join(shown)
 
-    def _find(self, number: int, pattern: str) -> str:
-        matches = [
-            f"L{index}: {line[:SNIPPET]}"
-            for index, line in enumerate(self._pages[number].lines or ())
-            if pattern.casefold() in line.casefold()
-        ]
-        return "\n".join([self._heading(number), *(matches[:MATCHES] or [f"{pattern!r} is not on this page."])])
+    async def _find(self, number: int, pattern: str) -> str:
+        yielder, wanted = Yielder(), pattern.casefold()
+        shown = [self._heading(number)]
+        size = len(shown[0])
+        for index, line in enumerate(self._pages[number].lines or ()):
+            if wanted in line.casefold():
+                shown.append(f"L{index}: {line[:SNIPPET]}")
+                size += len(shown[-1]) + 1
+                if size > ANSWER or len(shown) > MATCHES:
+                    break
+            await yielder.checkpoint()
+        return "\n".join(shown if len(shown) > 1 else [shown[0], f"{pattern[:TITLE]!r} is not on this page."])
 
 
-def _plain(value: object) -> str:
-    """Return the text of a result's field, which may have tags or be a list, on one line."""
-    text = " … ".join(map(as_text, elements(value))) or as_text(value)
-    return " ".join(html.unescape(TAG.sub("", text)).split())
+def _web_address(url: str) -> str | None:
+    """Return a URL if it is one of a web page that can be fetched, else None."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return None
+    return url if fits and len(url) <= ADDRESS else None
+
+
+def _plain(value: object, limit: int) -> str:
+    """Return the text of a result's field, which may have tags or be a list, on one line of at most `limit` characters."""
+    text = " … ".join(map(as_text, elements(value)[:MATCHES])) or as_text(value)
+    return " ".join(html.unescape(TAG.sub("", text[:ANSWER])).split())[:limit]
 
 
 def _natural(value: object) -> int | None:
