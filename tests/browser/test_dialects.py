@@ -90,14 +90,6 @@ def test_a_finding_names_its_rule_at_its_event(open_page, write_page) -> None:
     assert step(page) == "between ─text→ text emitted content_block_delta"
 
 
-def test_two_messages_stand_side_by_side(open_page, write_page, tmp_path) -> None:
-    for name, data in {"left.sse": messages(), "right.sse": messages().replace(b"while.", b"time.")}.items():
-        (tmp_path / name).write_bytes(data)
-    page = open_page(write_page(tmp_path / "left.sse", tmp_path / "right.sse"))
-    expect(page.locator(".summary")).to_contain_text("1 difference in")
-    assert violations(page) == []
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("stream", [messages, broken_messages, chat])

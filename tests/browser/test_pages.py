@@ -1,4 +1,4 @@
-"""The other pages in a browser: two streams, a stream that goes on, a server's last streams; and hostile ones."""
+"""The other pages in a browser: a stream that goes on, a server's last streams; and hostile ones."""
 
 import base64
 import json
@@ -81,26 +81,6 @@ def server():
     serving.shutdown()
     thread.join()
     serving.server_close()
-
-
-def test_two_streams_stand_side_by_side_with_their_differences(open_page, write_page) -> None:
-    page = open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "broken" / "R9-part-differs.sse"))
-    expect(page.locator(".summary")).to_contain_text("3 differences in 10 rows")
-    page.keyboard.press("n")
-    expect(page.locator(".pair.current")).to_contain_text("content_part.done")
-    assert page.locator(".paths").inner_text() == "differs in part.text"
-    marks = page.locator(".texts section").nth(1).locator("mark").all_inner_texts()
-    assert len(marks) == 1
-    page.get_by_role("button", name="only differences").click()
-    assert page.locator(".pair").count() == 3
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("next, previous difference")
-    page.keyboard.press("Escape")
-    assert violations(page) == []
-    assert (
-        violations(open_page(write_page(CORPUS / "legal" / "message.sse", CORPUS / "legal" / "code.sse"), dark=True, width=390))
-        == []
-    )
 
 
 def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server, tmp_path) -> None:

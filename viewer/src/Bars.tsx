@@ -47,9 +47,8 @@ export function verdict({ error: errors = 0, deviation: deviations = 0, not_judg
 }
 
 interface HeaderProps {
-  streams: Stream[];
+  stream?: Stream;
   theme: Theme;
-  redacted: boolean;
   notice: string;
   title?: string;
   turn(): void;
@@ -58,7 +57,8 @@ interface HeaderProps {
   children?: preact.ComponentChildren;
 }
 
-export function Header({ streams, theme, redacted, notice, title, turn, help, children }: HeaderProps) {
+export function Header({ stream, theme, notice, title, turn, help, children }: HeaderProps) {
+  const { look, text } = verdict(stream?.counts ?? {}, stream?.ending ?? null);
   return (
     <header class="top">
       <h1>
@@ -67,18 +67,14 @@ export function Header({ streams, theme, redacted, notice, title, turn, help, ch
       </h1>
       <div class="sources">
         {title && <span class="source">{title}</span>}
-        {streams.map((stream) => {
-          const { look, text } = verdict(stream.counts, stream.ending);
-          return (
-            <span class="source" key={stream.name}>
-              <bdi title={stream.name}>{stream.name}</bdi>
-              <span class={`pill ${look}`} role="status">
-                {text}
-              </span>
+        {stream && (
+          <span class="source">
+            <bdi title={stream.name}>{stream.name}</bdi>
+            <span class={`pill ${look}`} role="status">
+              {text}
             </span>
-          );
-        })}
-        {redacted && <span class="pill warn">texts hidden</span>}
+          </span>
+        )}
       </div>
       <span class="notice" role="status" aria-live="polite">
         {notice}
@@ -163,38 +159,29 @@ export function Transport({ stream, cursor, playing, speed, timed, go, play, cho
   );
 }
 
-const KEYS: Record<"stream" | "compare", [string, string][]> = {
-  stream: [
-    ["← →", "previous, next event"],
-    ["↑ ↓", "previous, next row of the list"],
-    ["[ ]", "previous, next event of the same item"],
-    ["Home End", "first, last event"],
-    ["n  N", "next, previous finding"],
-    ["/", "search; Enter goes to the next match, Esc clears the search"],
-    ["space", "play or pause"],
-    ["+ −", "faster, slower"],
-    ["e", "unfold or fold a run of events"],
-    ["c", "copy the event as JSON"],
-    ["u", "copy the request as curl"],
-    ["t", "dark, light or system colours"],
-    ["?", "this list"],
-  ],
-  compare: [
-    ["← →  ↑ ↓", "previous, next row"],
-    ["Home End", "first, last row"],
-    ["n  N", "next, previous difference"],
-    ["t", "dark, light or system colours"],
-    ["?", "this list"],
-  ],
-};
+const KEYS: [string, string][] = [
+  ["← →", "previous, next event"],
+  ["↑ ↓", "previous, next row of the list"],
+  ["[ ]", "previous, next event of the same item"],
+  ["Home End", "first, last event"],
+  ["n  N", "next, previous finding"],
+  ["/", "search; Enter goes to the next match, Esc clears the search"],
+  ["space", "play or pause"],
+  ["+ −", "faster, slower"],
+  ["e", "unfold or fold a run of events"],
+  ["c", "copy the event as JSON"],
+  ["u", "copy the request as curl"],
+  ["t", "dark, light or system colours"],
+  ["?", "this list"],
+];
 
-export function Help({ of, close }: { of: keyof typeof KEYS; close(): void }) {
+export function Help({ close }: { close(): void }) {
   return (
     <div class="veil" onClick={close}>
       <div role="dialog" aria-modal="true" aria-label="Keys" class="help" onClick={(event) => event.stopPropagation()}>
         <h2>Keys</h2>
         <dl>
-          {KEYS[of].map(([key, what]) => (
+          {KEYS.map(([key, what]) => (
             <div key={key}>
               <dt>
                 <kbd>{key}</kbd>

@@ -182,13 +182,12 @@ interface Props {
   /** A number that changes when there is more to draw. */
   version: number;
   dark: boolean;
-  label?: string;
   go(event: number): void;
   /** Called with the lane whose name was clicked. */
-  onSelect?: (lane: Lane) => void;
+  onSelect: (lane: Lane) => void;
 }
 
-export function Lanes({ stream, cursor, timed, version, dark, label, go, onSelect }: Props) {
+export function Lanes({ stream, cursor, timed, version, dark, go, onSelect }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [view, setView] = useState({ top: 0, height: 160, width: 0 });
@@ -223,7 +222,7 @@ export function Lanes({ stream, cursor, timed, version, dark, label, go, onSelec
     if (box && (event.type === "pointerdown" || event.buttons & 1)) go(axis.event(Math.min(1, Math.max(0, (event.clientX - box.left - 8) / (box.width - 16)))));
   };
   return (
-    <section class="lanes" aria-label={label ?? "Lanes"}>
+    <section class="lanes" aria-label="Lanes">
       <div class="scroll" ref={scroller} onScroll={(event) => setView({ ...view, top: event.currentTarget.scrollTop })}>
         <div class="inside" style={{ height: `${lanes.length * LANE}px` }}>
           <div class="visible" style={{ top: `${from * LANE}px` }}>
@@ -237,7 +236,7 @@ export function Lanes({ stream, cursor, timed, version, dark, label, go, onSelec
                   title={lane.id ?? lane.title}
                   aria-current={lane.number === current}
                   onClick={() => {
-                    onSelect?.(lane);
+                    onSelect(lane);
                     if (lane.number >= 0 && lane.events.length) go(lane.events.at(0));
                   }}
                 >

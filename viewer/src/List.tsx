@@ -11,7 +11,7 @@ export function List({ page }: { page: Page }) {
   const entries = page.entries;
   return (
     <>
-      <Header streams={[]} theme={theme} redacted={page.redacted} notice="" title="recent streams of this server" turn={turn} />
+      <Header theme={theme} notice="" title="recent streams of this server" turn={turn} />
       <main class="list">
         {entries.length ? (
           <table>

@@ -38,8 +38,7 @@ export function linkedEvent(): number {
   return match ? Number(match[1]) : -1;
 }
 
-export function StreamView({ page, version }: { page: Page; version: number }) {
-  const stream = page.streams[0] as Stream;
+export function StreamView({ page, stream, version }: { page: Page; stream: Stream; version: number }) {
   const [cursor, setCursor] = useState(0);
   const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
@@ -208,7 +207,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
   }, [stepNumber, stream.lane.at(cursor), whole, pane, framing]);
 
   const header = (
-    <Header streams={[stream]} theme={theme} redacted={page.redacted} notice={notice} turn={turn} help={() => setHelp(true)}>
+    <Header stream={stream} theme={theme} notice={notice} turn={turn} help={() => setHelp(true)}>
       <button type="button" onClick={keys["c"]} title="Copy the event as JSON (c)">
         JSON
       </button>
@@ -234,7 +233,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
             <FindingCard key={at} finding={finding} page={page} />
           ))}
         </main>
-        {help && <Help of="stream" close={() => setHelp(false)} />}
+        {help && <Help close={() => setHelp(false)} />}
       </>
     );
 
@@ -302,7 +301,7 @@ export function StreamView({ page, version }: { page: Page; version: number }) {
         </section>
         <Inspector stream={stream} cursor={cursor} tab={tab} choose={setTab} go={go} />
       </main>
-      {help && <Help of="stream" close={() => setHelp(false)} />}
+      {help && <Help close={() => setHelp(false)} />}
     </>
   );
 }

@@ -50,9 +50,8 @@ export interface Request {
 
 export interface Head {
   version: number;
-  mode: "stream" | "compare" | "list";
-  streams: { name: string; request?: Request }[];
-  redacted: boolean;
+  mode: "stream" | "list";
+  stream: { name: string; request?: Request } | null;
   machines: Record<string, Picture>;
   rules: Record<string, [string, string, string]>;
   deviations: Record<string, [string, string]>;
@@ -95,30 +94,15 @@ export interface Ending {
   broken?: string;
 }
 
-/** Corresponding events: the first and the one after the last in each stream, null where there are none. */
-export interface Pair {
-  left: [number, number] | null;
-  right: [number, number] | null;
-  mark: "same" | "differs" | "left" | "right";
-  paths: string[];
-}
-
-export interface Pairs {
-  rows: Pair[];
-  /** The fields that differ from run to run. */
-  volatile: string[];
-}
-
 export type Line =
   | ["head", Head]
-  | ["lane", number, number, { kind: string; name: string | null; id: string | null; index: number | null }]
+  | ["lane", number, { kind: string; name: string | null; id: string | null; index: number | null }]
   | ["step", number, Step]
-  | ["e", number, number, string, number | null, number, number | null, number, string]
-  | ["f", number, number, Finding]
-  | ["fix", number, number[]]
-  | ["origin", number, number, Origin]
-  | ["end", number, Ending]
-  | ["pairs", Pairs]
+  | ["e", number, string, number | null, number, number | null, number, string]
+  | ["f", number, Finding]
+  | ["fix", number[]]
+  | ["origin", number, Origin]
+  | ["end", Ending]
   | ["list", StreamEntry[]];
 
 export interface StreamEntry {

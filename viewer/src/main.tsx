@@ -2,7 +2,6 @@
 
 import { render } from "preact";
 import { Header } from "./Bars";
-import { Compare } from "./Compare";
 import { read } from "./lines";
 import { List } from "./List";
 import { Page } from "./stream";
@@ -23,8 +22,7 @@ function draw(): void {
   lastDraw = performance.now();
   version++;
   if (page.mode === "list") render(<List page={page} />, root);
-  else if (page.streams.length === 2) render(<Compare page={page} version={version} />, root);
-  else if (page.streams.length) render(<StreamView page={page} version={version} />, root);
+  else if (page.stream) render(<StreamView page={page} stream={page.stream} version={version} />, root);
 }
 
 /** Draw at once at first, then at most once per interval; the last lines are always drawn. */
@@ -37,7 +35,7 @@ function pause(): void {
 function fail(error: unknown): void {
   render(
     <>
-      <Header streams={[]} theme="auto" redacted={false} notice="" turn={() => {}} />
+      <Header theme="auto" notice="" turn={() => {}} />
       <main class="waiting">
         <p role="alert">{error instanceof Error ? error.message : String(error)}</p>
       </main>
@@ -47,7 +45,7 @@ function fail(error: unknown): void {
 }
 
 function end(): void {
-  for (const stream of page.streams) stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the connection ended before the stream" };
+  if (page.stream) page.stream.ending ??= { status: null, legal: false, readable: true, rules: {}, broken: "the connection ended before the stream" };
   draw();
   if (page.mode === "list") setTimeout(load, 2000);
 }

@@ -1,6 +1,6 @@
 // One stream: columns of its events, its lanes, its findings. No rule and no event is hard-coded here.
 
-import type { Counts, Ending, Finding, Line, StreamEntry, Origin, Pairs, Picture, Request, Step, Write } from "./lines";
+import type { Counts, Ending, Finding, Line, StreamEntry, Origin, Picture, Request, Step, Write } from "./lines";
 
 /** A list of numbers that grows in place. */
 export class Numbers {
@@ -206,53 +206,43 @@ export class Stream {
 /** The data of the page, read from its lines. */
 export class Page {
   readonly steps: Step[] = [];
-  streams: Stream[] = [];
+  stream: Stream | null = null;
   machines: Record<string, Picture> = {};
   rules: Record<string, [string, string, string]> = {};
   deviations: Record<string, [string, string]> = {};
   writes: Record<string, Write[]> = {};
-  mode: "stream" | "compare" | "list" = "stream";
-  redacted = false;
-  pairs: Pairs = { rows: [], volatile: [] };
+  mode: "stream" | "list" = "stream";
   entries: StreamEntry[] = [];
 
   take(line: Line): void {
     switch (line[0]) {
       case "head": {
         const head = line[1];
-        if (head.version !== 1) throw new Error(`The data of this page has version ${head.version}, but the page reads only version 1.`);
-        Object.assign(this, { machines: head.machines, rules: head.rules, deviations: head.deviations, writes: head.writes });
-        Object.assign(this, { mode: head.mode, redacted: head.redacted });
-        this.streams = head.streams.map((one) => new Stream(one.name, one.request, this));
+        if (head.version !== 2) throw new Error(`The data of this page has version ${head.version}, but the page reads only version 2.`);
+        Object.assign(this, { machines: head.machines, rules: head.rules, deviations: head.deviations, writes: head.writes, mode: head.mode });
+        this.stream = head.stream && new Stream(head.stream.name, head.stream.request, this);
         break;
       }
       case "e":
-        this.streams[line[1]]?.event(line[2], line[3], line[4], line[5], line[6], line[7], line[8]);
+        this.stream?.event(line[1], line[2], line[3], line[4], line[5], line[6], line[7]);
         break;
       case "step":
         this.steps[line[1]] = line[2];
         break;
-      case "lane": {
-        const stream = this.streams[line[1]];
-        if (stream) Object.assign(stream.laneAt(line[2]), line[3]);
+      case "lane":
+        if (this.stream) Object.assign(this.stream.laneAt(line[1]), line[2]);
         break;
-      }
       case "f":
-        this.streams[line[1]]?.addFinding(line[2], line[3]);
+        this.stream?.addFinding(line[1], line[2]);
         break;
       case "fix":
-        for (let at = 0; at < line[2].length; at += 2) this.streams[line[1]]?.fix(line[2][at] as number, line[2][at + 1] as number);
+        for (let at = 0; at < line[1].length; at += 2) this.stream?.fix(line[1][at] as number, line[1][at + 1] as number);
         break;
       case "origin":
-        this.streams[line[1]]?.addOrigin(line[2], line[3]);
+        this.stream?.addOrigin(line[1], line[2]);
         break;
-      case "end": {
-        const stream = this.streams[line[1]];
-        if (stream) stream.ending = line[2];
-        break;
-      }
-      case "pairs":
-        this.pairs = line[1];
+      case "end":
+        if (this.stream) this.stream.ending = line[1];
         break;
       case "list":
         this.entries = line[1];

@@ -165,7 +165,7 @@ def test_compressed_files_are_judged_like_others(tmp_path) -> None:
 def test_check_counts_as_the_viewer_counts(path) -> None:
     trace = AnyTrace()
     lines = [*trace.feed(path.read_bytes()), *trace.end()]
-    viewed = Counter(line[3]["severity"] for line in lines if line[0] == "f")
+    viewed = Counter(line[2]["severity"] for line in lines if line[0] == "f")
     assert sources(run(path, "--json"))[0]["counts"] == {kind: viewed[kind] for kind in ("error", "deviation", "not_judged")}
 
 

@@ -170,7 +170,6 @@ class ServeSettings(UpstreamOptions):
         help="Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.",
     )
     view: bool = option(is_flag=True, help="Show recent streams at /interlock/, to clients with the API key.")
-    redact: bool = option(is_flag=True, help="Hide the texts of the streams that --view shows.")
     allow_mcp_host: tuple[str, ...] = option(
         multiple=True,
         metavar="HOST",
@@ -224,7 +223,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
     if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-        application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys, redact=settings.redact))
+        application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys))
     listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
     keys: Keys = application.state.keys
     url, reporting = server.url_of(listening), set[asyncio.Task[None]]()

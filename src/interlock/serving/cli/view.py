@@ -1,10 +1,10 @@
-"""The command `interlock view`, which shows streams on a page: served on this machine, or written to a file."""
+"""The command `interlock view`, which shows a stream on a page: served on this machine, or written to a file."""
 
 from __future__ import annotations
 
 import time
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -30,7 +30,6 @@ from interlock.serving.cli.sources import (
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
-    from interlock.serving.view.event_lines import ReplaySteps
     from interlock.serving.view.web import Batches
 
 
@@ -39,40 +38,34 @@ if TYPE_CHECKING:
         "interlock view recordings/web-search.jsonl",
         "interlock view stream.sse --html out.html",
         "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
-        "interlock view before.sse after.sse",
     )
 )
-@click.argument("sources", nargs=-1, metavar="[FILE|-|URL]...")
+@click.argument("source", metavar="FILE|-|URL")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the page to this file, instead of serving it.")
 @url_options
-@dialect_option("The dialect of the streams.")
-@click.option("--redact", is_flag=True, help="Hide texts, but show kinds, names and lengths.")
+@dialect_option("The dialect of the stream.")
 @click.option("--open/--no-open", "browser", default=True, help="Open the page in the browser.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port of the page; 0 for any free one."
 )
 def view(
-    sources: tuple[str, ...],
+    source: str,
     *,
     html: Path | None,
     dialect: DialectName,
-    redact: bool,
     browser: bool,
     port: int,
     **url: Unpack[UrlOptions],
 ) -> None:
     """Step through a stream on a page in the browser.
 
-    Give a stream or a recording (a file, - for standard input, or a URL), or two to compare them. The page shows the items over
-    time, the events, the state machines and the errors.
+    Give a stream or a recording: a file, - for standard input, or a URL. The page shows the items over time, the events, the
+    state machines and the errors.
     """
-    if len(sources) not in {1, 2}:
-        fail("give one stream to show, or two to compare")
     request = UrlRequest.from_options(url)
     with ExitStack() as stack:
-        streams = [_open(stack, name, request) for name in sources]
-        batches = page_batches(streams, dialect, redact=redact)
-        _show(" and ".join(stream.title for stream in streams), batches, html, port, browser=browser)
+        stream = _open(stack, source, request)
+        _show(stream.title, page_batches(stream, dialect), html, port, browser=browser)
 
 
 @frozen
@@ -101,23 +94,23 @@ class StreamSource:
         """The name of the stream on the page."""
         return display_name(self.name) if self.name == "-" or is_url(self.name) else Path(self.name).name
 
-    def describe(self, *, redact: bool) -> Mapping[str, object]:
-        """Return the name, and the request of a URL unless texts are hidden."""
-        if redact or not is_url(self.name):
+    def describe(self) -> Mapping[str, object]:
+        """Return the name, and the request of a URL."""
+        if not is_url(self.name):
             return {"name": self.title}
         body = self.source.request
         request = {"method": "GET" if body is None else "POST", "url": self.name, "body": body and body.decode()}
         return {"name": self.title, "request": request}
 
-    def batches(self, number: int, steps: ReplaySteps, dialect: DialectName, *, redact: bool) -> Batches:
-        """Yield batches of the page's lines as the stream arrives; `number` is the stream's number on the page."""
+    def batches(self, dialect: DialectName) -> Batches:
+        """Yield batches of the page's lines as the stream arrives."""
         from interlock.serving.view.dialect_lines import AnyTrace
         from interlock.serving.view.event_lines import Trace, recording_lines
 
         if self.recording is not None:
-            yield from recording_lines(self.recording, Trace(number, steps, dialect, redact), DIALECTS[dialect])
+            yield from recording_lines(self.recording, Trace(dialect), DIALECTS[dialect])
             return
-        trace = AnyTrace(number, steps, dialect, redact)
+        trace = AnyTrace(dialect)
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
         for chunk in self.source.chunks:
@@ -137,22 +130,12 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
         fail(f"{line_name(name, error.line)}: {error.message}")
 
 
-def page_batches(streams: Sequence[StreamSource], dialect: DialectName, *, redact: bool) -> Batches:
-    """Yield the lines of the page for one stream, or for two side by side."""
-    from interlock.serving.view.comparison import ComparedSide, pairs
-    from interlock.serving.view.event_lines import ReplaySteps
+def page_batches(stream: StreamSource, dialect: DialectName) -> Batches:
+    """Yield the lines of the page of a stream."""
     from interlock.serving.view.page import head
 
-    steps, sides = ReplaySteps(), [ComparedSide() for _ in streams]
-    yield [head("stream" if len(streams) == 1 else "compare", [each.describe(redact=redact) for each in streams], redact=redact)]
-    for number, (stream, side) in enumerate(zip(streams, sides, strict=True)):
-        for batch in stream.batches(number, steps, dialect, redact=redact):
-            if len(streams) > 1:
-                for line in batch:
-                    side.add(line)
-            yield batch
-    if len(streams) > 1:
-        yield [pairs(*sides)]
+    yield [head("stream", stream.describe())]
+    yield from stream.batches(dialect)
 
 
 def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser: bool) -> None:

@@ -76,7 +76,6 @@ CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
 DIALECT: Final = "INTERLOCK_DIALECT"
 SERVED: Final = "INTERLOCK_DIALECTS"
 VIEW: Final = "INTERLOCK_VIEW"
-VIEW_REDACT: Final = "INTERLOCK_VIEW_REDACT"
 KEEP_ALIVE_VARIABLE: Final = "INTERLOCK_KEEP_ALIVE"
 SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
 STORE: Final = "INTERLOCK_STORE"
@@ -114,7 +113,7 @@ class InterlockPlugin:
                 with suppress(ImportError):  # uvicorn may lack WebSockets
                     import_module("interlock.serving.http.bounded_protocol").install()
             if obstacle is None and os.environ.get(VIEW) == "1":
-                self._recent = RecentStreams(None, redact=os.environ.get(VIEW_REDACT) == "1")
+                self._recent = RecentStreams(None)
                 app.add_middleware(ViewerMiddleware, recent=self._recent)
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             obstacle = f"{error!r}"

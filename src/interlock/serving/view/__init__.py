@@ -2,9 +2,8 @@
 
 The judge and the machines run here, in Python; the page (its source is in `viewer/`) receives their results as lines of JSON.
 
-event_lines     the lines of a stream or a recording, with their texts hidden if wanted
+event_lines     the lines of a stream or a recording
 dialect_lines   the same for streams of Messages and Chat Completions
-comparison      the alignment of two streams, and the edges that a set of streams fires
 page            the HTML document
 web             the site of `interlock view`, and the viewer inside of a server
 """

@@ -13,14 +13,14 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
-from interlock.events.json import as_text, dumps, elements, is_object, members, parse
+from interlock.events.json import as_text, elements, is_object, members, parse
 from interlock.fsm.acceptor import DialectJudge, FiredEdge, Step
 from interlock.fsm.acceptor.dialects import ApiName, find_api
 from interlock.fsm.acceptor.judging import DONE, LISTED
 from interlock.fsm.transducers import CHAT, MESSAGES
 from interlock.fsm.transducers.chat import ChatEffect
 from interlock.fsm.transducers.messages import MessagesEffect
-from interlock.serving.view.event_lines import Line, LinePlace, ReplaySteps, Trace, finding_fields, place_of, redacted
+from interlock.serving.view.event_lines import Line, ReplaySteps, Trace, finding_fields
 
 _M, _C = MessagesEffect, ChatEffect
 
@@ -224,16 +224,14 @@ class TableWalk:
 
 @define(eq=False)
 class DialectTrace:
-    """Makes the lines of one stream of Messages or Chat Completions; `Trace` explains the arguments."""
+    """Makes the lines of one stream of Messages or Chat Completions."""
 
     api: Literal["messages", "chat"]
-    stream: int = 0
-    steps: ReplaySteps = field(factory=ReplaySteps)
-    redact: bool = False
     events: int = field(default=0, init=False)
     _decoder: SseDecoder = field(factory=SseDecoder, init=False)
     _judge: DialectJudge = field(init=False)
     _walk: TableWalk = field(init=False)
+    _steps: ReplaySteps = field(factory=ReplaySteps, init=False)
     _lanes: dict[Hashable, int] = field(factory=lambda: {None: 0}, init=False)
     _open: int = field(default=0, init=False)
     """The lane of the last block that began; events of any other block are not legal."""
@@ -254,9 +252,9 @@ class DialectTrace:
             yield from self._event(message, None)
         verdict = self._judge.end()
         for finding in sorted(self._judge.findings, key=lambda finding: finding.event)[:LISTED]:
-            yield "f", self.stream, min(finding.event, self.events), finding_fields(finding, redact=self.redact)
+            yield "f", min(finding.event, self.events), finding_fields(finding)
         status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
-        yield "end", self.stream, status
+        yield "end", status
 
     def _event(self, message: SseMessage, time: float | None) -> Iterator[Line]:
         data, body = message.data, _body(message)
@@ -267,16 +265,13 @@ class DialectTrace:
         is_stray = place.name in ("content_block_delta", "content_block_stop") and lane != self._open
         step = -1
         if place.label not in ("", "ping"):
-            step, line = self.steps.number(self._walk.step("" if is_stray else place.label))
+            step, line = self._steps.number(self._walk.step("" if is_stray else place.label))
             if line is not None:
                 yield line
         if place.about is not None and lane not in self._described:
             self._described.add(lane)
-            yield "lane", self.stream, lane, {**place.about, "index": place.lane if isinstance(place.lane, int) else None}
-        text = data
-        if self.redact and data != DONE:
-            text = str(redacted(data)) if body is None else dumps(redacted(body, DIALECT_EVENT)).decode()
-        yield "e", self.stream, lane, place.name, None, step, time, len(data.encode()), text
+            yield "lane", lane, {**place.about, "index": place.lane if isinstance(place.lane, int) else None}
+        yield "e", lane, place.name, None, step, time, len(data.encode()), data
         self.events += 1
 
     def _place(self, body: Mapping[str, object]) -> Place:
@@ -290,12 +285,9 @@ def _body(message: SseMessage) -> Mapping[str, object] | None:
 
 @define(eq=False)
 class AnyTrace:
-    """Makes the lines of one stream of any API, which its beginning shows; `Trace` explains the arguments."""
+    """Makes the lines of one stream of any API, which its beginning shows."""
 
-    stream: int = 0
-    steps: ReplaySteps = field(factory=ReplaySteps)
     dialect: DialectName = "openai"
-    redact: bool = False
     _unread: bytes = field(default=b"", init=False)
     _trace: Trace | DialectTrace | None = field(default=None, init=False)
 
@@ -318,31 +310,5 @@ class AnyTrace:
 
     def _make(self, api: ApiName) -> Trace | DialectTrace:
         if api == "responses":
-            return Trace(self.stream, self.steps, self.dialect, self.redact)
-        return DialectTrace(api, self.stream, self.steps, self.redact)
-
-
-_USAGE: Final = place_of(
-    "",
-    "input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens prompt_tokens completion_tokens total_tokens",
-)
-_BLOCK: Final = place_of("type id name tool_use_id server_name is_error", "", "text thinking signature data partial_json input")
-_CALL: Final = place_of("id type", "index", "", function=place_of("name", "", "arguments"))
-_DELTA: Final = place_of(
-    "type role stop_reason",
-    "",
-    "text thinking signature partial_json content refusal reasoning reasoning_content stop_sequence",
-    tool_calls=_CALL,
-)
-DIALECT_EVENT: Final[LinePlace] = place_of(
-    "type id object model",
-    "index created",
-    "",
-    message=place_of("type id role model stop_reason", "", "", content=_BLOCK, usage=_USAGE),
-    content_block=_BLOCK,
-    delta=_DELTA,
-    choices=place_of("finish_reason", "index", "", delta=_DELTA),
-    usage=_USAGE,
-    error=place_of("type code", "", "message"),
-)
-"""What to show of an event if texts are hidden."""
+            return Trace(self.dialect)
+        return DialectTrace(api)

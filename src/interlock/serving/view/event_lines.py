@@ -6,31 +6,27 @@ A line is an array whose first entry names it:
 
 | line | further entries |
 |---|---|
-| `head` | an object: the mode, the machines' diagrams, the rules and deviations, what each event writes, and the streams |
-| `lane` | stream, lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
+| `head` | an object: the mode, the machines' diagrams, the rules and deviations, what each event writes, and the stream |
+| `lane` | lane, and an object: an item's kind, name, id and index. Lane 0 is the response |
 | `step` | the number of a step, and an object: the machine, the edges that may have fired, and the states |
-| `e` | stream, lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
-| `f` | stream, event, and an object: a finding. Events are counted from 0; a finding at the end has the number of events |
-| `fix` | stream, and a list that alternates events and the numbers of their steps, which later events determined |
-| `origin` | stream, event, and an object: the tokens or texts, deltas and framing steps that a recording has before the event |
-| `end` | stream, and an object: the verdict |
+| `e` | lane, wire name, sequence number, step, milliseconds since the start, size in bytes, data |
+| `f` | event, and an object: a finding. Events are counted from 0; a finding at the end has the number of events |
+| `fix` | a list that alternates events and the numbers of their steps, which later events determined |
+| `origin` | event, and an object: the tokens or texts, deltas and framing steps that a recording has before the event |
+| `end` | an object: the verdict |
 
-`page` makes the line `head`, `comparison` the lines `pairs` and `cover`, and `web` the line `list`.
-
-Redaction hides the texts of a stream behind marks, and shows only listed fields, so that unknown fields cannot leak.
+`page` makes the line `head`, and `web` the line `list`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import define, field
 
 from interlock.events.dialects import OPENAI, Dialect, DialectName
-from interlock.events.json import as_text, dumps, is_array, is_object, members
+from interlock.events.json import as_text, dumps, members
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
@@ -48,7 +44,7 @@ Line: TypeAlias = Sequence[object]
 
 @define(eq=False)
 class ReplaySteps:
-    """The distinct steps of all streams of a page, with their numbers."""
+    """The distinct steps of a stream, with their numbers."""
 
     numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
 
@@ -78,14 +74,12 @@ class _LaneSoFar:
 
 @define(eq=False)
 class Trace:
-    """Makes the lines of one stream. `stream` is its number, from 0; all streams of a page share `steps`."""
+    """Makes the lines of one stream."""
 
-    stream: int = 0
-    steps: ReplaySteps = field(factory=ReplaySteps)
     dialect: DialectName = "openai"
-    redact: bool = False
     events: int = field(default=0, init=False)
     _judge: Judge = field(init=False)
+    _steps: ReplaySteps = field(factory=ReplaySteps, init=False)
     _lanes: dict[int | None, _LaneSoFar] = field(factory=dict["int | None", _LaneSoFar], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -106,10 +100,9 @@ class Trace:
         verdict = self._judge.end()
         for finding in verdict.late:
             event = self.events if finding.event >= verdict.events else finding.event
-            yield "f", self.stream, event, finding_fields(finding, redact=self.redact)
-        status = verdict.status if not self.redact or str(verdict.status).isidentifier() else MUCH
-        rules, legal, readable = verdict.rules, verdict.legal, verdict.readable
-        yield "end", self.stream, {"status": status, "legal": legal, "readable": readable, "rules": rules}
+            yield "f", event, finding_fields(finding)
+        status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
+        yield "end", status
 
     def _event(self, judged: JudgedMessage, time: float | None) -> Iterator[Line]:
         lane = self._lane(judged)
@@ -119,8 +112,6 @@ class Trace:
             if line is not None:
                 yield line
         body = judged.body
-        if self.redact and body is not None:
-            body = members(redacted(body))
         if not lane.named and body is not None:
             yield from self._describe(lane, body, judged.step.machine if judged.step else "")
         data = judged.message.data
@@ -128,12 +119,9 @@ class Trace:
         number = None if judged.body is None else judged.body.get("sequence_number")
         type_ = (body or {}).get("type", judged.message.event)
         name = MARKER if data == MARKER else type_ if isinstance(type_, str) else quote(type_)
-        text = data
-        if self.redact and data != MARKER:
-            text = str(redacted(data)) if body is None else dumps(body).decode()
-        yield "e", self.stream, lane.number, name, number if isinstance(number, int) else None, step, time, size, text
+        yield "e", lane.number, name, number if isinstance(number, int) else None, step, time, size, data
         for finding in judged.findings:
-            yield "f", self.stream, self.events, finding_fields(finding, redact=self.redact)
+            yield "f", self.events, finding_fields(finding)
         self.events += 1
         if name == wire_name(ItemDone) or name in TERMINAL:
             yield from self._settle(lane)
@@ -147,7 +135,7 @@ class Trace:
     def _moved(self, lane: _LaneSoFar, step: Step) -> tuple[int, Line | None]:
         if lane.latest is not None and (lane.latest[0] is step or lane.latest[0] == step):
             return lane.latest[1], None
-        number, line = self.steps.number(step)
+        number, line = self._steps.number(step)
         lane.latest = (step, number)
         lane.moves.append((self.events, step, number))
         return number, line
@@ -157,13 +145,13 @@ class Trace:
         fixes: list[int] = []
         steps = narrow_steps([step for _, step, _ in lane.moves])
         for (event, _, before), step in zip(lane.moves, steps, strict=True):
-            number, line = self.steps.number(step)
+            number, line = self._steps.number(step)
             if line is not None:
                 yield line
             if number != before:
                 fixes += event, number
         if fixes:
-            yield "fix", self.stream, fixes
+            yield "fix", fixes
         lane.moves = []
 
     def _describe(self, lane: _LaneSoFar, body: Mapping[str, object], machine: str) -> Iterator[Line]:
@@ -175,16 +163,16 @@ class Trace:
             "id": as_text(fields.get("id")) or as_text(body.get("item_id")) or None,
         }
         index = body.get("output_index")
-        yield "lane", self.stream, lane.number, {**about, "index": index if isinstance(index, int) else None}
+        yield "lane", lane.number, {**about, "index": index if isinstance(index, int) else None}
 
 
-def finding_fields(finding: Finding, *, redact: bool) -> Mapping[str, object]:
-    """Return the object of a line `f`; `redact` hides what its message quotes of the stream."""
+def finding_fields(finding: Finding) -> Mapping[str, object]:
+    """Return the object of a line `f`."""
     return {
         "rule": finding.rule,
         "severity": finding.severity,
         "deviation": finding.deviation,
-        "message": strip_quotes(finding.message) if redact else finding.message,
+        "message": finding.message,
         "expected": finding.expected,
         "line": finding.line,
     }
@@ -197,7 +185,7 @@ def recording_lines(recording: Recording, trace: Trace, dialect: Dialect = OPENA
         origin.take(step)
         lines: list[Line] = []
         if frames:
-            lines.append(("origin", trace.stream, trace.events, origin.clear(redact=trace.redact)))
+            lines.append(("origin", trace.events, origin.clear()))
         for frame in frames:
             lines += trace.feed(frame)
         yield lines
@@ -236,16 +224,15 @@ class _Origin:
             self.parser.end(step.ends_turn, Usage())
             self.framing.append((before, "finish" if step.ends_turn == "stop" else "cut", self.parser.framing))
 
-    def clear(self, *, redact: bool) -> dict[str, object]:
+    def clear(self) -> dict[str, object]:
         """Return the origin so far, and reset it."""
-        origin: dict[str, object] = {"deltas": [type(delta).__name__ if redact else repr(delta) for delta in self.deltas]}
+        origin: dict[str, object] = {"deltas": [*map(repr, self.deltas)]}
         if self.tokens:
-            origin["tokens"] = [(0, HIDDEN * len(text)) for _, text in self.tokens] if redact else self.tokens
+            origin["tokens"] = self.tokens
         if self.framing:
             origin["framing"] = self.framing
         if self.texts:
-            whole = "\n".join(self.texts)
-            origin["text"] = HIDDEN * len(whole) if redact else whole
+            origin["text"] = "\n".join(self.texts)
         self.tokens, self.framing, self.texts, self.deltas = [], [], [], []
         return origin
 
@@ -275,108 +262,3 @@ def _trigger(meaning: str | bytes | HarmonyTrigger, before: str, after: str) -> 
 def encode_lines(lines: Iterable[Line]) -> bytes:
     """Return lines as newline-delimited JSON."""
     return b"".join(dumps(line) + b"\n" for line in lines)
-
-
-class Leaf(Enum):
-    """What to show of a field."""
-
-    WORD = "the value, even a string: an id, kind or state"
-    NUMBER = "the value of a number or boolean, but only the length of a string"
-    TEXT = "only the length of a string"
-
-
-LinePlace: TypeAlias = "Leaf | Mapping[str, LinePlace]"
-"""What to show of a field, or of each field of an object or of the objects in a list; other fields are hidden."""
-
-
-def place_of(words: str, numbers: str = "", texts: str = "", **inner: LinePlace) -> LinePlace:
-    """Return what to show of an object: the names of the fields of each kind, divided by spaces, and inner objects."""
-    leaves = ((words, Leaf.WORD), (numbers, Leaf.NUMBER), (texts, Leaf.TEXT))
-    return {**{name: leaf for names, leaf in leaves for name in names.split()}, **inner}
-
-
-TOP: Final = place_of("", "logprob", "token")
-LOGPROB: Final = place_of("", "logprob", "token", top_logprobs=TOP)
-ANNOTATION: Final = place_of("type container_id", "index start_index end_index", "title url file_id filename")
-PART: Final = place_of("type", "content_index", "text refusal", annotations=ANNOTATION, logprobs=LOGPROB)
-ERROR: Final = place_of("type", "", "code message param", content=PART)
-OUTPUT: Final = place_of("type", "", "logs url text stdout stderr", outcome=place_of("type", "exit_code"))
-TOOL: Final = place_of("type name server_label", "strict defer_loading", "description parameters input_schema annotations format")
-ITEM: Final = place_of(
-    "type id status role phase call_id name namespace server_label container_id approval_request_id execution",
-    "output_index sequence_number",
-    "arguments input code result encrypted_content queries revised_prompt fingerprint quality size output_format background",
-    content=PART,
-    summary=PART,
-    action=place_of(
-        "type",
-        "timeout_ms max_output_length",
-        "query queries url pattern command commands env",
-        sources=place_of("type", "", "url name"),
-    ),
-    operation=place_of("type", "", "path diff"),
-    output=OUTPUT,
-    outputs=OUTPUT,
-    results=place_of("", "score", "text filename file_id attributes"),
-    tools=TOOL,
-    caller=place_of("type", "", "caller_id"),
-    error=ERROR,
-)
-RESPONSE: Final = place_of(
-    "id object status model previous_response_id service_tier truncation",
-    "created_at completed_at background store parallel_tool_calls temperature top_p top_logprobs "
-    "frequency_penalty presence_penalty max_output_tokens max_tool_calls sequence_number",
-    "instructions input metadata user safety_identifier prompt_cache_key prompt_cache_retention tool_choice",
-    output=ITEM,
-    tools=TOOL,
-    error=ERROR,
-    incomplete_details=place_of("reason"),
-    reasoning=place_of("effort", "", "summary"),
-    text=place_of("", "", "verbosity", format=place_of("type", "strict", "name schema description")),
-    conversation=place_of("id"),
-    usage=place_of(
-        "",
-        "input_tokens output_tokens total_tokens",
-        input_tokens_details=place_of("", "cached_tokens cache_write_tokens"),
-        output_tokens_details=place_of("", "reasoning_tokens"),
-    ),
-)
-EVENT: Final = place_of(
-    "type item_id response_id call_id name",
-    "sequence_number output_index content_index summary_index annotation_index command_index partial_image_index",
-    "delta text refusal arguments input code diff command obfuscation partial_image_b64 message param",
-    annotation=ANNOTATION,
-    error=ERROR,
-    item=ITEM,
-    logprobs=LOGPROB,
-    output=OUTPUT,
-    part=PART,
-    response=RESPONSE,
-)
-
-HIDDEN: Final = "•"
-MUCH: Final = HIDDEN * 3
-"""The mark for values without a length, and for hidden fields."""
-
-_QUOTED: Final = re.compile(r"(?<!\w)'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-
-
-def redacted(value: object, place: LinePlace = EVENT) -> object:
-    """Return a JSON value with a mark for each character of its texts, and without fields that are not listed."""
-    match value, place:
-        case (None, _) | (str(), Leaf.WORD) | (bool() | int() | float(), Leaf.WORD | Leaf.NUMBER):
-            return value
-        case str(), _:
-            return HIDDEN * len(value)
-        case _, Mapping() if is_object(value):
-            fields = {name: redacted(inner, place[name]) for name, inner in value.items() if name in place}
-            return {**fields, MUCH: len(value) - len(fields)} if len(fields) < len(value) else fields
-        case _, Mapping() if is_array(value):
-            return [MUCH if is_array(inner) else redacted(inner, place) for inner in value]
-        case _:
-            return MUCH
-
-
-def strip_quotes(message: str) -> str:
-    """Return the message of a finding without its quotations of the stream."""
-    return _QUOTED.sub(f"'{MUCH}'", message)

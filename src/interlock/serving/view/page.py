@@ -31,13 +31,13 @@ from interlock.serving.view.event_lines import Line, encode_lines
 
 PAGE: Final = Path(__file__).parent / "page"
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the lines; the page accepts no other."""
 
 NDJSON: Final = "application/x-ndjson"
 
-Mode: TypeAlias = Literal["stream", "compare", "list"]
-"""What the page shows: one stream, two side by side, how often edges fired, or the recent streams of a server."""
+Mode: TypeAlias = Literal["stream", "list"]
+"""What the page shows: a stream, or the recent streams of a server."""
 
 HEADERS: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
@@ -52,14 +52,15 @@ def _part(name: str) -> str:
     return (PAGE / name).read_text(encoding="utf-8")
 
 
-def head(mode: Mode, streams: Sequence[Mapping[str, object]], *, redact: bool = False) -> Line:
-    """Return the first line of a page. Each stream has a `name` and, if it is known, a `request`."""
-    about: dict[str, object] = {"version": VERSION, "mode": mode, "streams": streams, "redacted": redact}
+def head(mode: Mode, stream: Mapping[str, object] | None = None) -> Line:
+    """Return the first line of a page. A stream has a `name` and, if it is known, a `request`."""
     rules = {name: (rule.name, rule.says, rule.breaks) for name, rule in {**RULES, **DIALECT_RULES}.items()}
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
     machines: object = orjson.loads(_part("machines.json"))
     return "head", {
-        **about,
+        "version": VERSION,
+        "mode": mode,
+        "stream": stream,
         "machines": machines,
         "rules": rules,
         "deviations": deviations,

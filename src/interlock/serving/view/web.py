@@ -165,10 +165,10 @@ class CapturedStream:
         }
         return {**state, "id": response.get("id", ""), "model": response.get("model", "")}
 
-    def describe(self, *, redact: bool) -> Mapping[str, object]:
+    def describe(self) -> Mapping[str, object]:
         """Return the name and request of the stream for its page."""
         name = str(self.entry()["id"] or f"stream {self.number}")
-        if redact or self.request is None:
+        if self.request is None:
             return {"name": name}
         body = self.request.decode(errors="replace") or None
         return {"name": name, "request": {"method": self.method, "url": self.url, "body": body}}
@@ -179,7 +179,6 @@ class RecentStreams:
     """The latest streams of a server, and the API keys that give access to them. If `keys` is None, nobody has access."""
 
     keys: Keys | None = field(repr=False)
-    redact: bool = False
     streams: dict[str, CapturedStream] = field(factory=dict[str, CapturedStream], init=False)
     """The streams by their numbers in paths, the oldest first."""
     _next: int = field(default=0, init=False)
@@ -287,23 +286,22 @@ class ViewerMiddleware:
         """Yield the lines of the list. A thread judges the streams that have ended since the list was last read."""
         for stream in streams:
             if stream.ended and stream.summary is None:
-                stream.summary = await asyncio.to_thread(_summary, stream, redact=self.recent.redact)
-        yield encode_lines([head("list", [], redact=self.recent.redact), ("list", [stream.entry() for stream in streams])])
+                stream.summary = await asyncio.to_thread(_summary, stream)
+        yield encode_lines([head("list"), ("list", [stream.entry() for stream in streams])])
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
         """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
-        redact = self.recent.redact
-        trace = AnyTrace(dialect=stream.dialect, redact=redact)
-        yield encode_lines([head("stream", [stream.describe(redact=redact)], redact=redact)])
+        trace = AnyTrace(dialect=stream.dialect)
+        yield encode_lines([head("stream", stream.describe())])
         async for chunks in _follow(stream.chunks, lambda: stream.ended):
             for start in range(0, len(chunks), _BATCH):
                 yield await asyncio.to_thread(_judge, trace, chunks[start : start + _BATCH])
         yield await asyncio.to_thread(lambda: encode_lines(trace.end()))
 
 
-def _summary(stream: CapturedStream, *, redact: bool) -> Mapping[str, object]:
+def _summary(stream: CapturedStream) -> Mapping[str, object]:
     """Return the verdict of an ended stream, the tokens that it counts, and its first words, or else the tools that it calls."""
-    trace = AnyTrace(dialect=stream.dialect, redact=redact)
+    trace = AnyTrace(dialect=stream.dialect)
     lines = [*(line for arrival, chunk in stream.chunks for line in trace.feed(chunk, arrival)), *trace.end()]
     tokens: list[object] = [None, None]
     text = ""
