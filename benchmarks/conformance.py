@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 import httpx
 from attrs import asdict, evolve, frozen
 
-from interlock.fsm.acceptor import RULES
-from interlock.fsm.acceptor.dialects import DIALECT_RULES, ApiName
+from interlock.judges import RULES
+from interlock.judges.dialects import DIALECT_RULES, ApiName
 
 ROOT: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]

@@ -12,7 +12,7 @@ from typing import Final
 
 import grimp
 
-from interlock.fsm.diagram.svg import in_both_schemes
+from interlock.diagram.svg import in_both_schemes
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "interlock"
@@ -36,15 +36,10 @@ marker path { fill: $normal }
 
 
 def layers() -> Layers:
-    """Return the layers that the linter of imports holds the package to, those of serving in the place of serving."""
+    """Return the layers that the linter of imports holds the package to."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    of_package, of_serving = (
-        [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
-        for contract in contracts
-        if contract["type"] == "layers"
-    )
-    place = of_package.index([f"{PACKAGE}.serving"])
-    return [*of_package[:place], *of_serving, *of_package[place + 1 :]]
+    (rows,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return [[name.strip() for name in row.split("|")] for row in rows]
 
 
 def imports(rows: Layers) -> Mapping[str, frozenset[str]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import evolve
 
-from interlock.fsm.diagram import Graph, graph_of, key_of
+from interlock.diagram import Graph, graph_of, key_of
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING, Effect, Trigger

@@ -23,31 +23,17 @@ from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
 from subjects import subject_of
 
+from interlock.diagram import Graph, NodeRole, to_svg
+from interlock.dialects import chat, messages
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES, Deviation
-from interlock.fsm.acceptor.automaton import OBSERVED
-from interlock.fsm.diagram import Graph, NodeRole, to_svg
 from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
 from interlock.fsm.lifecycles.searches import SEARCHES
 from interlock.fsm.lifecycles.unstreamed import WRITTEN
-from interlock.fsm.processes import (
-    async_call,
-    background,
-    connection,
-    container,
-    conversation,
-    lane,
-    server,
-    steering,
-    stored,
-    turns,
-    upstream_connection,
-    worker,
-)
 from interlock.fsm.table import Machine
-from interlock.fsm.transducers import chat, messages
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Deviation
+from interlock.judges.automaton import OBSERVED
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
@@ -56,6 +42,18 @@ from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
 from interlock.serving.engines.script import script_schema
+from interlock.serving.engines.upstream import connection_table as upstream_connection
+from interlock.serving.http import connection_table as connection
+from interlock.serving.http import lane_table as lane
+from interlock.serving.http import server_table as server
+from interlock.serving.http import steering_table as steering
+from interlock.serving.http import worker_table as worker
+from interlock.serving.requests import async_call_table as async_call
+from interlock.serving.responses import background_table as background
+from interlock.serving.responses import turns_table as turns
+from interlock.serving.store import conversation_table as conversation
+from interlock.serving.store import stored_table as stored
+from interlock.serving.tools import container_table as container
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 
-from interlock.fsm.diagram import Graph
-from interlock.fsm.diagram.layout import MARGIN, TOP, TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState, lay_out
-from interlock.fsm.diagram.svg import ending, round_off
+from interlock.diagram import Graph
+from interlock.diagram.layout import MARGIN, TOP, TRIGGER_SIZE, Box, Layout, PlacedLabel, PlacedLine, PlacedState, lay_out
+from interlock.diagram.svg import ending, round_off
 
 
 def written(graphs: Iterable[Graph]) -> str:

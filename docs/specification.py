@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import attrs
 
+from interlock.diagram import Graph, written_tables
 from interlock.events.stream import wire_name
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES, AnyJudge
-from interlock.fsm.acceptor.automaton import OBSERVED
-from interlock.fsm.diagram import Graph, written_tables
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, AnyJudge
+from interlock.judges.automaton import OBSERVED
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 
 CORPUS: Final = Path(__file__).parents[1] / "tests" / "corpus"

@@ -21,7 +21,7 @@ BUILD = ROOT / "build" / "site"
 PAGES = BUILD / "pages"
 
 FACES = (
-    *("interlock", "interlock.parsers", "interlock.fsm", "interlock.fsm.acceptor", "interlock.events", "interlock.testing"),
+    *("interlock", "interlock.parsers", "interlock.fsm", "interlock.judges", "interlock.events", "interlock.testing"),
     "interlock.serve",
 )
 """The packages whose exports make the API reference; `interlock` lists where each of its names is described."""

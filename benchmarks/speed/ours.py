@@ -8,12 +8,12 @@ from json.encoder import encode_basestring_ascii
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
+from interlock.dialects import EntryWriter, Transducer
 from interlock.embedding import now, random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.transducers import EntryWriter, Transducer
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, Parser, Routing
 from interlock.serving.engines.vllm.compat import Output
 from interlock.serving.engines.vllm.readers import DeltaReader, Pairing

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
-from interlock.fsm.transducers import EntryWriter, MessagesTransducer
+from interlock.dialects import EntryWriter, MessagesTransducer
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_steps
 from interlock.serving.http.app import create_app

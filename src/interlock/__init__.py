@@ -2,8 +2,12 @@
 
     events/    the types on the wire
     fsm/       the lifecycles and the driver, which decide the order of events
+    dialects/  tables that turn a response into a stream of another API
     parsers/   from model output to deltas, the input of the driver
+    judges/    validators of streams, behind `interlock check`
     serving/   the server, the engines, the command, the vLLM plugin; the only package with IO
+    verify/    the proof of all tables, behind `interlock verify`
+    diagram/   pictures and text formats of tables
     testing/   assertions and strategies for tests
     embedding  a driver with defaults
     serve      the public names of the server, for an application with its own engine
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
         Text,
         Usage,
     )
-    from interlock.fsm.acceptor import Finding, Judge, Verdict, judge
+    from interlock.judges import Finding, Judge, Verdict, judge
     from interlock.parsers import ChatParser, Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, Tagged, parser_for
 
 __all__ = [
@@ -124,7 +128,7 @@ __version__ = "0.1.0"
 __getattr__ = exporter(
     __name__,
     __all__,
-    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.fsm.acceptor", "interlock.embedding"],
+    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.judges", "interlock.embedding"],
 )
 
 

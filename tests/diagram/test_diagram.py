@@ -11,16 +11,16 @@ import pytest
 from attrs import evolve
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 
-from interlock.fsm.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
-from interlock.fsm.diagram.graph import DrawnEdge, GraphNode, Label, NodeStyle, Region
-from interlock.fsm.diagram.layout import Layout, PlacedLine, _spread, lay_out, untidiness
+from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
+from interlock.diagram.graph import DrawnEdge, GraphNode, Label, NodeStyle, Region
+from interlock.diagram.layout import Layout, PlacedLine, _spread, lay_out, untidiness
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-from interlock.fsm.processes.background import BACKGROUND
-from interlock.fsm.processes.stored import STORED
-from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
 from interlock.serving.cli.machines import process_graphs, stream_graphs
+from interlock.serving.responses.background_table import BACKGROUND
+from interlock.serving.responses.turns_table import TURNS
+from interlock.serving.store.stored_table import STORED
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
 SCREEN = (1400, 900)  # pixels

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from table_mutations import changes
 
+from interlock.dialects import CHAT, MESSAGES, ChatTransducer, EntryWriter, MessagesTransducer
+from interlock.dialects.chat import ChatEffect, fold_chat
+from interlock.dialects.messages import MessagesEffect, fold_messages
+from interlock.dialects.transducer import EventTrigger
 from interlock.events.chat import ChatError, ChunkChoice, ChunkDelta, CompletionChunk, ErrorChunk
 from interlock.events.json import as_json, dumps
 from interlock.events.messages import Ping
@@ -13,12 +17,8 @@ from interlock.events.sse import EventWriter
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.errors import IllegalTransition, InterlockError
-from interlock.fsm.oracle import check_chat, check_messages
 from interlock.fsm.table import Table
-from interlock.fsm.transducers import CHAT, MESSAGES, ChatTransducer, EntryWriter, MessagesTransducer
-from interlock.fsm.transducers.chat import ChatEffect, fold_chat
-from interlock.fsm.transducers.messages import MessagesEffect, fold_messages
-from interlock.fsm.transducers.transducer import EventTrigger
+from interlock.judges.dialect_rules import check_chat, check_messages
 from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_steps
 
 RECORDINGS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "recordings").rglob("*.jsonl"))}

@@ -136,6 +136,6 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch):
 
 
 def test_without_the_sdk_the_other_modules_are_imported():
-    others = "interlock.events, interlock.fsm.acceptor, interlock.parsers, interlock.embedding, interlock.testing.legality"
+    others = "interlock.events, interlock.judges, interlock.parsers, interlock.embedding, interlock.testing.legality"
     code = f"import sys; sys.modules['openai'] = None; import {others}"
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code

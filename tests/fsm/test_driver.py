@@ -33,7 +33,7 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import check
+from interlock.verify.oracle import check
 
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}

@@ -5,8 +5,8 @@ from transitions import MachineError
 
 from interlock.fsm import as_transitions
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.fsm.processes.lane import LANE, LaneEffect
 from interlock.fsm.table import Edge, Table
+from interlock.serving.http.lane_table import LANE, LaneEffect
 
 TURNSTILE = Table(
     "turnstile",

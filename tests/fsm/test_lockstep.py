@@ -20,10 +20,10 @@ from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.interop import as_transitions
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.proof.inputs import FIELDS
 from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
+from interlock.verify.inputs import FIELDS
 
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
 

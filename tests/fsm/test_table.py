@@ -8,8 +8,8 @@ from attrs import evolve
 
 from interlock.fsm import table
 from interlock.fsm.errors import DeclarationError, IllegalTransition
-from interlock.fsm.processes.turns import TURNS
 from interlock.fsm.table import Edge, Machine, Table
+from interlock.serving.responses.turns_table import TURNS
 
 
 class Push(StrEnum):

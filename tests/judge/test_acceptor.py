@@ -9,10 +9,10 @@ from corpus_streams.legal import FAILED, LEGAL, code_interpreter_call, function_
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json
-from interlock.fsm.acceptor import Acceptor, Finding
-from interlock.fsm.acceptor.automaton import Automaton
-from interlock.fsm.acceptor.digests import LogprobsDigest, TextDigest, digest
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.judges import Acceptor, Finding
+from interlock.judges.automaton import Automaton
+from interlock.judges.digests import LogprobsDigest, TextDigest, digest
 
 
 def findings(bodies, **settings):

@@ -8,8 +8,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from interlock.fsm.acceptor import DIALECT_RULES, AnyJudge, DialectJudge, judge
-from interlock.fsm.oracle import dialects
+from interlock.judges import DIALECT_RULES, AnyJudge, DialectJudge, dialect_rules, judge
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
 EVENTS = [
@@ -85,7 +84,7 @@ def test_another_content_type():
 
 
 def test_every_rule_of_the_oracles_is_explained():
-    source = Path(dialects.__file__).read_text()
+    source = Path(dialect_rules.__file__).read_text()
     judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
     assert judged == {*re.findall(r'"([MC]\d+)"', source), "M12"}  # only the judge sees the names of frames
     assert DialectJudge("chat").end().readable is False

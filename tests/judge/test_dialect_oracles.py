@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from interlock.fsm.oracle import check_chat, check_messages
+from interlock.judges.dialect_rules import check_chat, check_messages
 
 START = {
     "type": "message_start",

@@ -11,9 +11,9 @@ from corpus_streams.legal import item, stream
 
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
-from interlock.fsm.acceptor.digests import digests, loose_digests, quote
-from interlock.fsm.acceptor.fields import field_faults
-from interlock.fsm.acceptor.rulebook import Breach
+from interlock.judges.digests import digests, loose_digests, quote
+from interlock.judges.fields import field_faults
+from interlock.judges.rulebook import Breach
 from interlock.testing import findings, legality
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})

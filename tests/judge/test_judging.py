@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor.judging import LISTED, JsonLines, Judge, judge
+from interlock.judges.judging import LISTED, JsonLines, Judge, judge
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()

@@ -7,7 +7,7 @@ from clients.deviations import LEGAL as LEGAL_TURNS
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, item, message, response, stream, text_part
 
-from interlock.fsm.acceptor import DEVIATIONS, RULES, Acceptor, judge
+from interlock.judges import DEVIATIONS, RULES, Acceptor, judge
 
 
 def findings(bodies, **settings):

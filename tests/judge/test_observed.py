@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import DEVIATIONS, Acceptor, judge
+from interlock.judges import DEVIATIONS, Acceptor, judge
 from interlock.testing.faults import renumber
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))

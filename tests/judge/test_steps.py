@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import Acceptor, Judge
-from interlock.fsm.acceptor.automaton import FiredEdge, Step, narrow_steps
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.judges import Acceptor, Judge
+from interlock.judges.automaton import FiredEdge, Step, narrow_steps
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 LEGAL = sorted((CORPUS / "legal").glob("*.sse"))

@@ -11,13 +11,13 @@ from stream_mutations import mutated
 from interlock.events.json import as_json
 from interlock.events.resource import response_settings
 from interlock.events.sse import EventWriter
-from interlock.fsm import oracle
 from interlock.fsm.deltas import Fault, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers import Chunk, parser_for
 from interlock.parsers.responses_events import finish_reason
 from interlock.testing import findings, legality
+from interlock.verify import oracle
 
 REQUEST = {
     "model": "m",

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from playing import body
 from turns import Turn
 
-from interlock.fsm.acceptor.dialects import ApiName
+from interlock.judges.dialects import ApiName
 from interlock.serving.conformance.answers import Output, parse_arguments, read_stream, read_whole
 from interlock.serving.conformance.requests import PATHS
 

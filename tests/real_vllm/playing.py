@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from turns import Turn
 
 from interlock.events.dialects import DialectName
-from interlock.fsm.acceptor.dialects import AnyJudge, ApiName
-from interlock.fsm.acceptor.judging import Verdict
+from interlock.judges.dialects import AnyJudge, ApiName
+from interlock.judges.judging import Verdict
 
 TIMEOUT: Final = 60.0
 """The longest wait for an answer, in seconds; an engine on a CPU can keep all cores busy for several of them."""

@@ -8,7 +8,7 @@ import openai
 import pytest
 from playing import judged, stream
 
-from interlock.fsm import oracle
+from interlock.verify import oracle
 
 pytestmark = pytest.mark.parametrize("server", ["smollm2"], indirect=True)
 

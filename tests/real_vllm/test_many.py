@@ -7,7 +7,7 @@ import pytest
 from playing import body, without_chance
 from turns import HARMONY, PARSED
 
-from interlock.fsm import oracle
+from interlock.verify import oracle
 
 
 async def read(client, request):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.requests.chat_request import FORWARDED, ChatRequest
 from interlock.serving.requests.messages_request import MessagesRequest

@@ -19,7 +19,7 @@ FACES = [
     "interlock",
     "interlock.events",
     "interlock.fsm",
-    "interlock.fsm.acceptor",
+    "interlock.judges",
     "interlock.parsers",
     "interlock.serve",
     "interlock.testing",

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
-from interlock.fsm.acceptor import Judge
+from interlock.judges import Judge
 from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import OpenStream
 from interlock.serving.cli.view import StreamSource, page_batches

@@ -9,11 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 import interlock
+from interlock.diagram import draw, to_mermaid, to_svg
 from interlock.events.sse import SseWriter
-from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, Usage, oracle
-from interlock.fsm.diagram import draw, to_mermaid, to_svg
+from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, Usage
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.fsm.proof import prove
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.routing import Routing
@@ -23,6 +22,8 @@ from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
 from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
 from interlock.testing import findings, legality
+from interlock.verify import oracle
+from interlock.verify.proof import prove
 
 CALL = Open("memory_call", {"query": "the trip"})
 DONE = "response.output_item.done"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.fsm.oracle import Violation, check
-from interlock.fsm.oracle.stream_view import JsonObject, as_object
+from interlock.verify.oracle import Violation, check
+from interlock.verify.oracle.stream_view import JsonObject, as_object
 
 _IN_OPENAI: Final = {
     "response.reasoning.delta": "response.reasoning_text.delta",

@@ -13,9 +13,9 @@ from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Emission, Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.proof import prove
 from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import Edge, Table
+from interlock.verify.proof import prove
 
 
 class Named(Protocol):

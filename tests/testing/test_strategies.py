@@ -12,9 +12,9 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 
 from interlock.events.conversion import to_openai
 from interlock.events.decode import SseDecoder
-from interlock.fsm import oracle
 from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
 from interlock.testing.faults import FAULTS
+from interlock.verify import oracle
 
 pytestmark = pytest.mark.long
 

@@ -18,7 +18,7 @@ from interlock.events.dialects import from_open_responses
 from interlock.events.sse import SseWriter
 from interlock.events.stream import EVENTS
 from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
-from interlock.fsm.acceptor import Acceptor
+from interlock.judges import Acceptor
 from interlock.testing import findings
 from interlock.testing.faults import renumber
 from interlock.testing.legality import stream

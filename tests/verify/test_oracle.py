@@ -15,8 +15,8 @@ from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.json import as_json
 from interlock.fsm.deltas import EndOutput, Progress, Succeed
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import Violation, api, check
 from interlock.testing import findings
+from interlock.verify.oracle import Violation, api, check
 
 
 def in_open_responses(bodies):
@@ -169,25 +169,25 @@ def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
 
 def test_an_order_of_an_event_without_fields_is_refused(monkeypatch):
     monkeypatch.setitem(api.ORDERS, "program", {None: "added program.run done"})
-    monkeypatch.delitem(sys.modules, "interlock.fsm.oracle.grammar")
-    message = "^EVENTS in fsm/oracle/api.py has no row for 'response.program.run', which a row of ORDERS names$"
+    monkeypatch.delitem(sys.modules, "interlock.verify.oracle.grammar")
+    message = "^EVENTS in verify/oracle/api.py has no row for 'response.program.run', which a row of ORDERS names$"
     with pytest.raises(ValueError, match=message):
-        import_module("interlock.fsm.oracle.grammar")
+        import_module("interlock.verify.oracle.grammar")
 
 
 def test_the_oracle_imports_nothing_that_it_judges():
     code = (
-        "import sys, types, interlock\n"
-        "package = types.ModuleType('interlock.fsm')\n"  # without what `interlock.fsm` exports
-        "package.__path__ = [interlock.__path__[0] + '/fsm']\n"
-        "sys.modules['interlock.fsm'] = package\n"
-        "import interlock.fsm.oracle\n"
+        "import sys\n"
+        "import interlock.verify.oracle\n"
         "print([name for name in sys.modules if name.startswith(('interlock.', 'openai'))])"
     )
     loaded = subprocess.run(  # noqa: S603 (our own code)
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
-    assert {name for name in json.loads(loaded.replace("'", '"')) if "oracle" not in name} == {"interlock.fsm", "interlock.late"}
+    assert {name for name in json.loads(loaded.replace("'", '"')) if "oracle" not in name} == {
+        "interlock.late",
+        "interlock.verify",
+    }
 
 
 def test_the_corpus_on_disk_is_what_its_script_writes():

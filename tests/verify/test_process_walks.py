@@ -5,20 +5,20 @@ from attrs import evolve
 from table_mutations import changes
 
 from interlock.fsm.errors import DeclarationError
-from interlock.fsm.processes.async_call import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
-from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
-from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
-from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
-from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
-from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
-from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
-from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
-from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
-from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
-from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
-from interlock.fsm.proof.process_walks import walk
 from interlock.fsm.table import Edge
+from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
+from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
+from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
+from interlock.serving.http.steering_table import STEERING, SteeringEffect, SteeringTrigger
+from interlock.serving.http.worker_table import WORKER, WorkerEffect, WorkerTrigger
+from interlock.serving.requests.async_call_table import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
+from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
+from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
+from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
+from interlock.verify.process_walks import walk
 
 
 def change_row(table, source, trigger, **change):

@@ -4,21 +4,21 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
+from interlock.dialects import CHAT, MESSAGES, MessagesTransducer
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Subject
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.oracle.api import ITEM_PREFIX
-from interlock.fsm.oracle.grammar import LETTERS, ORDERS, RUNNING
-from interlock.fsm.proof import Coverage, prove
-from interlock.fsm.proof.expectation import Expectation
-from interlock.fsm.proof.fault_injection import faults_of
-from interlock.fsm.proof.inputs import common_inputs
 from interlock.fsm.subjects import ItemState
 from interlock.fsm.table import Machine
-from interlock.fsm.transducers import CHAT, MESSAGES, MessagesTransducer
+from interlock.verify.expectation import Expectation
+from interlock.verify.fault_injection import faults_of
+from interlock.verify.inputs import common_inputs
+from interlock.verify.oracle.api import ITEM_PREFIX
+from interlock.verify.oracle.grammar import LETTERS, ORDERS, RUNNING
+from interlock.verify.proof import Coverage, prove
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
@@ -79,16 +79,16 @@ def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
     with pytest.raises(DeclarationError) as raised:
         prove(kinds=("message", "compaction"))
     assert str(raised.value).splitlines() == [
-        "EVENTS in fsm/oracle/api.py has no row for 'response.compaction.compacting'",
-        "ITEMS in fsm/oracle/api.py has no row for 'compaction'",
-        "ORDERS in fsm/oracle/api.py has no row for 'compaction'",
-        "ORDERS in fsm/oracle/api.py has no `>` before the events of the tool of 'compaction'",
+        "EVENTS in verify/oracle/api.py has no row for 'response.compaction.compacting'",
+        "ITEMS in verify/oracle/api.py has no row for 'compaction'",
+        "ORDERS in verify/oracle/api.py has no row for 'compaction'",
+        "ORDERS in verify/oracle/api.py has no `>` before the events of the tool of 'compaction'",
     ]
 
 
 def test_a_kind_that_comes_whole_belongs_to_the_whole_ones(monkeypatch):
     monkeypatch.delitem(ORDERS, "program_output")
-    with pytest.raises(DeclarationError, match=r"^WHOLE in fsm/oracle/api\.py has no row for 'program_output'$"):
+    with pytest.raises(DeclarationError, match=r"^WHOLE in verify/oracle/api\.py has no row for 'program_output'$"):
         prove(kinds=("program_output",))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import thread_time_ns
 from types import ModuleType
 
-from interlock.fsm.acceptor.judging import Judge
+from interlock.judges.judging import Judge
 from speed import ours
 from speed.outputs import begun, outputs, prose
 from speed.size import Size

@@ -7,8 +7,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from interlock.dialects import ChatTransducer, MessagesTransducer, Transducer
 from interlock.fsm.deltas import Open
-from interlock.fsm.transducers import ChatTransducer, MessagesTransducer, Transducer
 from speed import ours
 from speed.outputs import words
 from speed.size import Size

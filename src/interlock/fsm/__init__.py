@@ -10,18 +10,11 @@ The package does no IO, reads no clock and uses no random numbers.
     deltas       the inputs of the driver
     driver       runs the lifecycles of one response
     rebuilding   restores a driver's state from its events
-    processes    the server's own state machines
-    transducers  the tables that turn a response into a stream of another API
     ids          sources of ids and time
     errors       the exceptions
-    acceptor     a validator of streams, built from the same tables
-    oracle       a second validator, written from the rules alone
-    proof        the exploration behind `interlock verify`
-    diagram      diagrams of the tables
     interop      tables for the package `transitions`
 
-The package exports what an embedder needs, and imports it on first use: importing the oracle must not import the code that it
-checks. `interlock.fsm.acceptor` exports its validator.
+The package exports what an embedder needs, and imports it on first use.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from interlock.events.json import dumps
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm import deltas
-from interlock.fsm.acceptor import Acceptor, Finding, judge
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.judges import Acceptor, Finding, judge
 
 T = TypeVar("T")
 

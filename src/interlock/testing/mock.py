@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from interlock.events.json import loads, members
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
-from interlock.fsm.acceptor import AnyJudge, Finding
+from interlock.judges import AnyJudge, Finding
 from interlock.testing.legality import describe_finding
 
 try:

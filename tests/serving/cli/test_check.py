@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES, Finding
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Finding
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
+from interlock.diagram import RENDERERS
 from interlock.events.items import ITEMS
-from interlock.fsm.diagram import RENDERERS
 from interlock.parsers.harmony_framing import HARMONY
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.machines import process_graphs, stream_graphs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.fsm.acceptor import Acceptor
+from interlock.judges import Acceptor
 from interlock.serving.cli.main import main
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"

@@ -10,11 +10,12 @@ from functools import partial
 import pytest
 from click.testing import CliRunner
 
-from interlock.fsm import deltas, proof
-from interlock.fsm.oracle.grammar import ORDERS
-from interlock.fsm.proof import Counterexample, Coverage, Proof, prove
-from interlock.fsm.proof import process_walks as processes
+from interlock.fsm import deltas
 from interlock.serving.cli.commands import app
+from interlock.verify import process_walks as processes
+from interlock.verify import proof
+from interlock.verify.oracle.grammar import ORDERS
+from interlock.verify.proof import Counterexample, Coverage, Proof, prove
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
 REFUTED = Proof(1, 2, 3, 4, 5, EDGES, Counterexample((deltas.Close(), "text"), ("R9: event 4: it is not the same",)), ())
@@ -54,7 +55,7 @@ def test_a_missing_row_of_the_oracle_is_named(run, monkeypatch):
     monkeypatch.delitem(ORDERS, "function_call")
     result = run()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ORDERS in fsm/oracle/api.py has no row for 'function_call'" in result.stderr
+    assert "ORDERS in verify/oracle/api.py has no row for 'function_call'" in result.stderr
 
 
 def test_a_counterexample_is_shown_with_its_path(run):
@@ -108,7 +109,7 @@ def test_a_failed_walk_is_reported(run, monkeypatch):
 
 PROGRAM = """
 from functools import partial
-from interlock.fsm import proof
+from interlock.verify import proof
 from interlock.serving.cli.commands import app
 proof.prove = partial(proof.prove, kinds=("function_call",))
 app(["verify"], prog_name="interlock")

@@ -10,8 +10,8 @@ import pytest
 
 from interlock.events.conversion import response_to_openai, to_openai
 from interlock.events.json import as_json
-from interlock.fsm.oracle import check
 from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_frames, replay_response, write
+from interlock.verify.oracle import check
 
 FOLDER = Path(__file__).parents[3] / "recordings"
 RECORDINGS = {path.stem: read(path) for path in sorted(FOLDER.rglob("*.jsonl"))}

@@ -13,7 +13,7 @@ from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
 from live.wire import bodies, without_chance
 
-from interlock.fsm.acceptor import judge
+from interlock.judges import judge
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http import app

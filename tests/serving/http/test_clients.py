@@ -10,8 +10,8 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.responses.response_item_list import ResponseItemList
 from pydantic import BaseModel
 
-from interlock.fsm.oracle import check
 from interlock.serving.engines.embedded import MODEL
+from interlock.verify.oracle import check
 
 WEATHER = {
     "type": "function",

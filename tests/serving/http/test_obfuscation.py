@@ -9,7 +9,7 @@ from live.wire import bodies
 from websockets.sync.client import connect
 
 from interlock.events.stream import EVENTS
-from interlock.fsm.oracle import check
+from interlock.verify.oracle import check
 
 REQUEST = {"model": "staged", "input": "Hi", "stream": True}
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}

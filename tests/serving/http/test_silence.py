@@ -16,12 +16,12 @@ from interlock.events.json import dumps, loads
 from interlock.events.sse import EventWriter
 from interlock.events.stream import Keepalive
 from interlock.fsm.deltas import Run, Succeed
-from interlock.fsm.oracle import check
 from interlock.serving.http.answers import COMMENT
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import Delivery, RequestContext
 from interlock.serving.tools.tool_runner import NullTools
 from interlock.testing import findings
+from interlock.verify.oracle import check
 
 SECONDS = 0.02
 PATIENCE = 30

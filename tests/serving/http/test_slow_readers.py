@@ -15,9 +15,9 @@ from live.engines import ANSWER, StagedEngine, step
 from live.wire import bodies
 from websockets.sync.client import connect
 
-from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.verify.oracle import check
 
 WORDS = " a word of an answer" * 40
 STEPS = 1_500

@@ -20,7 +20,6 @@ from websockets.server import ServerProtocol
 from websockets.sync.client import connect
 
 from interlock.events.dialects import OPENAI
-from interlock.fsm.oracle import check
 from interlock.fsm.table import Machine
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.app import create_app
@@ -30,6 +29,7 @@ from interlock.serving.http.socket_memory import Limits, SocketMemory
 from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.store import MemoryStore, StoredResponse
+from interlock.verify.oracle import check
 
 PATIENCE = 60
 ENDS = {"response.completed", "response.incomplete", "response.failed"}

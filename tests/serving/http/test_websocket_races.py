@@ -12,10 +12,10 @@ from live.wire import bodies
 from websockets.sync.client import connect
 
 from interlock.events.json import loads
-from interlock.fsm.oracle import check
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http.socket_memory import Limits
 from interlock.serving.requests.normalize import PENDING
+from interlock.verify.oracle import check
 
 PATIENCE = 60
 COUNT = 20

@@ -10,11 +10,11 @@ from openai import OpenAI
 from websockets.sync.client import connect
 
 from interlock.fsm.deltas import Run, Succeed
-from interlock.fsm.oracle import check
 from interlock.serving.http.socket_memory import Limits
 from interlock.serving.http.steering import MOST
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.limits import TEXT
+from interlock.verify.oracle import check
 
 PATIENCE = 60
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}

@@ -23,12 +23,12 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.oracle import check
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
+from interlock.verify.oracle import check
 
 REQUEST = {"model": "staged", "input": "Hi", "background": True}
 STREAM = {"stream": "true"}

@@ -12,8 +12,7 @@ from one_run import begin_response
 
 from interlock.events.dialects import OPEN_RESPONSES, OPENAI
 from interlock.events.sse import SseWriter
-from interlock.fsm.acceptor import judge
-from interlock.fsm.processes.stored import StoredTrigger
+from interlock.judges import judge
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses import archive as archive_module
@@ -23,6 +22,7 @@ from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.conversation_lease import ConversationLease
 from interlock.serving.responses.run import RequestContext
 from interlock.serving.store import Conflict, Edit, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
+from interlock.serving.store.stored_table import StoredTrigger
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"

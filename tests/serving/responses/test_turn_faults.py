@@ -15,13 +15,13 @@ from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import RequestContext
 from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
+from interlock.verify.oracle import check
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
 

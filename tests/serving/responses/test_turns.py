@@ -14,13 +14,13 @@ from interlock.events.sse import EventWriter
 from interlock.fsm import driver
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import check
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines import generation
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter, RequestContext
+from interlock.verify.oracle import check
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 

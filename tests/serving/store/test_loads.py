@@ -13,7 +13,7 @@ from store_fleet.fleet import fleet_of
 from store_fleet.kinds import KINDS, SHARED
 from store_fleet.loads import ask_at_once, create_at_once, stream_at_once
 
-from interlock.fsm.acceptor import judge
+from interlock.judges import judge
 
 ALL = "INTERLOCK_STORE_RUNS" in os.environ
 FOREGROUND, CREATED, STREAMED = (400, 120, 200) if ALL else (40, 12, 10)

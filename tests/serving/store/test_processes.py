@@ -16,7 +16,7 @@ import pytest
 from store_fleet.faults import FAULTS, scene_of
 from store_fleet.fleet import fleet_of
 
-from interlock.fsm.acceptor import judge
+from interlock.judges import judge
 
 ALL = "INTERLOCK_STORE_RUNS" in os.environ
 RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "5"))

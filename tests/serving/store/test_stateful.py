@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from live.store_kinds import KINDS
 from live.store_model import TTL, Model, ModelConversation
 
-from interlock.fsm.processes.conversation import ConversationTrigger
-from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import LEASE, Addition, Lease, StoredConversation, StoredResponse, StoreError
+from interlock.serving.store.conversation_table import ConversationTrigger
+from interlock.serving.store.stored_table import StoredTrigger
 
 NAMES = st.sampled_from(["resp_1", "resp_2", "resp_3"])
 OWNERS = st.sampled_from(["a", "b"])

@@ -5,10 +5,10 @@ import json
 import pytest
 from live.dialect_streams import MESSAGES, broken_messages, chat, messages
 
-from interlock.fsm.transducers import CHAT
-from interlock.fsm.transducers import MESSAGES as MESSAGES_TABLE
-from interlock.fsm.transducers.chat import ChatEffect
-from interlock.fsm.transducers.messages import MessagesEffect
+from interlock.dialects import CHAT
+from interlock.dialects import MESSAGES as MESSAGES_TABLE
+from interlock.dialects.chat import ChatEffect
+from interlock.dialects.messages import MessagesEffect
 from interlock.serving.view.dialect_lines import SHOWN, AnyTrace
 from interlock.serving.view.event_lines import Trace, encode_lines
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from interlock.events.stream import EVENTS
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
-from interlock.fsm.acceptor.stream_items import AUTOMATA
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
+from interlock.judges.stream_items import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
 from interlock.serving.view.dialect_lines import dialect_writes

@@ -16,11 +16,11 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import check
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, ParserSettings, family
 from interlock.parsers.families.framing import FRAMING, Framing, Trigger
 from interlock.parsers.families.patterns import ANY, example, wild
+from interlock.verify.oracle import check
 
 REQUEST: dict[str, object] = {
     "model": "m",

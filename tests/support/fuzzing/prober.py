@@ -13,9 +13,9 @@ from live.watched import PATIENCE, Watch, memory_of
 from websockets.frames import Opcode
 
 from interlock.events.json import dumps, members
-from interlock.fsm.oracle import check
 from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.testing import assert_legal
+from interlock.verify.oracle import check
 
 REFUSED = {400, 404, 413}
 ENDED = {"completed", "incomplete", "failed"}

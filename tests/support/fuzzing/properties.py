@@ -15,12 +15,12 @@ from interlock.events.conversion import EVENT_MODELS, response_to_openai, to_ope
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json, clean, dumps
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
-from interlock.fsm import oracle
-from interlock.fsm.acceptor import judge
 from interlock.fsm.deltas import Delta, Finish, Refusal, Succeed, Summary, Text
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.proof.expectation import Expectation
+from interlock.judges import judge
+from interlock.verify import oracle
+from interlock.verify.expectation import Expectation
 
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 

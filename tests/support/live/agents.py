@@ -10,11 +10,11 @@ from one_run import begin_response
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
-from interlock.fsm.oracle import check
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import RequestContext
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
+from interlock.verify.oracle import check
 
 ANSWER = "<|channel|>final<|message|>Done."
 

@@ -2,9 +2,9 @@
 
 import json
 
+from interlock.dialects import ChatTransducer, EntryWriter, MessagesTransducer
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.transducers import ChatTransducer, EntryWriter, MessagesTransducer
 
 RESULT = deltas.Succeed("mcp_1", {"output": "three"})
 CALLS = deltas.Open("mcp_call", {"server_label": "s", "name": "t"})

@@ -5,7 +5,7 @@ import json
 import httpx
 
 from interlock.events.decode import SseDecoder
-from interlock.fsm.oracle import check_chat, check_messages
+from interlock.judges.dialect_rules import check_chat, check_messages
 
 VERSION = {"anthropic-version": "2023-06-01"}
 PATIENCE = 60

@@ -2,10 +2,10 @@
 
 from copy import copy
 
-from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.store import LEASE
+from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
 
 TTL = 3600
 EXPIRED = "expired"

@@ -18,9 +18,9 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.fsm.oracle import check
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.routing import Route
+from interlock.verify.oracle import check
 
 CONTROLS = {
     "start": 200006,

@@ -31,7 +31,7 @@ from interlock.serving.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from interlock.fsm.acceptor import AnyJudge, ApiName, Deviation, Finding, Reported, Severity, Verdict
+    from interlock.judges import AnyJudge, ApiName, Deviation, Finding, Reported, Severity, Verdict
 
 ReportFormat: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
@@ -131,7 +131,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     stream is judged.
     The exit status is 0 if no stream has an error, 1 if one has, 2 if one cannot be read.
     """
-    from interlock.fsm.acceptor import AnyJudge
+    from interlock.judges import AnyJudge
 
     width = min(shutil.get_terminal_size((PIPE_WIDTH, 0)).columns, MAX_WIDTH) if sys.stdout.isatty() else PIPE_WIDTH
     if explain is not None:
@@ -194,7 +194,7 @@ def _totals(results: Sequence[CheckedSource]) -> Iterator[str]:
 
 def _by_rule(results: Sequence[CheckedSource]) -> Mapping[str, Mapping[str, int]]:
     """Return how many findings of each severity each rule has, and in how many of the streams it has any."""
-    from interlock.fsm.acceptor import DIALECT_RULES, RULES
+    from interlock.judges import DIALECT_RULES, RULES
 
     sums: dict[str, Counter[str]] = {}
     for result in results:
@@ -248,7 +248,7 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
 
 def _rule_or_deviation(name: str, option: str) -> str:
     """Return the canonical name of a rule or deviation."""
-    from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+    from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 
     names = {each.lower(): each for each in (*RULES, *DIALECT_RULES, *DEVIATIONS)}
     if name.lower() not in names:
@@ -324,7 +324,7 @@ def _summary(result: CheckedSource) -> str:
 
 
 def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
-    from interlock.fsm.acceptor import DIALECT_RULES, RULES
+    from interlock.judges import DIALECT_RULES, RULES
 
     rules = {**RULES, **DIALECT_RULES}
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
@@ -374,7 +374,7 @@ def counted(number: int, noun: str) -> str:
 
 def explanation(name: str, width: int) -> Iterator[str]:
     """Yield the lines that explain a rule (`R10`) or a deviation (`late-done`)."""
-    from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+    from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 
     if name in DEVIATIONS:
         yield from _deviation_lines(DEVIATIONS[name], width)

@@ -16,7 +16,7 @@ from interlock.serving.cli.sources import UrlRequest, fail, is_url
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from interlock.fsm.acceptor import ApiName
+    from interlock.judges import ApiName
 
 _TIMEOUT: Final = 60.0
 

@@ -20,7 +20,7 @@ from interlock.serving.cli.options import UpstreamOptions, examples, options_of,
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
-    from interlock.fsm.acceptor import Verdict
+    from interlock.judges import Verdict
 
 Mark: TypeAlias = Literal["yes", "no", "-"]
 """Whether the upstream can do something; `-` if that shows only with a model that does it."""
@@ -89,7 +89,7 @@ class Patient:
 
     def ask(self, question: str, **parameters: object) -> ModelAnswer:
         """Ask the model, and judge the stream."""
-        from interlock.fsm.acceptor import Judge
+        from interlock.judges import Judge
 
         body = {"model": self.model, "input": question, "stream": True, "store": False, **parameters}
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}

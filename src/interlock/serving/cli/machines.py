@@ -16,9 +16,9 @@ from interlock.serving.cli.options import examples, option_errors
 from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
-    from interlock.fsm.diagram import Graph
-    from interlock.fsm.proof import Coverage, Proof
-    from interlock.fsm.proof.process_walks import Walk
+    from interlock.diagram import Graph
+    from interlock.verify.process_walks import Walk
+    from interlock.verify.proof import Coverage, Proof
 
 
 @click.command(epilog=examples("interlock verify", "interlock verify --json"))
@@ -38,8 +38,8 @@ def verify(*, json: bool, open_items: int | None) -> None:
     """
     from rich.console import Console
 
-    from interlock.fsm.proof import OPEN_ITEMS, prove
-    from interlock.fsm.proof.process_walks import WALKS
+    from interlock.verify.process_walks import WALKS
+    from interlock.verify.proof import OPEN_ITEMS, prove
 
     start = process_time()
     with option_errors(), Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
@@ -108,7 +108,7 @@ def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", 
     KIND is a kind of item, `response`, a process of the server such as `turns`, or `harmony`, the format of gpt-oss.
     Without it, the command lists the kinds, or writes all tables with `--format json`.
     """
-    from interlock.fsm.diagram import RENDERERS, written_tables
+    from interlock.diagram import RENDERERS, written_tables
 
     graphs = {**stream_graphs(), **process_graphs()}
     if kind is None and form == "json":
@@ -126,7 +126,7 @@ def diagram(kind: str | None, *, form: Literal["mermaid", "dot", "svg", "json", 
 @cache
 def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles and of harmony's framing, by name."""
-    from interlock.fsm.diagram import draw
+    from interlock.diagram import draw
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
     from interlock.parsers.harmony_framing import HARMONY
 
@@ -137,20 +137,20 @@ def stream_graphs() -> Mapping[str, Graph]:
 @cache
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes and of the transducers, by name."""
-    from interlock.fsm.diagram import draw
-    from interlock.fsm.processes.async_call import ASYNC_CALL
-    from interlock.fsm.processes.background import BACKGROUND
-    from interlock.fsm.processes.connection import CONNECTION
-    from interlock.fsm.processes.container import CONTAINER
-    from interlock.fsm.processes.conversation import CONVERSATION
-    from interlock.fsm.processes.lane import LANE
-    from interlock.fsm.processes.server import SERVER
-    from interlock.fsm.processes.steering import STEERING
-    from interlock.fsm.processes.stored import STORED
-    from interlock.fsm.processes.turns import TURNS
-    from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
-    from interlock.fsm.processes.worker import WORKER
-    from interlock.fsm.transducers import CHAT, MESSAGES
+    from interlock.diagram import draw
+    from interlock.dialects import CHAT, MESSAGES
+    from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
+    from interlock.serving.http.connection_table import CONNECTION
+    from interlock.serving.http.lane_table import LANE
+    from interlock.serving.http.server_table import SERVER
+    from interlock.serving.http.steering_table import STEERING
+    from interlock.serving.http.worker_table import WORKER
+    from interlock.serving.requests.async_call_table import ASYNC_CALL
+    from interlock.serving.responses.background_table import BACKGROUND
+    from interlock.serving.responses.turns_table import TURNS
+    from interlock.serving.store.conversation_table import CONVERSATION
+    from interlock.serving.store.stored_table import STORED
+    from interlock.serving.tools.container_table import CONTAINER
 
     graphs = (
         draw(TURNS, way=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from interlock.events.items import CustomToolCall, FunctionCall
 from interlock.events.json import as_text, elements, members, parse
 from interlock.events.shapes import name_of
-from interlock.fsm.acceptor import ApiName
+from interlock.judges import ApiName
 
 Body: TypeAlias = Mapping[str, object]
 Part: TypeAlias = tuple[str, str, str]

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import is_object, parse
 from interlock.events.shapes import name_of
-from interlock.fsm.acceptor import ApiName
+from interlock.judges import ApiName
 from interlock.serving.conformance.answers import Body, Output
 
 Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]

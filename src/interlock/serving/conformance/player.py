@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from interlock.events.decode import SseDecoder
 from interlock.events.json import as_text, dumps, is_array, is_object, members, parse
 from interlock.events.stream import TERMINAL, Completed
-from interlock.fsm.acceptor import AnyJudge, ApiName, Severity, Verdict
-from interlock.fsm.acceptor.fields import field_faults
+from interlock.judges import AnyJudge, ApiName, Severity, Verdict
+from interlock.judges.fields import field_faults
 from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
 from interlock.serving.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
 from interlock.serving.conformance.exchange import ExchangeError, SlowAnswerError, exchange

@@ -12,7 +12,7 @@ import msgspec
 from attrs import frozen
 
 from interlock.events.json import dumps
-from interlock.fsm.acceptor import ApiName
+from interlock.judges import ApiName
 from interlock.serving.conformance.cases import Result
 from interlock.serving.conformance.player import CaseResult
 

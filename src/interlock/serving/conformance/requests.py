@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from interlock.events.json import as_text, elements, members
-from interlock.fsm.acceptor import ApiName
+from interlock.judges import ApiName
 from interlock.serving.conformance.answers import Body
 
 PATHS: Final[Mapping[ApiName, str]] = {

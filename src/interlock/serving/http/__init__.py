@@ -11,12 +11,17 @@ stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions
 codex_models      the catalogue of models that Codex reads
 websocket         WebSocket mode: the lanes, limits and frames of a connection
+connection_table  a WebSocket, as a table
+lane_table        the requests of one `stream_id` on a WebSocket, as a table
 steering          the input with which a client steers a response
+steering_table    the input with which a client steers a response, as a table
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits
 direct_protocol   uvicorn's HTTP protocol with a shortcut for the bodies of answers
 script_faults     breaks connections and streams as a script says
 server            the server process, in the foreground or in a thread
+server_table      a server, from its start to its last connection, as a table
 workers           several server processes behind one port, and their supervisor
+worker_table      one of several server processes, as a table
 plugin            the vLLM plugin, which puts the routes in front of vLLM's
 """

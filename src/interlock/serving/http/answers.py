@@ -18,11 +18,11 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from interlock.dialects.messages import error_message
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
-from interlock.fsm.transducers.messages import error_message
 from interlock.serving import metrics
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.http.request_body import JSON, codings

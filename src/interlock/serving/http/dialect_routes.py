@@ -22,15 +22,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from interlock.dialects import ChatTransducer, EntryWriter, MessagesTransducer, Transducer
+from interlock.dialects.chat import fold_chat
+from interlock.dialects.messages import fold_messages
+from interlock.dialects.transducer import STATUSES, StreamEntry
 from interlock.events.chat import CompletionChunk, ErrorChunk
 from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
-from interlock.fsm.transducers import ChatTransducer, EntryWriter, MessagesTransducer, Transducer
-from interlock.fsm.transducers.chat import fold_chat
-from interlock.fsm.transducers.messages import fold_messages
-from interlock.fsm.transducers.transducer import STATUSES, StreamEntry
 from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, open_events, shortcut_to
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError

@@ -1,6 +1,6 @@
 """Runs the application on uvicorn: in the foreground until a signal, or in a thread.
 
-The table `SERVER` in `interlock.fsm.processes` defines the states. When the server has to stop, it refuses new requests and
+The table `SERVER` in `server_table` defines the states. When the server has to stop, it refuses new requests and
 waits for the responses in progress, but not longer than the time to drain. Then it ends each of them with a terminal event, stops
 listening, waits a few seconds for clients to read the events, and closes all connections.
 """
@@ -22,11 +22,11 @@ from typing import Final, Literal, assert_never
 import uvicorn
 from starlette.applications import Starlette
 
-from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.app import Application
 from interlock.serving.http.direct_protocol import DirectProtocol
 from interlock.serving.http.request_body import MAX_BODY_BYTES
+from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 
 KEEP_ALIVE: Final = 75

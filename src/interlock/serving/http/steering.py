@@ -1,6 +1,6 @@
 """The input with which a client steers a response that runs on its WebSocket, until a successor continues with it.
 
-The table `STEERING` in `interlock.fsm.processes` defines the states. `interlock.serving.http.websocket` sends the events and
+The table `STEERING` in `steering_table` defines the states. `interlock.serving.http.websocket` sends the events and
 starts the successors.
 """
 
@@ -15,9 +15,9 @@ from interlock.embedding import random_id
 from interlock.events.items import ITEMS
 from interlock.events.json import elements, is_array, members
 from interlock.events.steering import AcceptedSteer, FailedSteer, SteerAccepted, SteerError, SteerEvent, SteerFailed, SteerPending
-from interlock.fsm.processes.steering import STEERING, SteeringEffect, SteeringTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.http.socket_memory import ConnectionMemory
+from interlock.serving.http.steering_table import STEERING, SteeringEffect, SteeringTrigger
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem, read_input, waits_for_client
 from interlock.serving.requests.limits import ITEMS as INPUT_ITEMS

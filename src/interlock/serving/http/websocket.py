@@ -1,7 +1,7 @@
 """WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` in `interlock.fsm.processes` define the states. This module executes their effects, and reads
-and writes the frames.
+The tables `CONNECTION` and `LANE` (`connection_table`, `lane_table`) define the states. This module executes their effects, and
+reads and writes the frames.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from interlock.events.json import dumps
 from interlock.events.steering import SteerEvent
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.processes.connection import CONNECTION, ConnectionEffect, ConnectionTrigger
-from interlock.fsm.processes.lane import LANE, LaneEffect, LaneTrigger
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE, count_refusal
+from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
+from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory, Limits
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer

@@ -1,7 +1,7 @@
 """Runs a server in several processes behind one port: a supervisor, which serves nothing, and its workers.
 
-The tables `SERVER` and `WORKER` in `interlock.fsm.processes` define the states. Each process listens on a socket of its own, and
-the kernel spreads connections between these; on one socket for all, a process that is awake accepts most of a burst. The
+The tables `SERVER` and `WORKER` (`server_table`, `worker_table`) define the states. Each process listens on a socket of its own,
+and the kernel spreads connections between these; on one socket for all, a process that is awake accepts most of a burst. The
 supervisor binds the port too, so that no other server takes it meanwhile.
 
 The supervisor forks the processes, so all have the same settings. It has a *channel* to each, a pair of sockets: over it, a
@@ -29,11 +29,11 @@ from typing import Final, assert_never
 from attrs import define, field
 from starlette.applications import Starlette
 
-from interlock.fsm.processes.server import SERVER, ServerEffect, ServerTrigger
-from interlock.fsm.processes.worker import WORKER, WorkerEffect, WorkerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
+from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
+from interlock.serving.http.worker_table import WORKER, WorkerEffect, WorkerTrigger
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.responses.active_runs import GRACE, Slots
 

@@ -9,6 +9,7 @@ refusals          errors for invalid parameters, in the words of OpenAI's API
 input_items       validates and joins conversation items
 tool_offer        translates tools to functions, and declares the hosted tools
 normalize         converts a conversation to items that every engine can render
+async_call_table  a call of an async tool and its late outputs, as a table
 context_window    compaction and truncation of conversations
 logs              the lines of the log, and what they say of their request
 api_errors        the errors of serving

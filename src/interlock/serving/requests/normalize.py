@@ -18,9 +18,9 @@ from attrs import define, field
 from interlock.events.items import ITEMS
 from interlock.events.items import Item as ItemType
 from interlock.events.json import dumps, elements, is_array, members
-from interlock.fsm.processes.async_call import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.fsm.table import Machine
 from interlock.parsers.routing import flat_name
+from interlock.serving.requests.async_call_table import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.serving.requests.input_items import JsonItem, text_of
 
 UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
@@ -47,7 +47,7 @@ def normalize(items: Iterable[JsonItem], *, images: bool = True, files: bool = F
 def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
     """Return a conversation in which every call of an async tool is followed by an output, as engines and templates require.
 
-    The table `interlock.fsm.processes.async_call` decides which output that is: the call's own, or `PENDING` next to the call. A
+    The table in `async_call_table` decides which output that is: the call's own, or `PENDING` next to the call. A
     late output stays at its place, where the call precedes it again, with another id.
     """
     if not any(item.get("async") is True and _is_call(item) for item in items):

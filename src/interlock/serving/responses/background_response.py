@@ -1,6 +1,6 @@
 """Background responses: a run emits events, and its process, which holds a lease on the response, writes them to a store.
 
-The table `BACKGROUND` in `interlock.fsm.processes` defines the states. Readers receive only committed events.
+The table `BACKGROUND` in `background_table` defines the states. Readers receive only committed events.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final, assert_never
 from attrs import define, field
 
 from interlock.fsm.deltas import Cancel, Fault
-from interlock.fsm.processes.background import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_log
+from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse

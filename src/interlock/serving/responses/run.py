@@ -1,6 +1,6 @@
 """Runs a response step by step: the engine accepts it and generates turns, a parser reads them, and tools run between them.
 
-The table `TURNS` in `interlock.fsm.processes` defines the steps, and how an interrupted run ends. One task drives a run from its
+The table `TURNS` in `turns_table` defines the steps, and how an interrupted run ends. One task drives a run from its
 first step, and an error of the first steps refuses the request. Later, if a step raises, the response fails, and its stream still
 ends with a terminal event. The same run makes a stream or a JSON response, so both have the same content. `ActiveRuns`
 tracks the runs of a process, and limits their number.
@@ -30,7 +30,6 @@ from interlock.fsm import deltas
 from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Silence, Start, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.processes.turns import TURNS, TurnEffect, TurnTrigger
 from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
 from interlock.serving import metrics
@@ -47,6 +46,7 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.observation import observe_run, observe_turn, report_turn
 from interlock.serving.responses.sealing import Seals
+from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
 from interlock.serving.store import SHARED, StoredResponse, StoreError
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner, Tools
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from attrs import define, field, frozen
 
 from interlock.fsm.errors import InterlockError
-from interlock.fsm.processes.conversation import CONVERSATION, ConversationTrigger
-from interlock.fsm.processes.stored import STORED, StoredTrigger
 from interlock.late import exporter
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.store.conversation_table import CONVERSATION, ConversationTrigger
+from interlock.serving.store.stored_table import STORED, StoredTrigger
 
 if TYPE_CHECKING:
     from interlock.serving.store.opening import open_store as open_store
@@ -149,7 +149,7 @@ class Log:
     first: int  # the number of the first frame
     oldest: int  # the number of the oldest stored event; `following` if none is stored
     following: int  # the number of the next event to append
-    state: str  # of the response, in the table `interlock.fsm.processes.stored`
+    state: str  # of the response, in the table `interlock.serving.store.stored_table`
     cancelled: bool  # whether a client has asked to cancel the response
 
     @property

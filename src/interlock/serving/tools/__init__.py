@@ -5,6 +5,7 @@ hosting           the tools of one response: declared servers, their lists and c
 address           the hosts and addresses that a request may make the server reach (SSRF guard)
 mcp_session       a session with one server, in its own task, with guarded requests and bounded responses
 code_interpreter  the code interpreter that the server itself runs, in processes
+container_table   a container of the code interpreter, as a table
 web_search        the web search that the server itself runs: search APIs, and the pages of a response
 page_reader       a program that reads the text of one web page
 """

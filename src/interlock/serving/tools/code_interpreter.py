@@ -1,7 +1,7 @@
 """The code interpreter that the server itself runs: `pydantic-monty`, a Python without files and network.
 
 Each container is a process of its own, so that no code delays the event loop or reads the variables of another container. The
-table `interlock.fsm.processes.container` declares its life.
+table `interlock.serving.tools.container_table` declares its life.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field, frozen
 
-from interlock.fsm.processes.container import CONTAINER, ContainerEffect, ContainerTrigger
 from interlock.fsm.table import Machine
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession

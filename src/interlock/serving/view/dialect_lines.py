@@ -11,15 +11,15 @@ from typing import Final, Literal
 
 from attrs import define, evolve, field, frozen
 
+from interlock.dialects import CHAT, MESSAGES
+from interlock.dialects.chat import ChatEffect
+from interlock.dialects.messages import MessagesEffect
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, is_object, members, parse
-from interlock.fsm.acceptor import DialectJudge, FiredEdge, Step
-from interlock.fsm.acceptor.dialects import ApiName, find_api
-from interlock.fsm.acceptor.judging import DONE, LISTED
-from interlock.fsm.transducers import CHAT, MESSAGES
-from interlock.fsm.transducers.chat import ChatEffect
-from interlock.fsm.transducers.messages import MessagesEffect
+from interlock.judges import DialectJudge, FiredEdge, Step
+from interlock.judges.dialects import ApiName, find_api
+from interlock.judges.judging import DONE, LISTED
 from interlock.serving.view.event_lines import Line, ReplaySteps, Trace, finding_fields
 
 _M, _C = MessagesEffect, ChatEffect

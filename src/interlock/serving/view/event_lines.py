@@ -29,11 +29,11 @@ from interlock.events.dialects import OPENAI, Dialect, DialectName
 from interlock.events.json import as_text, dumps, members
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
-from interlock.fsm.acceptor import Finding, Judge, JudgedMessage, Step
-from interlock.fsm.acceptor.automaton import narrow_steps
-from interlock.fsm.acceptor.digests import quote
-from interlock.fsm.acceptor.judging import DONE as MARKER
 from interlock.fsm.deltas import Delta, Usage
+from interlock.judges import Finding, Judge, JudgedMessage, Step
+from interlock.judges.automaton import narrow_steps
+from interlock.judges.digests import quote
+from interlock.judges.judging import DONE as MARKER
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.harmony_framing import HarmonyTrigger
 from interlock.parsers.harmony_vocabulary import vocabulary

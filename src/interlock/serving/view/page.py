@@ -25,7 +25,7 @@ from interlock.events.stream import (
     own_fields,
     wire_name,
 )
-from interlock.fsm.acceptor import DEVIATIONS, DIALECT_RULES, RULES
+from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.view.dialect_lines import dialect_writes
 from interlock.serving.view.event_lines import Line, encode_lines
 

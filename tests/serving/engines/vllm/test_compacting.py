@@ -8,8 +8,8 @@ import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import client_of
 
-from interlock.fsm.oracle import check
 from interlock.serving.requests.context_window import SUMMARIZE, summary_message
+from interlock.verify.oracle import check
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

@@ -16,12 +16,12 @@ from live.plugged import ANSWER, BODY, client_of
 from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed
-from interlock.fsm.oracle import check
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.vllm.vllm_engine import VllmEngine
 from interlock.serving.http import plugin
 from interlock.serving.responses.run import INTERNAL_ERROR
 from interlock.serving.tools.code_interpreter import CodeInterpreter
+from interlock.verify.oracle import check
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

@@ -20,12 +20,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 import interlock
-from interlock.fsm.oracle import check, check_messages
+from interlock.judges.dialect_rules import check_messages
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.vllm import compat
 from interlock.serving.http import plugin as plugin_module
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.plugin import InterlockPlugin
+from interlock.verify.oracle import check
 
 pytestmark = pytest.mark.usefixtures("vllm")
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from fake_vllm import Serving, outputs
 
-from interlock.fsm.oracle import check
 from interlock.serving.http.plugin import InterlockPlugin
+from interlock.verify.oracle import check
 
 TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
 REQUEST = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}

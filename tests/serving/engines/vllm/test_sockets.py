@@ -11,9 +11,9 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import WS_PROTOCOLS, Config
 
-from interlock.fsm.oracle import check
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.plugin import InterlockPlugin
+from interlock.verify.oracle import check
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 ASK = {"type": "response.create", "model": "m", "input": "Hi", "store": False}

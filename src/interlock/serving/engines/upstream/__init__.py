@@ -10,6 +10,7 @@ upstream_client     calls of an upstream: event streams, timeouts, retries, erro
 script_recorder     a gateway that records what upstreams answer, as a script
 observed_call       what a call of an upstream adds to the metrics and the traces
 http_client         HTTP/1.1: connections, TLS, proxies, limits
+connection_table    a connection to an upstream, as a table
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
 call_names          the ids of calls and the names of functions, there and back
 chat_upstream       Chat Completions: requests and chunks

@@ -1,7 +1,7 @@
 """A client of HTTP/1.1 for one server, on httptools, which gives the bytes of a body as they arrive.
 
 It has what the calls of an upstream need: connections that are reused, TLS, proxies, limits and backpressure. It follows no
-redirect and keeps no cookie. The table `UPSTREAM_CONNECTION` in `interlock.fsm.processes` defines
+redirect and keeps no cookie. The table `UPSTREAM_CONNECTION` in `connection_table` defines
 the states of a connection.
 """
 
@@ -22,10 +22,10 @@ import httptools
 from attrs import define, field, frozen
 
 import interlock
-from interlock.fsm.processes.upstream_connection import UPSTREAM_CONNECTION
-from interlock.fsm.processes.upstream_connection import UpstreamConnectionEffect as Effect
-from interlock.fsm.processes.upstream_connection import UpstreamConnectionTrigger as Trigger
 from interlock.fsm.table import Machine
+from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
+from interlock.serving.engines.upstream.connection_table import UpstreamConnectionEffect as Effect
+from interlock.serving.engines.upstream.connection_table import UpstreamConnectionTrigger as Trigger
 
 MAX_HEAD: Final = 64 * 2**10
 """The most bytes of a head, or between two parts of a body."""

@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 
 from attrs import define, evolve, field, fields, frozen
 
-from interlock.fsm.processes.conversation import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.fsm.processes.stored import STORED, StoredEffect, StoredTrigger
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store import (
@@ -30,7 +28,9 @@ from interlock.serving.store import (
     refuse,
 )
 from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
+from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
 from interlock.serving.store.sql.database import Contention, DatabaseConnection
+from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect

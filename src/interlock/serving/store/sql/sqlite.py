@@ -18,12 +18,12 @@ import apsw
 from attrs import define, field
 
 from interlock.events.json import clean
-from interlock.fsm.processes.stored import StoredTrigger
 from interlock.serving.store import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.chain import body_of, pack
 from interlock.serving.store.sql.database import VERSION, Contention, DatabaseConnection, Failure, Values
 from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
 from interlock.serving.store.sql.sql_store import SWEEP_BATCH, ConnectionRole, SharedSqlStore, SqlStore
+from interlock.serving.store.stored_table import StoredTrigger
 
 R = TypeVar("R")
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing

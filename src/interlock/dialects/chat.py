@@ -1,0 +1,228 @@
+"""OpenAI's Chat Completions as a transducer (rules C1 to C9, docs/dialects.md).
+
+A call of a tool of the server, and its result, have no place in the API and are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, Transducer
+from interlock.events import chat as api
+from interlock.events import items, stream
+from interlock.events.json import as_json, dumps
+from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
+from interlock.fsm.table import Edge, Table
+
+
+class ChatEffect(StrEnum):
+    """The effects of the table."""
+
+    ROLE = "role"
+    """Send the role."""
+    CONTENT = "content"
+    """Send more text."""
+    REFUSAL = "refusal"
+    """Send more of a refusal."""
+    REASONING = "reasoning"
+    """Send more reasoning."""
+    CALL = "call"
+    """Begin a call, with its id and name."""
+    ARGUMENTS = "arguments"
+    """Send more arguments."""
+    FINISH = "finish"
+    """Send why the choice ended, and the usage if the client wants it."""
+    ERROR = "error"
+    """Send an error."""
+
+
+_T, _E = EventTrigger, ChatEffect
+
+CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
+    "chat",
+    initial="absent",
+    final={"ended"},
+    regions={"started": ["open", "call"]},
+    edges=[
+        #    in        on         goes to  effects
+        Edge("absent", _T.BEGIN,  "open",  [_E.ROLE]),
+
+        Edge("open",   _T.TEXT,   "open",  [_E.CONTENT]),
+        Edge("open",   _T.REFUSE, "open",  [_E.REFUSAL]),
+        Edge("open",   _T.THINK,  "open",  [_E.REASONING]),
+        Edge("open",   _T.SEAL,   "open"),
+        Edge("open",   _T.CALL,   "call",  [_E.CALL]),
+        Edge("open",   _T.CLOSE,  "open"),
+        Edge("open",   _T.END,    "ended", [_E.FINISH]),
+        Edge("open",   _T.FAIL,   "ended", [_E.ERROR]),
+
+        Edge("call",   _T.ARGUE,  "call",  [_E.ARGUMENTS]),
+        Edge("call",   _T.CLOSE,  "open"),
+
+        Edge("started",  _T.USE,    "started"),
+        Edge("started",  _T.RESULT, "started"),
+    ],
+)  # fmt: skip
+"""A stream of Chat Completions: the role, deltas, calls one after another, and one reason at the end."""
+
+
+class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk]):
+    """Turns the events of one response into a stream of Chat Completions.
+
+    Args:
+        usage: Whether the client wants the usage in a chunk of its own (rule C5).
+        logprobs: Whether the client wants log probabilities.
+        named: Whether the request names the function to call, which makes the reason of its call `stop` (rule C3).
+    """
+
+    table = CHAT
+    end = b"data: [DONE]\n\n"
+
+    def __init__(self, *, usage: bool = False, logprobs: bool = False, named: bool = False) -> None:
+        super().__init__()
+        self._usage, self._logprobs, self._named = usage, logprobs, named
+        self._base = api.CompletionChunk(id="", created=0, model="", choices=[])
+        self._call = -1
+        """The index of the last call."""
+
+    def frame(self, event: api.CompletionChunk | api.ErrorChunk) -> bytes:
+        """Return a chunk as a frame without a name."""
+        return b"data: %b\n\n" % dumps(event)
+
+    def mark(self, event: api.CompletionChunk | api.ErrorChunk) -> api.CompletionChunk | None:
+        """Return a chunk with `MARK` as its text, or None for one without text or with log probabilities."""
+        if not isinstance(event, api.CompletionChunk) or not event.choices or event.choices[0].logprobs is not None:
+            return None
+        match event.choices[0].delta:
+            case api.ChunkDelta(content=str()):
+                return self._chunk(api.ChunkDelta(content=MARK))
+            case api.ChunkDelta(reasoning=str()):
+                return self._chunk(api.ChunkDelta(reasoning_content=MARK, reasoning=MARK))
+            case api.ChunkDelta(refusal=str()):
+                return self._chunk(api.ChunkDelta(refusal=MARK))
+            case api.ChunkDelta(tool_calls=[api.ChatCall(id=UnsetType())]):
+                return self._arguments(MARK)
+            case _:
+                return None
+
+    def make(  # noqa: PLR0911 - one case for each effect
+        self, effect: ChatEffect, argument: object
+    ) -> Sequence[api.CompletionChunk | api.ErrorChunk]:
+        """Return the chunks of an effect; a `TypeError` is a fault of the table."""
+        match effect, argument:
+            case _E.ROLE, Response():
+                name, created = _completion_id(argument.id), int(argument.created_at)
+                self._base = api.CompletionChunk(id=name, created=created, model=argument.model, choices=[])
+                if self._usage:
+                    self._base = replace(self._base, usage=None)
+                return [self._chunk(api.ChunkDelta(role="assistant", content=""))]
+            case _E.CONTENT, stream.TextDelta():
+                return [self._scored(self._chunk(api.ChunkDelta(content=argument.delta)), argument)]
+            case _E.REFUSAL, str():
+                return [self._chunk(api.ChunkDelta(refusal=argument))]
+            case _E.REASONING, str():
+                return [self._chunk(api.ChunkDelta(reasoning_content=argument, reasoning=argument))]
+            case _E.CALL, items.FunctionCall() | items.CustomToolCall():
+                self._call += 1
+                function = api.ChatFunction(name=argument.name)
+                call = api.ChatCall(index=self._call, id=argument.call_id, type="function", function=function)
+                return [self._chunk(api.ChunkDelta(tool_calls=[call]))]
+            case _E.ARGUMENTS, str():
+                return [self._arguments(argument)]
+            case _E.FINISH, Response():
+                choice = api.ChunkChoice(delta=api.ChunkDelta(), finish_reason=self._finish_reason(argument))
+                usage = [replace(self._base, usage=usage_of_chat(argument.usage))] if self._usage else []
+                return [replace(self._base, choices=[choice]), *usage]
+            case _E.ERROR, Response():
+                error = argument.error
+                message, code = (error.message, error.code) if error else ("The response failed.", "server_error")
+                return [api.ErrorChunk(error=_error(message, code))]
+            case _:
+                raise TypeError(f"{effect} cannot use {argument!r}")
+
+    def _chunk(self, delta: api.ChunkDelta) -> api.CompletionChunk:
+        return replace(self._base, choices=[api.ChunkChoice(delta=delta)])
+
+    def _arguments(self, text: str) -> api.CompletionChunk:
+        call = api.ChatCall(index=self._call, function=api.ChatFunction(arguments=text))
+        return self._chunk(api.ChunkDelta(tool_calls=[call]))
+
+    def _scored(self, chunk: api.CompletionChunk, event: stream.TextDelta) -> api.CompletionChunk:
+        """Return a chunk with the log probabilities of its text, if the client wants them."""
+        if not (self._logprobs and event.logprobs):
+            return chunk
+        logprobs = api.ChatLogprobs(content=[as_json(each) for each in event.logprobs])
+        return replace(chunk, choices=[replace(chunk.choices[0], logprobs=logprobs)])
+
+    def _finish_reason(self, response: Response) -> api.StopWord:
+        if isinstance(response.incomplete_details, IncompleteDetails):
+            return "content_filter" if response.incomplete_details.reason == "content_filter" else "length"
+        if response.status == "completed" and self._call >= 0 and not self._named:
+            return "tool_calls"
+        return "stop"
+
+
+def _error(message: str, code: str) -> api.ChatError:
+    """Return the error of a response; clients look for the code of a prompt that is too long."""
+    if code not in STATUSES:
+        return api.ChatError(message=message, type="server_error", code=code)
+    is_too_long = STATUSES[code] == 400 and OVERFLOW.search(message)  # noqa: PLR2004 - HTTP's own number
+    return api.ChatError(message=message, type="invalid_request_error", code="context_length_exceeded" if is_too_long else code)
+
+
+def _completion_id(response_id: str) -> str:
+    return f"chatcmpl-{response_id.removeprefix('resp_')}"
+
+
+def usage_of_chat(usage: ResponseUsage | UnsetType | None) -> api.ChatUsage | None:
+    """Return the usage of a response as that of a completion."""
+    if not isinstance(usage, ResponseUsage):
+        return None
+    return api.ChatUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=api.PromptDetails(cached_tokens=usage.input_tokens_details.cached_tokens),
+        completion_tokens_details=api.CompletionDetails(reasoning_tokens=usage.output_tokens_details.reasoning_tokens),
+    )
+
+
+def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.ChatCompletion | api.ErrorChunk:
+    """Return the whole completion that the chunks of a stream add up to, or the error that ended it."""
+    last: api.CompletionChunk | None = None
+    texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
+    calls: list[api.ChatCall] = []
+    logprobs: list[object] = []
+    usage: api.ChatUsage | None = None
+    finish_reason: api.StopWord = "stop"
+    for chunk in chunks:
+        if isinstance(chunk, api.ErrorChunk):
+            return chunk
+        last, usage = chunk, chunk.usage or usage
+        for choice in chunk.choices:
+            finish_reason = choice.finish_reason or finish_reason
+            logprobs += (choice.logprobs and choice.logprobs.content) or ()
+            for name, parts in texts.items():
+                parts.append(getattr(choice.delta, name) or "")
+            for call in choice.delta.tool_calls or ():
+                if call.id is UNSET:
+                    calls[-1].function.arguments += call.function.arguments
+                else:
+                    calls.append(replace(call, index=UNSET, function=replace(call.function)))
+    assert last is not None  # noqa: S101 - every stream has a chunk with the role
+    content, reasoning, refusal = ("".join(parts) for parts in texts.values())
+    message = api.ChatMessage(
+        content=content or None,
+        refusal=refusal or None,
+        reasoning_content=reasoning or UNSET,
+        reasoning=reasoning or UNSET,
+        tool_calls=calls or UNSET,
+    )
+    scored = api.ChatLogprobs(content=logprobs) if logprobs else None
+    choices = [api.WholeChoice(message=message, logprobs=scored, finish_reason=finish_reason)]
+    return api.ChatCompletion(id=last.id, created=last.created, model=last.model, choices=choices, usage=usage)

@@ -1,0 +1,42 @@
+"""Judges the streams of any service, as `interlock check` does; the judge of Responses is built from the driver's lifecycles.
+
+Another judge, `interlock.verify.oracle`, is written from the rules alone and reads full streams. Tests compare the two.
+
+    judging        validates the bytes of a stream
+    acceptor       validates the events of a stream
+    stream_items   the items of a stream: their indices and ids, their places in their lifecycles, and their texts
+    automaton      the possible states of a lifecycle, inferred from events, and the edges that explain an event
+    contents       the contents of events, compared with earlier events
+    fields         faults in the fields of events
+    rulebook       the rules, the deviations from them that break no client, faults and findings
+    dialects       judges streams of Messages and Chat Completions, and finds out which API a stream is of
+    dialect_rules  the rules of these two APIs
+    digests        readers and digests of JSON values, and deltas compared with the full text
+"""
+
+from interlock.judges.acceptor import Acceptor
+from interlock.judges.automaton import FiredEdge, Step
+from interlock.judges.dialects import DIALECT_RULES, AnyJudge, ApiName, DialectJudge
+from interlock.judges.judging import Judge, JudgedMessage, Reported, Verdict, judge
+from interlock.judges.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
+
+__all__ = [
+    "DEVIATIONS",
+    "DIALECT_RULES",
+    "RULES",
+    "Acceptor",
+    "AnyJudge",
+    "ApiName",
+    "Deviation",
+    "DialectJudge",
+    "Finding",
+    "FiredEdge",
+    "Judge",
+    "JudgedMessage",
+    "Reported",
+    "Rule",
+    "Severity",
+    "Step",
+    "Verdict",
+    "judge",
+]

@@ -1,0 +1,432 @@
+"""Validates the events of a stream with the lifecycles that the driver uses.
+
+For each event, the acceptor reports the rules that the event breaks, the state of the item or the response, and the events that
+would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
+It stores digests and a window of each open text, so its memory does not grow with the texts of messages and reasoning. It keeps
+the texts of calls (arguments, code, commands) and the output of shell commands.
+
+`judging` checks framing (rule R5 of docs/rules.md) and the end marker. One stream alone cannot show that R16, R17, R19 or R20 is
+broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from attrs import define, evolve, frozen
+
+from interlock.events import stream
+from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
+from interlock.events.json import as_text, members
+from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
+from interlock.fsm.lifecycles import RESPONSE
+from interlock.judges.automaton import Automaton, AutomatonNode, Step
+from interlock.judges.contents import JUDGES, judge_end, judge_opening
+from interlock.judges.digests import Digest, TextDigest, digest, quote
+from interlock.judges.fields import field_faults, is_unknown_part
+from interlock.judges.rulebook import DEVIATIONS, Breach, Finding, ItemRef
+from interlock.judges.stream_items import AUTOMATA, DONE, StreamItems, TrackedItem
+
+_RESPONSE: Final = Automaton(RESPONSE)
+_RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
+_CREATED: Final = wire_name(stream.Created)
+_ERROR: Final = wire_name(stream.ErrorEvent)
+_RATE_LIMITS: Final = "response.rate_limits.updated"
+_OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
+_MIN_RESUMED: Final = 2
+"""The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
+_KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
+
+
+@define
+class _Occurrence:
+    """The place of a finding: an event, and the state of the response or of an item before it."""
+
+    sequence_number: int | None
+    received: str
+    state: str
+    item: ItemRef | None = None
+    line: int | None = None
+
+
+@define
+class _Numbering:
+    """The sequence numbers of a stream (R2).
+
+    Args:
+        expected: The number of the next event; None accepts any.
+    """
+
+    expected: int | None
+    _alternative: int | None = None
+    """Also accepted as the next number: the one that continues the sequence before a wrong number."""
+    _last: int | None = None
+    """The last number; None before the first."""
+    _missing: bool = False
+    """Whether events since the last number have none."""
+
+    def take(self, number: object) -> list[Breach]:
+        """Check the number of an event, and expect the next."""
+        expected, alternative, missing = self.expected, self._alternative, self._missing
+        self._alternative = None
+        if type(number) is not int:
+            self.skip()
+            self._missing = True
+            deviation = "unnumbered" if not number and self._last is None else ""
+            return [Breach("R2", f"sequence_number is {quote(number)} instead of a number", deviation=deviation)]
+        begins, self._last = self._last is None, number
+        self._missing = False
+        self.expected = number + 1
+        if begins and missing:
+            return [Breach("R2", f"sequence_number is {number}, and no earlier event has a number")]
+        if expected is None or number in {expected, alternative}:
+            return []
+        self._alternative = expected + 1
+        return [Breach("R2", f"sequence_number is {number} instead of {expected}")]
+
+    def advance(self, number: int) -> None:
+        """Take the expected number."""
+        self.expected, self._alternative = number + 1, None
+
+    def skip(self) -> None:
+        """Count an unreadable event."""
+        if self.expected is not None:
+            self.expected += 1
+
+
+@frozen(eq=False)
+class _FastPath:
+    """A legal delta; later deltas that differ only in the `blank` fields skip the full check.
+
+    Args:
+        blank: The fields that may differ (text, number and obfuscation), each None.
+        like: The delta with these fields blanked.
+        text: The text that the deltas extend.
+        indices: The integer fields; equality alone would accept booleans in them.
+        transition: The transition of each delta (see `Acceptor`).
+    """
+
+    blank: Mapping[str, object]
+    like: Mapping[str, object]
+    text: TextDigest
+    indices: tuple[str, ...]
+    transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode]
+
+    def fits(self, body: Mapping[str, object]) -> bool:
+        """Return whether the obfuscation and the indices have the right types, which equality does not check."""
+        return type(body.get("obfuscation", "")) is str and all(type(body[name]) is int for name in self.indices)
+
+
+class Acceptor:
+    """Validates the events of one stream.
+
+    Args:
+        dialect: The dialect of the stream.
+        permissive: Whether two items may be written at once.
+        first_sequence_number: The number of the first event: 0 for a full stream, more for a resumed one, whose items may
+            lack their `added` event. None accepts any number.
+    """
+
+    def __init__(
+        self, *, dialect: DialectName = "openai", permissive: bool = False, first_sequence_number: int | None = 0
+    ) -> None:
+        self._dialect = dialect
+        self._permissive = permissive
+        self._items = StreamItems(whole=True)
+        self._fast_path: _FastPath | None = None
+        self._transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode] | None = None
+        """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
+        self.events = 0
+        """The number of events so far."""
+        self.responses = 0
+        """The number of responses so far; a file may have several."""
+        self._kinds_before: list[str] = []
+        self._begin(first_sequence_number)
+
+    @property
+    def items(self) -> Mapping[int, TrackedItem]:
+        """The items of the stream so far, by index."""
+        return self._items.items
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of all items so far, in order; empty for an unknown kind."""
+        return [*self._kinds_before, *(item.kind for item in self.items.values())]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has had its terminal event."""
+        return not self._response.legal
+
+    @property
+    def step(self) -> Step | None:
+        """The effect of the last event on a lifecycle, if any."""
+        if self._transition is None:
+            return None
+        item, before, event, after = self._transition
+        if item is None:
+            return _RESPONSE.explain(before, event, after)
+        if item.automaton is None:
+            return Step("", item.index)
+        step = evolve(item.automaton.explain(before, event, after), index=item.index)
+        # The status in `done` decides between the edges that end an item.
+        return step.narrow(lambda edge: edge.dest == item.status) if event == DONE else step
+
+    def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
+        """Validate an event.
+
+        Args:
+            body: The JSON object of the event.
+            line: The line where it begins, for the findings.
+        """
+        fast_path = self._fast_path
+        if fast_path is not None and {**body, **fast_path.blank} == fast_path.like:
+            delta, number = body.get("delta"), body.get("sequence_number")
+            if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
+                fast_path.text.add(delta)
+                self._numbers.advance(number)
+                self._transition = fast_path.transition
+                self.events += 1
+                return []
+        self._fast_path = None
+        return self._judge(body, line)
+
+    def skip(self) -> None:
+        """Skip an unreadable event, so that it causes no faults in the next ones."""
+        self.events += 1
+        self._transition = None
+        self._fast_path = None
+        self._numbers.skip()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the text of the current item, which may have lost a delta."""
+        if self._current is not None:
+            self._current.forget()
+
+    def _begin(self, first_sequence_number: int | None) -> None:
+        """Begin a stream: the first one, or another one in the same file."""
+        self.responses += 1
+        self._kinds_before += [item.kind for item in self.items.values()]
+        self._numbers = _Numbering(first_sequence_number)
+        self._items = StreamItems(whole=first_sequence_number == 0)
+        self._response = _RESPONSE.start if self._items.whole else _RESPONSE.unknown
+        self._response_ids: set[Digest] = set()
+        self._error = self._errored_last = False
+        self._current: TrackedItem | None = None
+
+    def end(self) -> list[Finding]:
+        """Report what is missing at the end of the stream."""
+        if self.ended:
+            return []
+        if self._errored_last:
+            fault = Breach("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
+        else:
+            items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
+            open_items = f", with {', '.join(items)} open" if items else ""
+            fault = Breach("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
+        return [self._finding(fault, _Occurrence(None, "", self._response.state))]
+
+    def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
+        openai_body, self._transition = body, None
+        faults: list[Breach] = []
+        if self._dialect == OPEN_RESPONSES.name:
+            faults += [Breach("R14", foreign)] if (foreign := _foreign(body)) else []
+            openai_body = from_open_responses(body)
+        elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
+            faults.append(Breach("R14", "the fields of the error are nested", deviation="nested-error"))
+            openai_body = from_open_responses(body)
+        number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
+        place = _Occurrence(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
+        if self.ended and name == _CREATED and digest(members(openai_body.get("response")).get("id")) not in self._response_ids:
+            faults.append(Breach("R3", "another response begins; it is judged separately", deviation="another-stream"))
+            self._begin(0)
+        if self.ended:
+            deviation = "late-rate-limits" if name == _RATE_LIMITS else ""
+            faults.append(Breach("R3", "comes after the terminal event", deviation=deviation))
+        else:
+            faults += self._check_resumption(name, number)
+            event = EVENTS.get(name)
+            faults += self._check_number(number) if event or number is not None else ()
+            faults += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body, place)
+            self._errored_last = event is stream.ErrorEvent
+        self.events += 1
+        return [self._finding(fault, place, self.events - 1) for fault in faults]
+
+    def _check_resumption(self, name: str, number: object) -> list[Breach]:
+        """Detect a resumed stream by the number and the name of its first event."""
+        if self.events or self._numbers.expected != 0 or type(number) is not int or number < _MIN_RESUMED or name in _OPENING:
+            return []
+        self._items.whole, self._response = False, _RESPONSE.unknown
+        self._numbers.expected = None
+        message = f"begins with number {number}: judged as a resumed stream (--from {number})"
+        return [Breach("R1", message, deviation="resumed")]
+
+    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Breach]:
+        """Check an unknown event against the rules for all events."""
+        if not name:
+            self._forget()
+            return [Breach("R14", f"the type of the event is {quote(body.get('type'))}")]
+        faults = [Breach("R14", f"the API has no event {quote(name)}", deviation="unknown-event")]
+        index = body.get("output_index")
+        item = self._items.items.get(index) if type(index) is int else None
+        if item is not None and item.ended:
+            faults.append(Breach("R7", "comes after the item was done", item=item.ref))
+        if item is not None:
+            item.skip(name)
+        return faults
+
+    def _finding(self, fault: Breach, place: _Occurrence, event: int | None = None) -> Finding:
+        item = fault.item or place.item
+        return Finding(
+            rule=fault.rule,
+            severity=DEVIATIONS[fault.deviation].severity if fault.deviation else "error",
+            event=self.events if event is None else event,
+            sequence_number=place.sequence_number,
+            item=item.id if item else None,
+            kind=item.kind if item else None,
+            state=item.state if item else place.state,
+            received=place.received,
+            expected=tuple(map(self._name_in_dialect, fault.expected)),
+            message=fault.message,
+            deviation=fault.deviation,
+            line=place.line,
+        )
+
+    def _name_in_dialect(self, name: str) -> str:
+        return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
+
+    def _check_number(self, number: object) -> list[Breach]:
+        """Check the number of an event; a stream that begins with 0 is complete."""
+        if not self.events and self._numbers.expected is None and number == 0:
+            self._items.whole, self._response = True, _RESPONSE.start
+        return self._numbers.take(number)
+
+    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence) -> list[Breach]:
+        faults = field_faults(event, body)
+        readable = not any(fault.unreadable for fault in faults)
+        if issubclass(event, stream.ResponseEvent):
+            return faults + self._take_response_event(event, body, readable=readable)
+        if event is stream.Keepalive:
+            return faults + self._take_keepalive(wire_name(event))
+        faults += self._check_open()
+        if event is stream.ErrorEvent:
+            self._error = True
+        elif wire_name(event) not in _KNOWN:
+            faults.append(Breach("R10", "belongs to no item of the API", deviation="unknown-event"))
+        elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
+            self._forget()
+        else:
+            faults += self._take_item_event(event, body, place, readable=readable)
+        return faults
+
+    def _check_open(self) -> list[Breach]:
+        """Check that the opening events came first."""
+        fault = Breach("R1", "comes before the stream has opened", self._response.legal)
+        is_open = "in_progress" in self._response.states
+        self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
+        return [] if is_open else [fault]
+
+    def _take_keepalive(self, name: str) -> list[Breach]:
+        """Check a keep-alive, which may also come between the events of an edge."""
+        if self._response is _RESPONSE.start:
+            return [Breach("R4a", "comes before the response is created", (_CREATED,))]
+        following = _RESPONSE.step(self._response, name)
+        if following is not None:
+            self._transition = (None, self._response, name, following)
+        return []
+
+    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Breach]:
+        """Check an event of the response itself."""
+        faults: list[Breach] = []
+        name = wire_name(event)
+        following = _RESPONSE.step(self._response, name)
+        if following is None:
+            faults.append(Breach("R1", "is not allowed here: the opening events come first and once", self._response.legal))
+            following = _RESPONSE.either(self._response, _RESPONSE.after(name))
+        self._transition = (None, self._response, name, following)
+        self._response = following
+        if not readable:
+            return faults
+        response = members(body.get("response"))
+        faults += self._check_response_id(response.get("id"))
+        if name in TERMINAL:
+            items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
+            return [*faults, *judge_end(event, response, items, from_start=self._items.whole, has_error=self._error)]
+        return [*faults, *judge_opening(event, response)]
+
+    def _check_response_id(self, response_id: object) -> Iterator[Breach]:
+        """Check that the id of the response is unchanged."""
+        id_digest = digest(response_id)
+        if self._response_ids and id_digest not in self._response_ids:
+            yield Breach("R7", f"the response's id is now {quote(response_id)}")
+        self._response_ids.add(id_digest)
+
+    def _take_item_event(
+        self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence, *, readable: bool
+    ) -> Iterable[Breach]:
+        """Check an event of an item."""
+        faults: list[Breach] = []
+        name = wire_name(event)
+        item = self._items.find(event, body)
+        begins = item is None
+        if item is None:
+            item, opening_faults = self._items.begin(event, body)
+            faults += opening_faults
+            if self._error and event is stream.ItemAdded:
+                faults.append(Breach("R4", "an item begins after an error event"))
+        if item is None:
+            return faults
+        place.item = item.ref
+        ended = item.ended
+        faults += self._items.check_address(item, event, body)
+        before = item.node
+        fault = item.move(name)
+        self._transition = (item, before, name, item.node)
+        if fault:
+            faults.append(fault)
+        if ended or (fault and event is stream.ItemAdded):
+            return faults
+        faults += self._check_turn(item, name, begins=begins)
+        judge = JUDGES.get(event)
+        if not readable:
+            item.forget()
+        elif judge is not None:
+            faults += judge(item, event, body)
+        if not faults and type(body.get("delta")) is str:
+            self._fast_path = _fast_path_for(item, event, body)
+        return faults
+
+    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Breach]:
+        """Check that one item is written at a time; events of tools may come at any time."""
+        current = self._current
+        if item is current or (item.automaton and event in item.automaton.apart):
+            return []
+        if event != DONE:
+            self._current = item
+        if current is None or begins or self._permissive:
+            return []
+        deviation = "late-done" if event == DONE else ""
+        return [Breach("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
+
+
+def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:
+    """Return a fast path for the deltas after a legal one; None if that one changes the state or has log probabilities."""
+    text, name = item.parts.open.text if item.parts.open else item.text, wire_name(event)
+    if body.get("logprobs") or item.automaton is None or item.node is not item.automaton.step(item.node, name):
+        return None
+    blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
+    indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
+    transition = (item, item.node, name, item.node)
+    return _FastPath(blank, {**body, **blank}, text, indices, transition) if len(blank) > 1 else None
+
+
+def _foreign(body: Mapping[str, object]) -> str:
+    """Describe how an event departs from the dialect of Open Responses; empty if it does not."""
+    name = as_text(body.get("type"))
+    if name in OPEN_RESPONSES.event_names:
+        return f"Open Responses calls it {OPEN_RESPONSES.event_name(name)}"
+    if name == _ERROR and OPEN_RESPONSES.error_field not in body:
+        return "Open Responses nests the fields of an error"
+    return ""

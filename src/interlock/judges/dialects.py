@@ -1,0 +1,181 @@
+"""Judges streams of Anthropic's Messages and OpenAI's Chat Completions, and finds out which API a stream is of.
+
+docs/dialects.md explains the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import DialectName
+from interlock.events.json import as_text, elements, members
+from interlock.events.sse import CONTENT_TYPE
+from interlock.judges.dialect_rules import Violation, check_chat, check_messages
+from interlock.judges.judging import DONE, Judge, Tally, Verdict, read_body
+from interlock.judges.rulebook import Finding, Rule, Severity, read_rows
+
+ApiName: TypeAlias = Literal["responses", "messages", "chat"]
+"""An API whose streams can be judged."""
+
+UNDECIDED: Final = 2**16
+"""The most bytes that are read before a stream counts as one of the Responses API."""
+
+_MARKS: Final[Mapping[ApiName, re.Pattern[bytes]]] = {
+    "messages": re.compile(rb'"type"\s*:\s*"(?:message_start|ping)"'),
+    "chat": re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"'),
+}
+
+
+_DATA: Final = re.compile(rb"^(?!:|event:|id:|retry:)[^\r\n]+[\r\n]", re.MULTILINE)
+"""Matches the first line that has data."""
+
+
+def find_api(beginning: bytes) -> ApiName | None:
+    """Return the API of a stream that begins like this, or None if more is needed."""
+    for api, mark in _MARKS.items():
+        if mark.search(beginning):
+            return api
+    return "responses" if _DATA.search(beginning) or len(beginning) > UNDECIDED else None
+
+
+_RULES: Final = """
+M1|opening|order|`message_start` comes first and once, empty, with id, model and usage.|SDKs build the message from it.
+M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
+M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
+M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
+M5|calls|content|A call has an id, a name and first an empty input; its JSON is an object.|The tool runs with wrong arguments.
+M6|results|content|Results and redacted thinking are whole at their start.|
+M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
+M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
+M9|stop|order|`message_stop` comes last.|A client waits, or reads what is not there.
+M10|ping|order|`ping` may come anywhere.|
+M11|error|order|`error` has a type and a message, and ends the stream anywhere.|A client cannot tell why the message failed.
+M12|frames|content|The name of a frame is the type in its data.|SDKs skip the event.
+M13|whole|content|A whole message equals what the stream adds up to; no object is an empty input.|
+M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
+C1|role|order|The first chunk has the role, and no other does.|Clients begin the message twice, or never.
+C2|finish|order|One last chunk with an empty delta has the finish reason; in all others, it is null.|Clients stop early, or never.
+C3|reason|content|`length`, `content_filter` before `tool_calls`, that before `stop`; a named `tool_choice`: `stop`.|Agents wait.
+C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
+C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
+C6|chunks|content|All chunks have one id, time and model, and one choice.|Clients mix up answers.
+C7|reasoning|content|Reasoning is in `reasoning_content` and in `reasoning`.|Clients that read the other one lose it.
+C8|ending|order|`[DONE]` comes last; an error is the last chunk.|A client waits, or takes a failure for an end.
+C9|whole|content|A whole message equals what the stream adds up to, with `refusal` and `annotations`; its choice has `logprobs`.|
+"""
+"""A rule in each line. Only those that one stream can show say what breaks."""
+
+DIALECT_RULES: Final[Mapping[str, Rule]] = read_rows(_RULES, Rule)
+"""The rules of both APIs, by number."""
+
+
+class DialectJudge:
+    """Validates the bytes of a stream of one of both APIs, at its end; then `findings` has all findings."""
+
+    def __init__(self, api: Literal["messages", "chat"]) -> None:
+        self._api = api
+        self._decoder = SseDecoder()
+        self._messages: list[SseMessage] = []
+        self.findings: list[Finding] = []
+
+    def content_type(self, value: str) -> None:
+        """Check the value of the `Content-Type` header."""
+        if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
+            self._find("C8" if self._api == "chat" else "M12", 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+
+    def feed(self, chunk: bytes) -> None:
+        """Read the next bytes of the stream, which may be split anywhere."""
+        self._messages += self._decoder.feed(chunk)
+
+    def end(self) -> Verdict:
+        """Validate the stream, and return the verdict."""
+        self._messages += self._decoder.end()
+        marked = bool(self._messages) and self._messages[-1].data == DONE
+        messages = self._messages[:-1] if marked else self._messages
+        bodies = [members(read_body(message)) for message in messages]
+        if self._api == "chat":
+            usage = any(body.get("usage") is not None for body in bodies)
+            violations = check_chat(bodies, usage=usage)
+            violations += [] if marked else [Violation("C8", len(bodies), "the stream has no end marker [DONE]")]
+        else:
+            violations = check_messages(bodies)
+            framed = zip(messages, bodies, strict=True)
+            violations += [
+                Violation("M12", index, f"the event is {message.event!r}, and its type is {body.get('type')!r}")
+                for index, (message, body) in enumerate(framed)
+                if message.event != body.get("type")
+            ]
+        for violation in violations:
+            self._find(violation.rule, violation.index, violation.message, violation.deviation)
+        return self._verdict(bodies, marked=marked)
+
+    def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
+        at = self._messages[index] if index < len(self._messages) else None
+        received = "" if at is None else as_text(members(read_body(at)).get("type")) or at.event
+        line = None if at is None else at.line
+        severity: Severity = "deviation" if deviation else "error"
+        self.findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
+
+    def _verdict(self, bodies: Sequence[Mapping[str, object]], *, marked: bool) -> Verdict:
+        tally = Tally()
+        tally.add(self.findings)
+        choices = [members(choice) for body in bodies for choice in elements(body.get("choices"))]
+        reasons = [
+            *(members(body.get("delta")).get("stop_reason") for body in bodies if body.get("type") == "message_delta"),
+            *(choice.get("finish_reason") for choice in choices),
+        ]
+        blocks = [as_text(members(body["content_block"]).get("type")) for body in bodies if "content_block" in body]
+        return Verdict(
+            events=len(bodies),
+            items=blocks,
+            status=next((reason for reason in reversed(reasons) if isinstance(reason, str)), None),
+            marked=marked,
+            reported=tally.sorted,
+            rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
+            severities=tally.severities,
+        )
+
+
+class AnyJudge:
+    """Validates the bytes of a stream of any of the APIs, which its first event shows unless `api` names it.
+
+    `dialect`, `permissive` and `first` are for the Responses API; see `Judge`.
+    """
+
+    def __init__(
+        self, *, api: ApiName | None = None, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+    ) -> None:
+        self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first)
+        self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
+        self._content_type: str | None = None
+        self._unread = b""
+
+    def _make(self, api: ApiName) -> Judge | DialectJudge:
+        return self._responses() if api == "responses" else DialectJudge(api)
+
+    def content_type(self, value: str) -> None:
+        """Check the value of the `Content-Type` header."""
+        self._content_type = value
+
+    def feed(self, chunk: bytes) -> None:
+        """Validate the next bytes of the stream, which may be split anywhere."""
+        self._unread += chunk
+        if self._judge is not None or find_api(self._unread) is not None:
+            self._read()
+
+    def end(self) -> Verdict:
+        """Validate the end of the stream, and return the verdict."""
+        return self._read().end()
+
+    def _read(self) -> Judge | DialectJudge:
+        if self._judge is None:
+            self._judge = self._make(find_api(self._unread) or "responses")
+        if self._content_type is not None:
+            self._judge.content_type(self._content_type)
+            self._content_type = None
+        self._judge.feed(self._unread)
+        self._unread = b""
+        return self._judge

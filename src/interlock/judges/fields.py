@@ -1,0 +1,119 @@
+"""Finds faults in the fields of events (rule R14 of docs/rules.md).
+
+`interlock.events.shapes` compares the fields with their types. This module drops the mismatches that other rules report, and
+finds the deviations among the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+from interlock.events.items import ITEMS
+from interlock.events.json import as_text, is_array, is_object, members
+from interlock.events.parts import ContentPart, OutputPart, SummaryText
+from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
+from interlock.events.stream import ItemAdded, StreamEvent
+from interlock.judges.digests import json_type, quote
+from interlock.judges.rulebook import Breach
+
+_OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
+_OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
+    *("item_id", "content_index", "summary_index", "delta", "logprobs", "response", "item", "part"),
+}
+"""Fields of events and of what they contain; on any other object they are errors, not vendor fields."""
+_LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})
+"""Fields that an item may omit until it is done."""
+_NEWER: Final = frozenset(
+    {
+        *(("Response", name) for name in ("parallel_tool_calls", "tool_choice", "tools")),
+        *(("ResponseUsage", name) for name in ("input_tokens_details", "output_tokens_details")),
+    }
+)
+"""Fields that older services omit and no client requires."""
+_PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
+_KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
+"""The types of items and parts in the API; in the wrong place they are errors, not unknown items."""
+_FREE: Final = frozenset({"attributes", "env"})
+"""The objects with arbitrary field names."""
+_NOUNS: Final = {"content": "part", "summary": "part"}
+
+
+def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
+    """Return the faults in the fields of an event and of its item, part or response."""
+    whole = {**body, "response": _drop_lists(body["response"])} if "response" in body else dict(body)
+    return [
+        _field_fault(mismatch)
+        for mismatch in mismatches(whole, event, direction="stream")
+        if not _is_reported_elsewhere(mismatch, event)
+    ]
+
+
+def _drop_lists(response: object) -> object:
+    """Empty the lists of a response: R13 compares its items, and its tools come from the request."""
+    if not is_object(response):
+        return response
+    nothing: list[object] = []
+    return {name: nothing if is_array(value) else value for name, value in response.items()}
+
+
+def is_unknown_part(body: Mapping[str, object]) -> bool:
+    """Return whether an event has a part of an unknown type."""
+    kind = as_text(members(body.get("part")).get("type"))
+    return bool(kind) and kind not in _PARTS
+
+
+def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
+    """Return whether another rule (R2, R13, R15) reports a mismatch, or the field need not match."""
+    match mismatch.path:
+        case ("sequence_number",):
+            return True
+        case ("logprobs", *inner):
+            return bool(inner) or mismatch.kind == "missing"
+        case ("item", field):
+            return mismatch.kind == "missing" and event is ItemAdded and (mismatch.type, field) in _LATER
+        case ("response", str(field)):
+            elsewhere = {"unknown": field not in _OF_AN_EVENT, "value": field not in {"object", "status"}}
+            return elsewhere.get(mismatch.kind, False)
+        case ("response", field, *inner):
+            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
+        case _:
+            return False
+
+
+def _field_fault(mismatch: Mismatch) -> Breach:
+    last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
+    above = [step for step in mismatch.path[:last] if isinstance(step, str)]
+    field, value = param_of(mismatch.path[last:]), mismatch.value
+    name = mismatch.type if mismatch.type.islower() or not above else above[-1]
+    deviation = _deviation(mismatch, field)
+    field = quote(field) if above and above[-1] in _FREE else field
+    if field == "type" and mismatch.kind != "unknown":
+        message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quote(value)}"
+    elif mismatch.kind == "unknown":
+        message = f"{name} has no field {quote(field)}"
+    elif mismatch.kind == "missing":
+        message = f"{name}: {field} is missing"
+    elif mismatch.kind == "value":
+        message = f"{name}: {field} is {quote(value)} instead of {mismatch.expected}"
+    else:
+        message = f"{name}: {field} is {json_type(value)}"
+    unreadable = not deviation and mismatch.kind not in {"unknown", "tag"}
+    return Breach("R14", message, deviation=deviation, unreadable=unreadable)
+
+
+def _deviation(mismatch: Mismatch, field: str) -> str:
+    """Return the deviation of a fault; empty for an error."""
+    match mismatch.kind:
+        case "unknown" if field not in _OF_ANOTHER_LEVEL:
+            return "vendor-field"
+        case "null":
+            return "null"
+        case "type" if mismatch.path == ("logprobs",) and mismatch.value is None:
+            return "null"
+        case "tag" if mismatch.value not in _KNOWN:
+            return "unknown-item"
+        case "missing" if (mismatch.type, field) in _NEWER:
+            return "field-of-newer"
+        case _:
+            return ""

@@ -1,0 +1,331 @@
+"""Validates the bytes of a stream as they arrive, without IO.
+
+`Judge` checks the framing (rule R5 of docs/rules.md) and the end marker (R3); `Acceptor` checks the events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, get_args
+
+import orjson
+from attrs import define, evolve, field, frozen
+
+from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import OPEN_RESPONSES, DialectName
+from interlock.events.json import as_text, is_object, parse
+from interlock.events.sse import CONTENT_TYPE
+from interlock.events.stream import TERMINAL, Created, wire_name
+from interlock.judges.acceptor import Acceptor
+from interlock.judges.automaton import Step
+from interlock.judges.digests import quote
+from interlock.judges.rulebook import DEVIATIONS, RULES, Finding, Severity
+
+DONE: Final = "[DONE]"
+"""The data of the end marker."""
+LISTED: Final = 1000
+"""The maximum number of distinct findings of each severity that a verdict lists; its counts include the rest."""
+
+_LINE_ENDS: Final = re.compile(rb"(?:\r?\n)+")
+_Key: TypeAlias = tuple[str, str | None, str]
+_SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+
+
+@frozen
+class Reported:
+    """A finding, and the number of times that it occurs."""
+
+    finding: Finding
+    times: int = 1
+
+
+@frozen
+class Verdict:
+    """The result of validating a stream.
+
+    Args:
+        events: The number of events.
+        items: The kind of each item, in order; an empty string if unknown.
+        status: The final status of the last response that ended; None if none did.
+        marked: Whether the end marker follows the last response.
+        reported: The different findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
+        rules: The number of findings for each rule that has any, including repeats.
+        severities: The number of findings of each severity, including repeats.
+        responses: The number of responses in the stream.
+        late: The findings at the end of the stream that belong to no message.
+    """
+
+    events: int
+    items: Sequence[str]
+    status: str | None
+    marked: bool
+    reported: Sequence[Reported]
+    rules: Mapping[str, int]
+    severities: Mapping[Severity, int]
+    responses: int = 1
+    late: Sequence[Finding] = ()
+
+    @property
+    def legal(self) -> bool:
+        """Whether there are no errors."""
+        return not self.severities["error"]
+
+    @property
+    def strict(self) -> bool:
+        """Whether there are no findings at all."""
+        return not self.rules
+
+    @property
+    def readable(self) -> bool:
+        """Whether there was an event or an end marker."""
+        return bool(self.events) or self.marked
+
+
+@frozen
+class JudgedMessage:
+    """A message of a stream with its findings.
+
+    Args:
+        message: The decoded message.
+        body: Its JSON object; None for the end marker, illegal messages after it, unreadable data, and a message that the stream
+            ends inside.
+        findings: Its findings.
+        step: Its effect on a lifecycle; None if it has none.
+    """
+
+    message: SseMessage
+    body: Mapping[str, object] | None
+    findings: Sequence[Finding]
+    step: Step | None
+
+
+@define
+class Tally:
+    """The findings so far."""
+
+    listed: dict[Severity, dict[_Key, Reported]] = field(factory=lambda: {severity: {} for severity in _SEVERITIES}, init=False)
+    rules: dict[str, int] = field(factory=dict[str, int], init=False)
+    severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_SEVERITIES, 0), init=False)
+    latest: list[Finding] = field(factory=list[Finding], init=False)
+    """The findings of the current message."""
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Count findings and list the new ones; a deviation is listed only once, for all items."""
+        for finding in findings:
+            self.latest.append(finding)
+            self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
+            self.severities[finding.severity] += 1
+            key = (finding.rule, None, finding.deviation) if finding.deviation else (finding.rule, finding.item, finding.message)
+            listed = self.listed[finding.severity]
+            if key in listed:
+                listed[key] = evolve(listed[key], times=listed[key].times + 1)
+            elif len(listed) < LISTED:
+                listed[key] = Reported(finding)
+
+    @property
+    def sorted(self) -> list[Reported]:
+        """The listed findings, sorted by severity (errors first) and event."""
+        return [one for listed in self.listed.values() for one in sorted(listed.values(), key=lambda one: one.finding.event)]
+
+
+@define
+class JsonLines(SseDecoder):
+    """Decodes one JSON object per line: makes each line the data of a server-sent event, and decodes these.
+
+    Args:
+        limit: The most bytes of a line, including the `data: ` in front of it.
+    """
+
+    def __attrs_post_init__(self) -> None:
+        """Begin the first line."""
+        super().feed(b"data: ")
+
+    def feed(self, data: bytes) -> list[SseMessage]:
+        """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
+        return _lines(super().feed(_LINE_ENDS.sub(lambda match: b"\n" * 2 * match[0].count(b"\n") + b"data: ", data)))
+
+    def end(self) -> list[SseMessage]:
+        """End the last line, and return its message unless it is blank."""
+        return _lines(super().end())
+
+
+def _lines(messages: Iterable[SseMessage]) -> list[SseMessage]:
+    """Drop the messages of blank lines, and number the others by the lines of the file."""
+    return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
+
+
+class Judge:
+    """Validates the bytes of a stream as they arrive.
+
+    Args:
+        dialect: The dialect of the stream.
+        permissive: Whether the model may write two items at once.
+        first: The number of the first event of a resumed stream; 0 for a full stream.
+    """
+
+    def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
+        self._decoder = SseDecoder()
+        self._acceptor = Acceptor(dialect=dialect, permissive=permissive, first_sequence_number=first)
+        self._tally = Tally()
+        self._dialect = dialect
+        self._status: str | None = None
+        self._marked = False
+        self._over_http = False
+        self._has_content = False
+        self._framed = True
+        self._line: int | None = None
+
+    def content_type(self, value: str) -> None:
+        """Check the value of the `Content-Type` header."""
+        self._over_http = True
+        if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
+            self._fault("R5", f"the content type is {quote(value)} instead of {CONTENT_TYPE}")
+
+    def feed(self, chunk: bytes) -> None:
+        """Validate the next bytes of the stream, which may be split anywhere; raise `TypeError` for anything but bytes."""
+        for message in self._decode(chunk):
+            self._take(message)
+
+    def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
+        """Validate the next bytes, and yield each message that they complete, with its findings."""
+        for message in self._decode(chunk):
+            yield self._add_findings(message, self._take(message))
+
+    def follow_end(self) -> Iterator[JudgedMessage]:
+        """Validate and yield the last message if its final empty line or line feed is missing."""
+        for message in self._decoder.end():
+            if not self._framed:
+                yield self._add_findings(message, self._take(message))
+            elif message.data_lines or message.event != "message":
+                yield self._add_findings(message, self._take_last(message))
+
+    def _add_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
+        return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
+
+    def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
+        """Decode server-sent events, or JSON lines if the stream begins with a brace."""
+        if not isinstance(chunk, (bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers without a type checker
+            raise TypeError(f"a stream is judged in chunks of bytes, not {type(chunk).__name__}: {chunk!r:.80}")
+        if not self._has_content and chunk.strip():
+            self._has_content = True
+            if chunk.lstrip().startswith(b"{"):
+                self._decoder, self._framed = JsonLines(), False
+                self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
+        return self._decoder.feed(chunk)
+
+    def end(self) -> Verdict:
+        """Validate the end of the stream, and return the verdict."""
+        for _ in self.follow_end():
+            pass
+        self._tally.latest = []
+        if self._decoder.without_data:
+            self._fault("R5", f"events without data: {self._decoder.without_data}")
+        self._tally.add(self._acceptor.end())
+        if not self._marked and self._framed:
+            deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
+            self._fault("R3", "the stream has no end marker [DONE]", deviation=deviation)
+        return Verdict(
+            events=self._acceptor.events,
+            items=self._acceptor.kinds,
+            status=self._status,
+            marked=self._marked,
+            reported=self._tally.sorted,
+            rules={rule: self._tally.rules[rule] for rule in RULES if rule in self._tally.rules},
+            severities=self._tally.severities,
+            responses=self._acceptor.responses,
+            late=tuple(self._tally.latest),
+        )
+
+    def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
+        """Validate a last message without its empty line, which recorders may drop; over HTTP, clients drop the message."""
+        whole = not self._over_http and (message.data == DONE or read_body(message) is not None)
+        problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
+        body = self._take(message) if whole else None
+        self._fault("R5", problem, message.event, deviation="framing" if whole else "")
+        return body
+
+    def _take(self, message: SseMessage) -> Mapping[str, object] | None:
+        """Validate a message, and return the body of its event."""
+        if self._tally.latest:
+            self._tally.latest = []
+        self._line = message.line
+        for problem, deviation in _framing_faults(message) if self._framed else ():
+            self._fault("R5", problem, message.event, deviation=deviation)
+        body = None if message.data == DONE else read_body(message)
+        if self._marked and (body is None or body.get("type") != wire_name(Created)):
+            self._fault("R3", "comes after the end marker [DONE]", message.event)
+            return None
+        self._marked = message.data == DONE
+        if self._marked:
+            return None
+        if body is None:
+            self._fault("R5", _unreadable(message), message.event)
+            self._acceptor.skip()
+            return None
+        name = body.get("type")
+        if message.event != name and self._framed:
+            bare = "event" not in message.fields
+            header = "there is no event line" if bare else f"the event is {quote(message.event)}"
+            problem = f"{header}, and the body's type is {quote(name)}"
+            self._fault("R5", problem, message.event, deviation="no-event-line" if bare else "")
+        findings = self._acceptor.feed(body, message.line)
+        if findings:
+            self._tally.add(findings)
+        if as_text(name) in TERMINAL:
+            response = body.get("response")
+            if is_object(response):
+                status = response.get("status")
+                self._status = status if isinstance(status, str) else quote(status)
+        return body
+
+    def _fault(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
+        severity = DEVIATIONS[deviation].severity if deviation else "error"
+        number, line = self._acceptor.events, self._line if received else None
+        self._tally.add([Finding(rule, severity, number, None, None, None, "", received, (), problem, deviation, line)])
+
+
+def judge(
+    chunks: bytes | Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+) -> Verdict:
+    """Validate a whole stream, full or resumed, in chunks of any size; the settings are those of `Judge`.
+
+    Raises:
+        TypeError: A chunk is not of bytes.
+    """
+    judging = Judge(dialect=dialect, permissive=permissive, first=first)
+    for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
+        judging.feed(chunk)
+    return judging.end()
+
+
+def read_body(message: SseMessage) -> Mapping[str, object] | None:
+    """Return the data as a JSON object, or None."""
+    try:
+        body: object = orjson.loads(message.data)
+    except orjson.JSONDecodeError:
+        body = parse(message.data)  # which also reads lone surrogates and huge numbers, which some services write
+    return body if is_object(body) else None
+
+
+def _unreadable(message: SseMessage) -> str:
+    if message.overlong:
+        return "the event is too long to be judged"
+    return f"the data is not a JSON object: {message.data[:40]!r}"
+
+
+def _framing_faults(message: SseMessage) -> Iterator[tuple[str, str]]:
+    """Yield the faults in the framing of a message, each with its deviation (empty for an error)."""
+    if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
+        return
+    if message.data_lines > 1:
+        yield "an event has more than one line of data", "framing"
+    if message.had_cr:
+        yield "a line ends with a carriage return", "framing"
+    if message.has_id:
+        yield "an event has an id", "framing"
+    if message.invalid_utf8:
+        yield "an event is not UTF-8", ""
+
+
+_WELL_FRAMED: Final = ("event", "data")

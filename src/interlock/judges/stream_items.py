@@ -1,0 +1,365 @@
+"""Tracks the items of a stream; checks their indices, ids and order of events (R6, R7, R8, R10, R11 of docs/rules.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import define, evolve, field, frozen
+
+from interlock.events.items import ITEMS, statuses_of
+from interlock.events.json import as_text, members
+from interlock.events.parts import OutputText
+from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
+from interlock.fsm.lifecycles import LIFECYCLES
+from interlock.judges.automaton import Automaton, AutomatonNode
+from interlock.judges.digests import Digest, LogprobsDigest, TextDigest, quote
+from interlock.judges.rulebook import Breach, ItemRef
+
+AUTOMATA: Final[Mapping[str, Automaton]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+"""The automaton of each kind of item."""
+
+ADDED: Final = wire_name(ItemAdded)
+DONE: Final = wire_name(ItemDone)
+FINAL: Final = frozenset({"completed", "incomplete", "failed"})
+"""The statuses of an item that has ended."""
+_KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
+_MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
+"""The kinds of item that may be done right after `added` (True), or after deltas without the `.done` of their text (False)."""
+_PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
+
+
+@define(eq=False)
+class TrackedPart:
+    """An open part of an item.
+
+    Args:
+        type: The `type` of the part.
+        index: Its index in the list of parts.
+        from_start: Whether the stream has its first event.
+    """
+
+    type: str
+    index: int
+    from_start: bool
+    text: TextDigest = field(init=False)
+    logprobs: LogprobsDigest | None = field(init=False)
+    """None if the part cannot have log probabilities or has malformed ones, or if the stream lacks its first event."""
+    annotations: list[Digest] = field(factory=list[Digest], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Create an empty text and empty log probabilities."""
+        self.text = TextDigest(self.from_start)
+        self.logprobs = LogprobsDigest() if self.from_start and self.type == wire_name(OutputText) else None
+
+
+@define(eq=False)
+class TrackedParts:
+    """The parts of an item, by the name of their list.
+
+    Args:
+        next_index: The index of the next part of each list, if it is known.
+        done: The exact and the loose digest of each part that is done; None if some parts of the list may be missing.
+    """
+
+    next_index: dict[str, int]
+    done: dict[str, list[tuple[Digest, Digest]] | None]
+    open: TrackedPart | None = None
+    first_delta: str | None = None
+
+
+@define(eq=False)
+class TrackedShell:
+    """The commands of a shell call, and the outputs of the commands that have ended."""
+
+    commands: list[str] = field(factory=list[str])
+    printed: dict[str, TextDigest] = field(factory=dict[str, TextDigest])
+    """The deltas of the running command's output, by `stdout` and `stderr`."""
+    outputs: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    ended_count: int = 0
+
+
+@define(eq=False)
+class ItemOpening:
+    """What the `added` event of an item said.
+
+    Args:
+        stable: The fields that must not change.
+        status: Its status; empty for `in_progress`.
+        repeats: How often `in_progress` may still come: once, and again after an approval.
+        faults: The faults that are reported at `done`.
+    """
+
+    stable: Mapping[str, object] = field(factory=dict[str, object])
+    status: str = ""
+    repeats: int = 1
+    faults: list[Breach] = field(factory=list[Breach])
+
+
+@frozen(eq=False)
+class ItemEnding:
+    """What the `done` event of an item said: its status, and the exact and the loose digests of its fields."""
+
+    status: str | None = None
+    digests: Mapping[str, Digest] | None = None  # None if the event is unreadable
+    loose: Mapping[str, Digest] = field(factory=dict[str, Digest])
+
+
+@define(eq=False)
+class TrackedItem:
+    """The state of an item between two events.
+
+    Args:
+        id: The id of the item.
+        index: Its `output_index`.
+        kind: Its type; empty if unknown.
+        from_start: Whether the stream has its `added` event.
+        lists_logprobs: The names of the stream's events that had an empty list of log probabilities; all items share it.
+    """
+
+    id: str
+    index: int
+    kind: str
+    from_start: bool
+    lists_logprobs: set[str]
+    node: AutomatonNode = field(init=False)
+    addresses: set[int | str] = field(init=False)
+    """Every index and id in its events, so that each wrong index, and only the first wrong id, is reported."""
+    in_order: bool = field(default=True, init=False)
+    """Whether its events came in order; only then do they determine its status."""
+    only_done_events: bool = field(default=True, init=False)
+    """Whether the names of all its events after `added` end with `.done`."""
+    opening: ItemOpening | None = field(default=None, init=False)
+    ending: ItemEnding | None = field(default=None, init=False)
+    text: TextDigest = field(init=False)
+    """The item's text, if it has a text instead of parts."""
+    parts: TrackedParts = field(init=False)
+    shell: TrackedShell = field(factory=TrackedShell, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Start at the lifecycle's initial node, or at the node of all positions if the stream lacks `added`."""
+        automaton, lists = self.automaton, ("content", "summary")
+        known = automaton or AUTOMATA["message"]
+        self.node = known.start if self.from_start else known.unknown
+        self.addresses = {self.index}
+        self.text = TextDigest(self.from_start)
+        has_parts = self.from_start and automaton is not None and not automaton.whole
+        self.parts = TrackedParts(
+            next_index=dict.fromkeys(lists, 0) if self.from_start else {},
+            done={name: [] if has_parts else None for name in lists},
+        )
+
+    @property
+    def automaton(self) -> Automaton | None:
+        """The automaton of its kind; None for an unknown kind."""
+        return AUTOMATA.get(self.kind)
+
+    @property
+    def added(self) -> bool:
+        """Whether its `added` event came."""
+        return self.opening is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its `done` event came."""
+        return self.ending is not None
+
+    @property
+    def status(self) -> str | None:
+        """The status in `done`."""
+        return None if self.ending is None else self.ending.status
+
+    @property
+    def state(self) -> str:
+        """The possible states of the lifecycle, for messages."""
+        return self.node.state if self.automaton else "unknown"
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The statuses that the type of the item allows."""
+        return statuses_of(ITEMS[self.kind]) if self.kind in ITEMS else ()
+
+    @property
+    def own_text(self) -> tuple[str, ...]:
+        """The path to the field with the item's text; empty for an item with parts or without text."""
+        return ITEMS[self.kind].text_path if self.kind in ITEMS else ()
+
+    @property
+    def ref(self) -> ItemRef:
+        """A reference to the item, for findings."""
+        return ItemRef(self.id, self.kind or None, self.state)
+
+    @property
+    def is_complete_tool_list(self) -> bool:
+        """Whether it is a list of MCP tools that lacks only `output_item.done`."""
+        return self.kind == "mcp_list_tools" and self.in_order and self.node.legal == (DONE,)
+
+    def forget(self) -> None:
+        """Stop comparing the texts so far, because an event is missing or unreadable."""
+        self.text.complete = False
+        self.parts.done = dict.fromkeys(self.parts.done, None)
+        if self.parts.open is not None:
+            self.parts.open.text.complete = False
+            self.parts.open.logprobs = None
+
+    def skip(self, event: str) -> None:
+        """Skip an unknown event, which may stand for any number of known ones."""
+        if self.automaton is not None and event.startswith(f"response.{self.kind}."):
+            self.node = self.automaton.beyond(self.node)
+
+    def move(self, event: str) -> Breach | None:
+        """Move to the state after an event, named by its wire name, even if the event is illegal here.
+
+        An event after the end, and a second `added`, change nothing.
+
+        Returns:
+            The fault in the order of events; None if the event is legal.
+        """
+        if self.ended:
+            return Breach("R7", "comes after the item was done")
+        if event == ADDED and self.added:
+            return Breach("R7", "the item is added a second time", self.node.legal)
+        if event == ADDED:
+            self.opening = ItemOpening()
+        elif event == DONE:
+            self.ending = ItemEnding()
+        self.only_done_events = self.only_done_events and (event == ADDED or event.endswith(".done"))
+        automaton = self.automaton
+        following = automaton.step(self.node, event) if automaton else self.node
+        if following is not None or automaton is None:
+            self.node = following or self.node
+            return None
+        fault = self._find_misplaced(event, automaton)
+        if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
+            fault = evolve(fault, deviation="no-middle")
+        self.in_order = False
+        if fault.rule == "R8":
+            self.parts.done = dict.fromkeys(self.parts.done, None)
+        if event in automaton.events:
+            # Either this event came too early, or another is missing.
+            self.node = automaton.either(self.node, automaton.after(event))
+        return fault
+
+    def _find_misplaced(self, event: str, automaton: Automaton) -> Breach:
+        """Return the fault for an event that is illegal here."""
+        legal = self.node.legal
+        if event not in automaton.events:
+            return Breach("R10", f"is not an event of {self.kind}", legal)
+        if event in automaton.completions and automaton.leads_to(self.node, event):
+            return Breach("R11", "reports the end of a tool that did not run", legal)
+        if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
+            return Breach("R8", "breaks the order of parts", legal)
+        return Breach("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
+
+
+def is_own_text(event: type[StreamEvent]) -> bool:
+    """Return whether an event carries the text of an item without parts."""
+    return event.__bases__[0] is ItemEvent and wire_name(event).endswith((".delta", ".done"))
+
+
+def kind_of(item_id: str, event: str) -> str:
+    """Guess the kind of an item without `added` from its id's prefix or else from an event; return "" if both are ambiguous."""
+    by_id = _KIND_OF.get(item_id.partition("_")[0])
+    if by_id is not None:
+        return by_id
+    kinds = [kind for kind, automaton in AUTOMATA.items() if event in automaton.events]
+    return kinds[0] if len(kinds) == 1 else ""
+
+
+@define
+class StreamItems:
+    """The items of one stream.
+
+    Args:
+        whole: Whether the stream has its first event; then each item must be added before its other events.
+    """
+
+    whole: bool
+    items: dict[int, TrackedItem] = field(factory=dict[int, TrackedItem], init=False)
+    """The items by index, in order of appearance."""
+    _by_id: dict[str, TrackedItem] = field(factory=dict[str, TrackedItem], init=False)
+    _ids: set[str] = field(factory=set[str], init=False)
+    """Every id and call id so far."""
+    _lists_logprobs: set[str] = field(factory=set[str], init=False)
+    _next: int | None = field(default=None, init=False)
+    """The index of the next item."""
+
+    def find(self, event: type[StreamEvent], body: Mapping[str, object]) -> TrackedItem | None:
+        """Find the item of an event by its index, or by its id if the index is wrong.
+
+        Returns:
+            The item, or None if the event begins a new one, even if the index is taken.
+        """
+        index, item_id = body.get("output_index"), _item_id(event, body)
+        by_index = self.items.get(index) if type(index) is int else None
+        if event is ItemAdded:
+            return by_index if by_index and by_index.added and item_id in {"", by_index.id} else None
+        by_id = self._by_id.get(item_id)
+        if by_index is None or (by_index.ended and by_id is not None and not by_id.ended):
+            return by_id
+        return by_index
+
+    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Breach]]:
+        """Start tracking an item at its first event, or anew at an `added` that comes after other events of it.
+
+        Returns:
+            The item and its faults so far; no item if the event has no index.
+        """
+        index, item_id = body.get("output_index"), _item_id(event, body)
+        if type(index) is not int:
+            return None, []
+        item = members(body.get("item"))
+        kind = as_text(item.get("type")) or kind_of(item_id, wire_name(event))
+        before = self.items.get(index)
+        if event is ItemAdded:
+            faults = [*self._check_index(index, before), *self._check_ids(kind, item)]
+        else:
+            faults = [Breach("R7", "comes before its item is added", (ADDED,))] if self.whole else []
+            self._next = max(index + 1, self._next or 0)
+        from_start = event is ItemAdded and (before is None or before.added)
+        state = TrackedItem(item_id, index, kind, from_start, self._lists_logprobs)
+        self.items[index] = self._by_id[item_id] = state
+        return state, faults
+
+    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
+        """Check the index and the id of an event against its item."""
+        faults: list[Breach] = []
+        index, item_id = body.get("output_index"), _item_id(event, body)
+        if type(index) is int and index not in item.addresses:
+            faults.append(Breach("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
+            item.addresses.add(index)
+        item.id = item.id or item_id
+        has_first_wrong_id = item_id != item.id and not any(isinstance(one, str) and one != item.id for one in item.addresses)
+        if "item_id" in event.__struct_fields__ and has_first_wrong_id:
+            faults.append(Breach("R7", f"item_id is {quote(item_id)}, but that of item {item.index} is {quote(item.id)}"))
+        item.addresses.add(item_id)
+        return faults
+
+    def _check_index(self, index: int, before: TrackedItem | None) -> list[Breach]:
+        """Check the index of a new item, unless the item had events before `added`."""
+        if before is not None:
+            return [Breach("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
+        expected = self._next if self._next is not None or not self.whole else 0
+        self._next = index + 1
+        return [] if expected in {None, index} else [Breach("R6", f"output_index is {index} instead of {expected}")]
+
+    def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Breach]:
+        """Check the ids of a new item."""
+        faults: list[Breach] = []
+        id_prefix = f"{ITEMS[kind].prefix}_" if kind in ITEMS else ""
+        for name, prefix in (("id", id_prefix), ("call_id", "call_")):
+            value = item.get(name)
+            if not isinstance(value, str):
+                continue
+            if not value.startswith(prefix):
+                message = f"the {name} {quote(value)} of the {kind} does not begin with {prefix!r}"
+                faults.append(Breach("R7", message, deviation="foreign-id"))
+            shared = name == "call_id" and kind.endswith("_output")  # an output has the id of its call
+            if value in self._ids and not shared:
+                faults.append(Breach("R7", f"the {name} {quote(value)} is used twice"))
+            self._ids.add(value)
+        return faults
+
+
+def _item_id(event: type[StreamEvent], body: Mapping[str, object]) -> str:
+    return as_text(members(body.get("item")).get("id") if issubclass(event, ItemBracket) else body.get("item_id"))

@@ -1,0 +1,332 @@
+"""Feeds the real driver every delta in every abstract state, until no new state appears.
+
+An abstract state has everything that the driver's decisions depend on, and no ids, counters, texts and ended items;
+docs/proof.md argues that this is enough. The search is breadth first, so counterexamples are short.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from operator import add
+from typing import Final, TypeAlias
+
+import orjson
+from attrs import define, field, frozen
+
+from interlock.dialects import ChatTransducer, MessagesTransducer
+from interlock.events.items import ITEMS, ItemKind
+from interlock.events.sse import EventWriter, SseWriter
+from interlock.events.stream import StreamEvent
+from interlock.fsm import deltas
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.errors import InterlockError
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
+from interlock.fsm.lifecycles import Lifecycles
+from interlock.fsm.subjects import AnyItem
+from interlock.judges.dialect_rules import Violation, check_chat, check_messages
+from interlock.verify import oracle
+from interlock.verify.expectation import Body, Expectation, Stance, decode
+from interlock.verify.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
+
+AnyTransducer: TypeAlias = MessagesTransducer | ChatTransducer
+
+TRANSLATION_CHECKS: Final[Sequence[Callable[[Sequence[Body]], list[Violation]]]] = (
+    check_messages,
+    partial(check_chat, usage=True),
+)
+"""The rules of each transducer's stream."""
+
+Fired: TypeAlias = tuple[str, str, str]
+"""A fired edge: the name of the lifecycle, the state, and the trigger."""
+
+
+@frozen(order=True)
+class OpenItem:
+    """The abstract state of an open item."""
+
+    kind: str
+    state: str
+    pending_space: bool
+    """Whether white space waits for other text before it is sent."""
+    measured: bool
+    """Whether the text of the open part has log probabilities."""
+    pending_logprobs: bool
+    """Whether log probabilities wait for their text."""
+    marked: bool
+    """Whether the open part has text that an annotation can refer to."""
+
+
+@frozen
+class ProofState:
+    """An abstract state of the driver and the expectation."""
+
+    response: str
+    """The state of the response's lifecycle."""
+    active: OpenItem | None
+    """The item that is being written."""
+    waiting: tuple[OpenItem, ...]
+    """The other open items, sorted."""
+    streaming: bool
+    """Whether the driver writes the next text by filling it into the last delta event, without firing an edge."""
+    has_ended_item: bool
+    stance: Stance
+    """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
+    places: tuple[tuple[str, int], ...]
+    """The states of the transducers, each with the number of events that wait in it."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the open items."""
+        return [item.kind for item in (*self.waiting, self.active) if item is not None]
+
+
+Written: TypeAlias = tuple[bytes, StreamEvent]
+"""A frame and its event."""
+
+
+class PairWriter:
+    """Writes each event as a frame, and keeps it beside the frame."""
+
+    def __init__(self) -> None:
+        self._frames, self._events = SseWriter(), EventWriter()
+
+    def write(self, event: StreamEvent) -> Written:
+        """Return the frame and the event."""
+        return self._frames.write(event), event
+
+    def repeat(self, event: StreamEvent) -> Callable[[str, int], Written]:
+        """Return a function of a text and a number that returns both."""
+        fill, rewrite = self._frames.repeat(event), self._events.repeat(event)
+        return lambda text, number: (fill(text, number), rewrite(text, number))
+
+
+class WatchedDriver(ResponseDriver[Written]):
+    """The real driver, which also records fired edges in `fired` and exposes its abstract state."""
+
+    def __init__(self, lifecycles: Lifecycles, fired: set[Fired]) -> None:
+        super().__init__(SETTINGS, writer=PairWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
+        self._fired = fired
+
+    def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
+        self._fired.add((subject.state.table, subject.state.name, trigger))
+        return super()._fire(subject, trigger, args)
+
+    def state(self, expectation: Expectation, transducers: Sequence[AnyTransducer]) -> ProofState:
+        """Return the abstract state; the expectation and the transducers must have seen the same deltas."""
+        waiting = [_abstract(item) for item in self._open.values() if item is not self._active]
+        return ProofState(
+            self._response.state.name,
+            None if self._active is None else _abstract(self._active),
+            tuple(sorted(waiting)),
+            self._write_delta is not None,
+            any(item.id not in self._open for item in self._response.output),
+            expectation.stance,
+            tuple(transducer.place for transducer in transducers),
+        )
+
+    def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
+        """Yield every delta to feed in this state: `anywhere`, text, and tool deltas for each call."""
+        yield from PLAIN
+        yield from MEASURED
+        yield from anywhere
+        for item in self._open.values():
+            yield from describe(item.id, item.kind)
+        closed = [item for item in self._response.output if item.id not in self._open]
+        yield from describe(closed[-1].id, closed[-1].kind) if closed else describe(*UNKNOWN_CALL)
+
+
+def _abstract(item: AnyItem) -> OpenItem:
+    has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
+    measured = has_logprobs and stream_of(item.state) is not None and bool(item.part.logprobs)
+    pending_logprobs = has_logprobs and bool(item.unsent_logprobs)
+    marked = "annotate" in item.state.rows and item.find(MARK) is not None
+    return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, pending_logprobs, marked)
+
+
+def _bodies(frames: bytes) -> list[Body]:
+    return [
+        orjson.loads(frame.partition(b"data: ")[2]) for frame in frames.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")
+    ]
+
+
+@frozen
+class ProofNode:
+    """An abstract state and the first path to it."""
+
+    state: ProofState
+    path: tuple[deltas.Delta, ...]
+    """The deltas from the start."""
+    events: tuple[Body, ...]
+    """The events of the path."""
+    wire: bytes
+    """The same events as frames."""
+    expectation: Expectation
+    transducers: tuple[AnyTransducer, ...]
+    """The transducers, which have read the events."""
+    translations: tuple[bytes, ...]
+    """What each has made of them."""
+
+    def is_unchanged_since(self, before: ProofNode) -> bool:
+        """Return whether the deltas since `before` emitted no event and left the state as it was."""
+        return self.state == before.state and len(self.wire) == len(before.wire)
+
+
+@frozen
+class Counterexample:
+    """A list of deltas that makes an illegal stream."""
+
+    path: Sequence[deltas.Delta]
+    """The deltas; the last one is `Finish`."""
+    faults: Sequence[str]
+
+
+@define
+class Explorer:
+    """One exploration and its results so far."""
+
+    lifecycles: Lifecycles
+    """The lifecycles of the driver."""
+    kinds: Collection[ItemKind]
+    """The kinds of items to open."""
+    open_items: int
+    """The maximum number of open items in an explored state."""
+    states: set[ProofState] = field(factory=set[ProofState], init=False)
+    inputs: int = field(default=0, init=False)
+    transitions: int = field(default=0, init=False)
+    fired: set[Fired] = field(factory=set[Fired], init=False)
+    paths: list[tuple[deltas.Delta, ...]] = field(factory=list[tuple[deltas.Delta, ...]], init=False)
+    """Paths whose last delta fires an edge for the first time."""
+    streams: set[bytes] = field(factory=set[bytes], init=False)
+    events: int = field(default=0, init=False)
+    counterexample: Counterexample | None = field(default=None, init=False)
+
+    def run(self, progress: Callable[[int, int], None]) -> None:
+        """Explore until no new state appears or a counterexample is found; `progress` is that of `prove`.
+
+        While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
+        """
+        distinct = self._distinct_kinds()
+        alone, beside = common_inputs(self.kinds), common_inputs(distinct)
+        start = self._start()
+        self.states.add(start.state)
+        frontier = deque([start])
+        while frontier and self.counterexample is None:
+            progress(len(self.states) - len(frontier), len(self.states))
+            node = frontier.popleft()
+            for after in self._successors(node, beside if node.state.kinds else alone):
+                if after.state not in self.states and self._is_explored(after.state, distinct):
+                    self.states.add(after.state)
+                    frontier.append(after)
+
+    def _is_explored(self, state: ProofState, distinct: Collection[str]) -> bool:
+        open_items = len(state.kinds)
+        return open_items <= 1 or (open_items <= self.open_items and all(kind in distinct for kind in state.kinds))
+
+    def _distinct_kinds(self) -> list[ItemKind]:
+        """Return one kind per group that the driver treats alike: with the same edges, streaming states and encrypted field."""
+        first: dict[object, ItemKind] = {}
+        for kind in self.kinds:
+            lifecycle = self.lifecycles.items[kind]
+            number = {name: place for place, name in enumerate(lifecycle.states)}
+            edges = [(number[edge.source], edge.trigger, number[edge.dest]) for edge in lifecycle.edges]
+            streams = [number[name] for name, state in lifecycle.states.items() if stream_of(state) is not None]
+            first.setdefault((tuple(edges), tuple(streams), ITEMS[kind].opaque), kind)
+        return list(first.values())
+
+    def _successors(self, node: ProofNode, anywhere: Sequence[deltas.Delta]) -> Iterator[ProofNode]:
+        """Feed every delta in a state, check the stream after each, and yield the resulting nodes.
+
+        After a delta without effect, feed the next one to the same driver instead of replaying the path.
+        """
+        driver, here = self._replay(node), node
+        inputs = [*driver.inputs(anywhere)]
+        self.inputs = max(self.inputs, len(inputs))
+        for delta in inputs:
+            self.transitions += 1
+            after, faults = self._feed(driver, here, delta)
+            if not faults and after.is_unchanged_since(here) and delta is not inputs[-1]:
+                here = after
+                continue
+            faults = faults or self._finish(driver, after)
+            if faults:
+                self.counterexample = self._minimal((*here.path, delta), faults)
+                return
+            yield after
+            driver, here = self._replay(node), node
+
+    def _driver(self) -> WatchedDriver:
+        return WatchedDriver(self.lifecycles, self.fired)
+
+    def _start(self) -> ProofNode:
+        expectation, transducers = Expectation(), (MessagesTransducer(), ChatTransducer(usage=True))
+        return ProofNode(self._driver().state(expectation, transducers), (), (), b"", expectation, transducers, (b"", b""))
+
+    def _replay(self, node: ProofNode) -> WatchedDriver:
+        driver = self._driver()
+        driver.feed(node.path)
+        return driver
+
+    def _minimal(self, path: tuple[deltas.Delta, ...], faults: Sequence[str]) -> Counterexample:
+        """Drop deltas until the stream would have no fault without any one of the others."""
+        for place in range(len(path)):
+            shorter = path[:place] + path[place + 1 :]
+            if remaining := self._judge(shorter):
+                return self._minimal(shorter, remaining)
+        return Counterexample((*path, deltas.Finish()), faults)
+
+    def _judge(self, path: tuple[deltas.Delta, ...]) -> list[str]:
+        """Feed a path, end the stream, and return its faults."""
+        driver, node = self._driver(), self._start()
+        for delta in path:
+            node, faults = self._feed(driver, node, delta)
+            if faults:
+                return faults
+        return self._finish(driver, node)
+
+    def _finish(self, driver: WatchedDriver, node: ProofNode) -> list[str]:
+        """End a stream and return its faults; the oracle checks each distinct stream once."""
+        end, faults = self._feed(driver, node, deltas.Finish())
+        if faults:
+            return faults
+        digest = sha256(end.wire).digest()
+        if digest in self.streams:
+            return []
+        faults = [f"{violation.rule}: event {violation.index}: {violation.message}" for violation in oracle.check(end.events)]
+        for translation, check in zip(end.translations, TRANSLATION_CHECKS, strict=True):
+            faults += [
+                f"{violation.rule}: event {violation.index}: {violation.message}" for violation in check(_bodies(translation))
+            ]
+        if driver.response != end.events[-1].get("response"):
+            faults.append("R19: the response of the driver differs from the one in the terminal event")
+        if not faults:
+            self.streams.add(digest)
+            self.events += len(end.events)
+        return faults
+
+    def _feed(self, driver: WatchedDriver, node: ProofNode, delta: deltas.Delta) -> tuple[ProofNode, list[str]]:
+        """Feed a delta to a driver in the state of `node`, and return the next node and the faults."""
+        fired = len(self.fired)
+        try:
+            written = driver.feed([delta])
+        except Exception as error:  # noqa: BLE001 - the driver must accept every delta
+            return node, [f"{type(error).__name__}: {error}"]
+        frames = [frame for frame, _ in written]
+        events = [decode(frame) for frame in frames]
+        if len(self.fired) > fired:
+            self.paths.append((*node.path, delta))
+        expectation = node.expectation.fork()
+        fault = expectation.compare(delta, events)
+        wire = b"".join((node.wire, *frames))
+        transducers = tuple(transducer.fork() for transducer in node.transducers)
+        try:
+            made = [transducer.encode(event for _, event in written) for transducer in transducers]
+        except (InterlockError, LookupError, TypeError) as error:
+            return node, [f"{type(error).__name__}: {error}"]
+        translations = tuple(map(add, node.translations, made))
+        state = driver.state(expectation, transducers)
+        after = ProofNode(state, (*node.path, delta), (*node.events, *events), wire, expectation, transducers, translations)
+        return after, [] if fault is None else [fault]

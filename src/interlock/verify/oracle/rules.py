@@ -1,0 +1,661 @@
+"""The rules of docs/rules.md, as functions that yield the violations of a stream.
+
+The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_malformed` checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from interlock.verify.oracle.api import EVENTS, ITEM_PREFIX, ITEMS, OBJECTS, RESPONSE, TEXT_FIELDS, USAGE, WHOLE
+from interlock.verify.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
+from interlock.verify.oracle.stream_view import (
+    ADDED,
+    DONE,
+    TERMINAL,
+    ItemView,
+    JsonObject,
+    Stream,
+    Violation,
+    as_list,
+    as_object,
+    is_array,
+    is_object,
+)
+
+OracleRule: TypeAlias = Callable[[Stream], Iterator[Violation]]
+
+_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
+_RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
+_REASONS: Final = ("max_output_tokens", "max_messages", "content_filter", "steered")
+_OPENING: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_STATUSES: Final = {
+    "response.created": {"queued", "in_progress"},
+    "response.queued": {"queued"},
+    "response.in_progress": {"in_progress"},
+    "response.completed": {"completed"},
+    "response.incomplete": {"incomplete", "cancelled"},
+    "response.failed": {"failed"},
+}
+_KEEPALIVE: Final = "keepalive"
+_BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
+_ANNOTATION: Final = "response.output_text.annotation.added"
+_TYPES: Final[dict[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+def r1_opening(stream: Stream) -> Iterator[Violation]:
+    """R1: created and in_progress come first, once each; queued may come between them."""
+    opening = [name for name in stream.names if name in _OPENING]
+    expected = ["response.created", "response.in_progress"]
+    if "response.queued" in opening:
+        expected.insert(1, "response.queued")
+    first = [name for name in stream.names if name != _KEEPALIVE][: len(expected)]
+    if first != expected:
+        yield Violation("R1", 0, f"the stream opens with {first}")
+    elif opening != expected:
+        yield Violation("R1", len(stream.events), "an opening event comes again")
+
+
+def r2_numbering(stream: Stream) -> Iterator[Violation]:
+    """R2: sequence_number counts the events from 0."""
+    for place, body in enumerate(stream.events):
+        number = body.get("sequence_number")
+        if type(number) is not int or number != place:
+            yield Violation("R2", place, f"sequence_number is {number!r} instead of {place}")
+
+
+def r3_ending(stream: Stream) -> Iterator[Violation]:
+    """R3: the only terminal event comes last."""
+    ends = [place for place, name in enumerate(stream.names) if name in TERMINAL]
+    if not ends:
+        yield Violation("R3", len(stream.events), "there is no terminal event")
+    elif ends != [len(stream.events) - 1]:
+        yield Violation("R3", ends[0] + 1, "something follows a terminal event")
+
+
+def r3_status(stream: Stream) -> Iterator[Violation]:
+    """R1, R3: the name of the event agrees with the status of the response."""
+    for place, name in enumerate(stream.names):
+        if name in _STATUSES and (status := stream.events[place]["response"].get("status")) not in _STATUSES[name]:
+            yield Violation("R1" if name in _OPENING else "R3", place, f"the response of {name} has the status {status}")
+
+
+def r4_failure(stream: Stream) -> Iterator[Violation]:
+    """R4: only a failed response has an error; an incomplete or failed one has no open item; no item follows an error event."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    failed, error = response.get("status") == "failed", response.get("error")
+    if failed and not (error and _is_nonblank(error.get("code")) and _is_nonblank(error.get("message"))):
+        yield Violation("R4", last, "the failed response lacks error.code or error.message")
+    if not failed and error is not None:
+        yield Violation("R4", last, f"a response with an error has the status {response.get('status')}")
+    if "error" in stream.names:
+        place = stream.names.index("error")
+        if not failed:
+            yield Violation("R4", place, f"there is an error event, but the response ends {response.get('status')}")
+        if any(item.at > place for item in stream.items):
+            yield Violation("R4", place, "an item begins after an error event")
+    if response.get("status") != "completed":
+        for item in stream.items:
+            if item.done is None:
+                yield Violation("R4", last, f"item {item.index} is left open")
+
+
+def r4a_silence(stream: Stream) -> Iterator[Violation]:
+    """R4a: keepalive comes after created; R3 checks that it comes before the terminal event."""
+    if stream.names and stream.names[0] == _KEEPALIVE:
+        yield Violation("R4a", 0, "keepalive comes before the response is created")
+
+
+def r6_index(stream: Stream) -> Iterator[Violation]:
+    """R6: output_index is dense from 0, in the order of the added events."""
+    for position, item in enumerate(stream.items):
+        if item.index != position:
+            yield Violation("R6", item.at, f"output_index is {item.index} instead of {position}")
+
+
+def r7_bracket(stream: Stream) -> Iterator[Violation]:
+    """R7: an item has one added and one done event, with its other events between them."""
+    for place, body in stream.orphans:
+        yield Violation("R7", place, f"{body['type']} comes before its item is added")
+    for item in stream.items:
+        if item.word.count(ADDED) != 1:
+            yield Violation("R7", item.end, f"item {item.index} is added {item.word.count(ADDED)} times")
+        if item.word.count(DONE) != 1:
+            yield Violation("R7", len(stream.events), f"item {item.index} is done {item.word.count(DONE)} times")
+        elif item.word[-1] != DONE:
+            yield Violation("R7", item.end, f"{spell(item.word[-1])} comes after item {item.index} was done")
+
+
+def r7_identity(stream: Stream) -> Iterator[Violation]:
+    """R7: an item's ids, type, names and role do not change, nor does the id of the response."""
+    for item in stream.items:
+        for place, body in item.events:
+            about = body.get("item")
+            if about is None:
+                same = body.get("item_id", item.added["id"]) == item.added["id"]
+                if not same or body.get("name", item.added.get("name")) != item.added.get("name"):
+                    yield Violation("R7", place, f"{body['type']} has another id or name than item {item.index}")
+            elif any(about.get(field) != item.added.get(field) for field in _STABLE):
+                yield Violation("R7", place, f"item {item.index} has another id, type, name or role than in its added event")
+    responses = [(place, body["response"]["id"]) for place, body in enumerate(stream.events) if "response" in body]
+    for place, response_id in responses:
+        if response_id != responses[0][1]:
+            yield Violation("R7", place, "the id of the response has changed")
+
+
+def r7_ids(stream: Stream) -> Iterator[Violation]:
+    """R7: ids are unique and have the prefix of their kind."""
+    ids: set[str] = set()
+    for item in stream.items:
+        for name, prefix in (("id", ITEM_PREFIX[item.kind]), ("call_id", "call_")):
+            identity = item.added.get(name)
+            if identity is None:
+                continue
+            if not identity.startswith(prefix):
+                yield Violation("R7", item.at, f"the {name} {identity!r} of the {item.kind} does not begin with {prefix}")
+            shared = name == "call_id" and item.kind.endswith("_output")  # an output has the id of its call
+            if identity in ids and not shared:
+                yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
+            ids.add(identity)
+
+
+def r8_parts(stream: Stream) -> Iterator[Violation]:
+    """R8: parts are complete and do not overlap."""
+    for item in stream.items:
+        in_parts = item.word.translate(IN_PARTS)
+        if item.done is not None and not PARTS.fullmatch(in_parts):
+            yield Violation("R8", item.at, f"the parts of item {item.index} have the events {spell(in_parts)}")
+
+
+def _of_item(item: JsonObject, field: str) -> object:
+    """Return the text of an item. A diff is in the `operation`, which has none if it deletes a file."""
+    return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
+
+
+@frozen
+class _PartEvents:
+    """The events of one part, each with its position in the stream."""
+
+    events: list[tuple[int, JsonObject]]
+
+    @property
+    def added(self) -> JsonObject:
+        """The event that begins the part."""
+        return self.events[0][1]
+
+    @property
+    def text_done(self) -> JsonObject:
+        """The event with its full text."""
+        return self.events[-2][1]
+
+    @property
+    def done(self) -> JsonObject:
+        """The event that ends the part."""
+        return self.events[-1][1]
+
+    @property
+    def deltas(self) -> list[JsonObject]:
+        """The events with deltas of its text."""
+        return [body for _, body in self.events if "delta" in body]
+
+    @property
+    def annotations(self) -> list[JsonObject]:
+        """The events that annotate its text."""
+        return [body for _, body in self.events if body["type"] == _ANNOTATION]
+
+    @property
+    def end(self) -> int:
+        """The position of its last event."""
+        return self.events[-1][0]
+
+
+def _parts(item: ItemView) -> list[_PartEvents]:
+    """Split an item into its parts; empty if they are out of order."""
+    if not PARTS.fullmatch(item.word.translate(IN_PARTS)):
+        return []
+    parts: list[_PartEvents] = []
+    for place, body in item.events:
+        if body["type"] in _BEGINS:
+            parts.append(_PartEvents([]))
+        if "content_index" in body or "summary_index" in body:
+            parts[-1].events.append((place, body))
+    return parts
+
+
+def _text_of(part: JsonObject) -> str:
+    """Return the text of a part or of its `<type>.done` event."""
+    text: str = part["refusal"] if "refusal" in part else part["text"]
+    return text
+
+
+def r8_indices(stream: Stream) -> Iterator[Violation]:
+    """R8: content_index and summary_index count from 0 in an item, annotation_index in a part."""
+    for item in stream.items:
+        counts = {"content_index": 0, "summary_index": 0}
+        for part in _parts(item):
+            name = "content_index" if "content_index" in part.added else "summary_index"
+            for place, body in part.events:
+                if body.get(name) != counts[name]:
+                    yield Violation("R8", place, f"{name} is {body.get(name)} instead of {counts[name]}")
+            counts[name] += 1
+            numbers = [body["annotation_index"] for body in part.annotations]
+            if numbers != list(range(len(numbers))):
+                yield Violation("R8", part.end, f"the annotations of a part are numbered {numbers}")
+
+
+def r9_text(stream: Stream) -> Iterator[Violation]:
+    """R9: the deltas, the done event, the part and the item have the same text."""
+    for item in stream.items:
+        if field := TEXT_FIELDS.get(item.kind):
+            yield from _whole_text(item, field)
+        parts = _parts(item)
+        for part in parts:
+            yield from _part_text(part)
+        for name, event in () if item.kind in WHOLE else (("content", "content_part"), ("summary", "reasoning_summary_part")):
+            done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
+            if item.added.get(name):
+                yield Violation("R9", item.at, f"item {item.index} has {name} before its first part")
+            if item.done is not None and (item.done.get(name) or []) != done:
+                yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
+        yield from _commands(item)
+        yield from _print(item)
+
+
+def _commands(item: ItemView) -> Iterator[Violation]:
+    """R8, R9: compare the commands of a shell call with their deltas."""
+    if item.kind != "shell_call":
+        return
+    if as_object(item.added.get("action")).get("commands"):
+        yield Violation("R9", item.at, f"item {item.index} has commands before its first part")
+    commands: list[str] = []
+    for place, body in item.about("shell_call_command"):
+        match body["type"].rpartition(".")[2]:
+            case "added":
+                commands.append(body["command"])
+                if body["command"]:
+                    yield Violation("R9", place, "a command is added with text")
+            case "delta" if commands:
+                commands[-1] += body["delta"]
+            case "done" if commands and body["command"] != commands[-1]:
+                yield Violation("R9", place, "a command differs from its deltas")
+            case _:
+                pass
+        if body["command_index"] != len(commands) - 1:
+            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
+    if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
+        yield Violation("R9", item.end, f"the commands of item {item.index} are not the commands that were done")
+
+
+def _print(item: ItemView) -> Iterator[Violation]:
+    """R8, R9: compare the outputs of a shell call with the deltas of those outputs."""
+    if item.kind != "shell_call_output":
+        return
+    whole: list[object] = []
+    printed, count = {"stdout": "", "stderr": ""}, 0
+    for place, body in item.about("shell_call_output_content"):
+        if body["command_index"] != count:
+            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {count}")
+        if "delta" in body:
+            printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
+            continue
+        for name, text in printed.items():
+            if text and text != "".join([str(as_object(one).get(name, "")) for one in body["output"]]):
+                yield Violation("R9", place, f"the {name} of a command is not what it printed")
+        whole += body["output"]
+        printed, count = {"stdout": "", "stderr": ""}, count + 1
+    if count and item.done is not None and item.done.get("output") != whole:
+        yield Violation("R9", item.end, f"the output of item {item.index} is not that of its commands")
+
+
+def _whole_text(item: ItemView, field: str) -> Iterator[Violation]:
+    """Compare the deltas of an item without parts with its text."""
+    text = "".join(item.texts)
+    if _of_item(item.added, field):
+        yield Violation("R9", item.at, f"item {item.index} has {field} before its deltas")
+    for place, body in item.events:
+        if field in body and body[field] != text:
+            yield Violation("R9", place, f"{body['type']} differs from the deltas")
+    if item.done is not None and _of_item(item.done, field) != text:
+        yield Violation("R9", item.end, f"the {field} of item {item.index} differs from the deltas")
+
+
+def _part_text(part: _PartEvents) -> Iterator[Violation]:
+    """Compare the deltas of a part with its text."""
+    text = "".join([body["delta"] for body in part.deltas])
+    first, done = part.added["part"], part.done["part"]
+    if first["type"] != done["type"] or first["type"] != _part_type(part.text_done["type"]):
+        yield Violation("R9", part.end, f"a part begins as {first['type']} and ends as {done['type']}")
+        return
+    if _text_of(first) or first.get("annotations") or first.get("logprobs"):
+        yield Violation("R9", part.events[0][0], "a part is not empty when it is added")
+    if _text_of(part.text_done) != text:
+        yield Violation("R9", part.end - 1, f"{part.text_done['type']} differs from the deltas")
+    if _text_of(done) != text:
+        yield Violation("R9", part.end, "the part differs from the deltas")
+    if done.get("annotations", []) != [body["annotation"] for body in part.annotations]:
+        yield Violation("R9", part.end, "the part does not have the annotations that were added")
+
+
+def _part_type(event: str) -> str:
+    """Return the part type for the name of a `<type>.done` event."""
+    return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
+
+
+def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
+    """R10: the events of an item have the order of its kind and its final status."""
+    for item in stream.items:
+        if item.added.get("status", "in_progress") != "in_progress" and item.kind not in WHOLE:
+            yield Violation("R10", item.at, f"item {item.index} begins with the status {item.added['status']}")
+        if item.done is None:
+            continue
+        status = item.done.get("status")
+        order = ORDERS[item.kind].get(status) if isinstance(status, str | None) else None
+        if order is None:
+            yield Violation("R10", item.end, f"{item.kind} cannot end with the status {status}")
+        elif not order.fullmatch(item.word):
+            yield Violation("R10", item.end, f"{item.kind} with the status {status} cannot have the events {spell(item.word)}")
+        if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
+            yield Violation("R10", item.end, f"item {item.index} is in progress again")
+
+
+def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
+    """R10: when an item begins, earlier items are done or wait for their tools."""
+    for item, later in zip(stream.items, stream.items[1:], strict=False):
+        of_tool = TOOL_EVENTS.get(item.kind, "")
+        for (place, body), letter in zip(item.events, item.word, strict=True):
+            if place > later.at and letter not in of_tool:
+                yield Violation("R10", place, f"{body['type']} of item {item.index} comes after item {later.index} began")
+
+
+def r11_truth(stream: Stream) -> Iterator[Violation]:
+    """R11: a tool runs before it completes; a call is added without its result, and done with it."""
+    for item in stream.items:
+        if item.kind in RUNNING:
+            running, *completions = RUNNING[item.kind]
+            if any(letter in item.word and running not in item.word.split(letter)[0] for letter in completions):
+                yield Violation("R11", item.end, f"item {item.index} completes without {spell(running)}")
+        if item.done is not None and not _has_its_result(item.done, item.word):
+            yield Violation("R11", item.end, f"the result of item {item.index} does not fit its status or its events")
+        results = ("output", "outputs", "results", "result", "error", "tools")
+        if item.kind not in WHOLE and any(item.added.get(field) for field in results):
+            yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
+
+
+def _has_its_result(item: JsonObject, word: str) -> bool:
+    """Return whether a finished item has the result or the error that its status, if it has one, and its events imply."""
+    kind, error = item["type"], item.get("error")
+    if f"response.{kind}.failed" not in LETTERS:
+        return True
+    ends = [status for status in ("completed", "failed") if LETTERS[f"response.{kind}.{status}"] in word]
+    status = item.get("status", next(iter(ends), None))
+    if status == "failed":
+        return error is not None
+    has_output = status == "completed" and "output" in _ITEMS[kind].fields
+    return error is None and (item.get("output") is not None) == has_output
+
+
+def r12_cut(stream: Stream) -> Iterator[Violation]:
+    """R12: only the last item may be incomplete; an incomplete response has a reason or ends in an unfinished call."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    details = response.get("incomplete_details")
+    if response.get("status") == "incomplete":
+        last_item = stream.items[-1].done if details is None and stream.items else None
+        ends_in_call = last_item is not None and (
+            last_item["type"] == "program"  # which has no status
+            or (last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed"))
+        )
+        if not ends_in_call and as_object(details).get("reason") not in _REASONS:
+            yield Violation("R12", last, "the incomplete response lacks its reason")
+    elif details is not None:
+        yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")
+    for item in stream.items:
+        if item.done is not None and item.done.get("status") == "incomplete":
+            if item.index != len(stream.items) - 1:
+                yield Violation("R12", item.end, f"item {item.index} is incomplete, but not the last")
+            if response.get("status") == "completed":
+                yield Violation("R12", last, f"the response is completed, but item {item.index} is incomplete")
+
+
+def r13_final(stream: Stream) -> Iterator[Violation]:
+    """R13: the final response has usage and the items of the done events; the opening ones have no output."""
+    response, last = _final(stream), len(stream.events) - 1
+    if response is None:
+        return
+    if response["output"] != [item.done for item in stream.items if item.done is not None]:
+        yield Violation("R13", last, "the output of the final response is not the items that were done")
+    usage = response.get("usage", ...)
+    if usage is ...:
+        yield Violation("R13", last, "there is no usage")
+    elif usage is None:  # nobody counted the tokens
+        pass
+    elif type(usage["input_tokens_details"].get("cached_tokens")) is not int or (
+        type(usage["output_tokens_details"].get("reasoning_tokens")) is not int
+    ):
+        yield Violation("R13", last, "usage lacks its details")
+    elif usage["total_tokens"] != usage["input_tokens"] + usage["output_tokens"]:
+        yield Violation("R13", last, "usage does not add up")
+    for place, name in enumerate(stream.names):
+        if name in _OPENING and stream.events[place]["response"]["output"]:
+            yield Violation("R13", place, "the response has output before the first item")
+
+
+@frozen
+class _ItemShape:
+    """The allowed types of each field, the required fields, and the fields that only a done item must have."""
+
+    fields: Mapping[str, frozenset[str]]
+    required: frozenset[str]
+    later: frozenset[str]
+
+
+def _shapes(table: str, *common: str) -> dict[str, _ItemShape]:
+    """Parse a table of `api`; every row also gets the `common` fields."""
+    rows: dict[str, list[str]] = {}
+    row: list[str] = []
+    for word in table.split():
+        if ":" in word:
+            row.append(word)
+        else:
+            row = rows[word] = list(common)
+    return {name: _shape(fields) for name, fields in rows.items()}
+
+
+def _shape(fields: Sequence[str]) -> _ItemShape:
+    """Parse one row of a table; an id is any string here, because R7 checks its prefix."""
+    pairs = [field.split(":") for field in fields]
+    return _ItemShape(
+        {name.rstrip("?+"): frozenset(re.sub(r"\w+_$", "string", words).split("|")) for name, words in pairs},
+        frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
+        frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
+    )
+
+
+_OBJECTS: Final = _shapes(OBJECTS)
+_EVENTS: Final = _shapes(EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
+_ITEMS: Final = _shapes(ITEMS, "type:string", "agent?:<agent>|null")
+_RESPONSE: Final = _shapes(RESPONSE)["response"]
+_USAGE: Final = _shapes(USAGE)["usage"]
+
+
+def r14_malformed(events: Sequence[JsonObject]) -> list[Violation]:
+    """R14: find unknown types, missing fields and wrong values; the rules in `SOUND_SHAPE` assume that there are none."""
+    return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
+
+
+def r14_strays(events: Sequence[JsonObject]) -> list[Violation]:
+    """R14: find unknown fields in events and items, and event fields in responses."""
+    violations: list[Violation] = []
+    for place, body in enumerate(events):
+        for table, value in ((_EVENTS, body), (_ITEMS, as_object(body.get("item")))):
+            name = str(value.get("type"))
+            if name in table and not value.keys() <= table[name].fields.keys():
+                extra = sorted(value.keys() - table[name].fields.keys())
+                violations.append(Violation("R14", place, f"{name} has unknown fields: {extra}"))
+        if not as_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
+            violations.append(Violation("R14", place, "the response has an event field, `sequence_number` or `output_index`"))
+    return violations
+
+
+def _in_event(body: JsonObject) -> Iterator[str]:
+    """Yield a message for each malformed field of an event, or for its unknown type."""
+    name = str(body.get("type"))
+    if name not in _EVENTS:
+        yield f"unknown event {name!r}"
+        return
+    yield from _wrong(body, _EVENTS[name], name)
+    if "item" in _EVENTS[name].required:
+        item = as_object(body.get("item"))
+        kind = str(item.get("type"))
+        if kind not in _ITEMS:
+            yield f"unknown item {kind!r}"
+            return
+        yield from _wrong(item, _ITEMS[kind], kind)
+        if name != "response.output_item.added":
+            yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
+    elif "response" in _EVENTS[name].required:
+        response = as_object(body.get("response"))
+        yield from _wrong(response, _RESPONSE, "response")
+        if isinstance(response.get("usage"), dict):
+            yield from _wrong(response["usage"], _USAGE, "usage")
+
+
+def _wrong(value: JsonObject, shape: _ItemShape, name: str) -> Iterator[str]:
+    """Yield a message for each missing or wrong field; ignore unknown fields."""
+    for field, words in shape.fields.items():
+        if field in value:
+            if not _fits(value[field], words):
+                yield f"{name}: {field} cannot be {value[field]!r:.80}"
+        elif field in shape.required:
+            yield f"{name}: {field} is missing"
+
+
+def _fits(value: object, words: frozenset[str]) -> bool:
+    """Return whether a value has one of the types or is one of the literals."""
+    if not words.isdisjoint(("any", _TYPES[type(value)])):
+        return True
+    if is_array(value):
+        inner = frozenset(word[1:] for word in words if word.startswith("*"))
+        return bool(inner) and all(_fits(one, inner) for one in value)
+    if is_object(value):
+        return any(_has_shape(value, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
+    return isinstance(value, str) and value in words
+
+
+def _has_shape(value: JsonObject, shape: _ItemShape) -> bool:
+    """Return whether an object has valid fields, and no unknown ones unless its type allows them."""
+    return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))
+
+
+def r15_logprobs(stream: Stream) -> Iterator[Violation]:
+    """R15: output text has logprobs in every delta and done event; they agree, and their tokens, if any, make up the text."""
+    for item in stream.items:
+        for place, body in item.events:
+            if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
+                logprobs = body.get("logprobs")
+                if logprobs is None or not all(_is_logprob(entry) for entry in logprobs):
+                    yield Violation("R15", place, f"{body['type']} has no valid logprobs")
+                    return
+        for part in _parts(item):
+            if part.text_done["type"] == "response.output_text.done":
+                yield from _part_logprobs(part)
+
+
+def _is_logprob(entry: object) -> bool:
+    """Return whether a value is the log probability of a token."""
+    fields = as_object(entry)
+    return (
+        isinstance(fields.get("token"), str)
+        and type(fields.get("logprob")) in {int, float}
+        and all(isinstance(fields.get(name), list | None) for name in ("bytes", "top_logprobs"))
+        and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
+        and all(map(_is_logprob, as_list(fields.get("top_logprobs"))))
+    )
+
+
+def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
+    """Return the token and value of each log probability; they must agree in all events of a part."""
+    return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
+
+
+def _part_logprobs(part: _PartEvents) -> Iterator[Violation]:
+    """Compare the log probabilities of a part's deltas with its text, its `<type>.done` event and the part itself."""
+    entries = [entry for body in part.deltas for entry in body["logprobs"]]
+    of_part = part.done["part"].get("logprobs")
+    wholes = (part.text_done["logprobs"], entries if of_part is None else of_part)
+    if any(_tokens(whole) != _tokens(entries) for whole in wholes):
+        yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
+    if entries and not _rebuilds(entries, _text_of(part.text_done)):
+        yield Violation("R15", part.end, "the tokens of the logprobs do not make up the text")
+
+
+def _rebuilds(entries: list[JsonObject], text: str) -> bool:
+    """Return whether tokens make up a text; a token that ends inside a character needs its `bytes`."""
+    if "".join([entry["token"] for entry in entries]) == text:
+        return True
+    data = b"".join([bytes(entry.get("bytes") or ()) or entry["token"].encode() for entry in entries])
+    return data.decode(errors="replace") == text
+
+
+def r18_empties(stream: Stream) -> Iterator[Violation]:
+    """R18: no message or reasoning item has blank text or a blank first delta; reasoning may have no parts."""
+    for item in stream.items:
+        if item.kind not in {"message", "reasoning"} or item.done is None:
+            continue
+        first = next(iter(item.texts), "")
+        parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
+        if item.kind == "reasoning" and not parts:
+            continue  # its content is encrypted or omitted
+        if not "".join([_text_of(as_object(part)) for part in parts]).strip():
+            yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
+        elif not first.strip():
+            yield Violation("R18", item.at, f"item {item.index} begins with white space alone")
+
+
+def _final(stream: Stream) -> JsonObject | None:
+    """Return the response of the terminal event; None if the stream does not end with one."""
+    if not stream.names or stream.names[-1] not in TERMINAL:
+        return None
+    response: JsonObject = stream.events[-1]["response"]
+    return response
+
+
+def _is_nonblank(value: object) -> bool:
+    """Return whether a value is a string that is not blank."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+ANY_SHAPE: Final[tuple[OracleRule, ...]] = (r1_opening, r2_numbering, r3_ending, r4a_silence)
+SOUND_SHAPE: Final[tuple[OracleRule, ...]] = (
+    r3_status,
+    r4_failure,
+    r6_index,
+    r7_bracket,
+    r7_identity,
+    r7_ids,
+    r8_parts,
+    r8_indices,
+    r9_text,
+    r10_lifecycle,
+    r10_one_at_a_time,
+    r11_truth,
+    r12_cut,
+    r13_final,
+    r15_logprobs,
+    r18_empties,
+)
