@@ -45,7 +45,7 @@ serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 quick: .venv/.dev ## Style, and some 8,000 tests, in about a minute on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest -q $(SPREAD) -m 'not long' tests/events tests/fsm tests/dialects tests/judge tests/parsers tests/testing \
+	$(BIN)/pytest -q $(SPREAD) -m 'not long' tests/events tests/fsm tests/dialects tests/judges tests/parsers tests/testing \
 		tests/serving/requests tests/serving/responses
 
 .PHONY: test
@@ -78,7 +78,7 @@ suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
 # Without coverage, which would take five times as long. tests/browser and tests/real_vllm have targets of their own.
 .PHONY: prove
 prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
-	$(BIN)/pytest $(SPREAD) -m long $$(grep -rl 'mark\.long' --include='test_*.py' tests/[!v]*)
+	$(BIN)/pytest $(SPREAD) -m long $$(grep -rl 'mark\.long' --include='test_*.py' --exclude-dir=browser --exclude-dir=real_vllm tests)
 
 .PHONY: prove-framing
 prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
