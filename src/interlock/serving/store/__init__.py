@@ -3,9 +3,11 @@
 This module is the interface of a store: its methods, their values and errors, and subscriptions to changes of a response.
 Processes that share a store see one another's committed writes. A store handles neither requests nor HTTP.
 
-    chain     the stored form of a response
-    opening   opens a store by its URL
-    sql/      stores in memory, in an SQLite file and in Postgres
+    chain               the stored form of a response
+    stored_table        a stored response, as a table
+    conversation_table  a conversation, as a table
+    opening             opens a store by its URL
+    sql/                stores in memory, in an SQLite file and in Postgres
 """
 
 # ruff: noqa: N818 - an error is named after what has happened
@@ -277,8 +279,8 @@ class Notifications:
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
-    Each write fires an edge of the table `stored` or `conversation` in `interlock.fsm.processes`; if the state has no such edge,
-    nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
+    Each write fires an edge of the tables `STORED` and `CONVERSATION`; if the state has no such edge, nothing is written.
+    Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
 
     - Every method raises `StoreDown` if the store cannot be used now.
     - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
