@@ -9,8 +9,8 @@ from playing import body
 from turns import Turn
 
 from interlock.judges.dialects import ApiName
-from interlock.serving.conformance.answers import Output, parse_arguments, read_stream, read_whole
-from interlock.serving.conformance.requests import PATHS
+from interlock.testing.conformance.answers import Output, parse_arguments, read_stream, read_whole
+from interlock.testing.conformance.requests import PATHS
 
 __all__ = ["PATHS", "STREAMED", "is_same", "matches", "read_stream", "read_whole", "request"]
 

@@ -7,6 +7,7 @@ the strategies, and `docs/mock.md` describes the mock.
     strategies     legal and broken streams for Hypothesis
     faults         ways to break a stream, by rule
     mock           a server whose answers a test scripts
+    conformance    requests to any server, whose answers are judged
     pytest_plugin  the fixture `interlock`
 """
 

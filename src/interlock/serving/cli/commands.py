@@ -17,19 +17,19 @@ from interlock.events.dialects import DIALECTS, DialectName
 from interlock.serving.cli.options import FILE, dialect_option, examples
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "serve": "serve",
-    "run": "run_client",
-    "record": "record",
-    "doctor": "doctor",
-    "check": "check",
-    "conformance": "conformance",
-    "view": "view",
-    "verify": "machines",
-    "diagram": "machines",
-    "replay": "commands",
-    "store": "store",
+    "serve": "serving.cli.serve",
+    "run": "serving.cli.run_client",
+    "record": "serving.cli.record",
+    "doctor": "testing.conformance.doctor",
+    "check": "serving.cli.check",
+    "conformance": "testing.conformance.command",
+    "view": "serving.cli.view",
+    "verify": "serving.cli.machines",
+    "diagram": "serving.cli.machines",
+    "replay": "serving.cli.commands",
+    "store": "serving.cli.store",
 }
-"""The modules of the commands, in the order of the help."""
+"""The modules of the commands below `interlock`, in the order of the help."""
 
 
 class Commands(click.Group):
@@ -45,7 +45,7 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"interlock.serving.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        command: click.Command = getattr(import_module(f"interlock.{COMMANDS[cmd_name]}"), cmd_name)
         return command
 
 

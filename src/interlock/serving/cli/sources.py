@@ -19,7 +19,7 @@ import click
 from attrs import frozen
 
 from interlock.events.json import clean, is_object, loads
-from interlock.serving.conformance.exchange import ExchangeError, exchange
+from interlock.serving.cli.exchange import ExchangeError, exchange
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording

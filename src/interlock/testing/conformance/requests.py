@@ -8,7 +8,7 @@ from typing import Final
 
 from interlock.events.json import as_text, elements, members
 from interlock.judges import ApiName
-from interlock.serving.conformance.answers import Body
+from interlock.testing.conformance.answers import Body
 
 PATHS: Final[Mapping[ApiName, str]] = {
     "responses": "/v1/responses",

@@ -16,10 +16,10 @@ from interlock.events.json import as_text, dumps, is_array, is_object, members, 
 from interlock.events.stream import TERMINAL, Completed
 from interlock.judges import AnyJudge, ApiName, Severity, Verdict
 from interlock.judges.fields import field_faults
-from interlock.serving.conformance.answers import Body, parse_arguments, read_stream, read_whole
-from interlock.serving.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
-from interlock.serving.conformance.exchange import ExchangeError, SlowAnswerError, exchange
-from interlock.serving.conformance.requests import PATHS, translate
+from interlock.serving.cli.exchange import ExchangeError, SlowAnswerError, exchange
+from interlock.testing.conformance.answers import Body, parse_arguments, read_stream, read_whole
+from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
+from interlock.testing.conformance.requests import PATHS, translate
 
 _OK: Final = 200
 _REFUSALS: Final = range(400, 500)
@@ -72,13 +72,13 @@ class Player:
     _verdicts: list[Verdict] = field(factory=list[Verdict], init=False)
     """The verdicts on the streams of the current case."""
 
-    def play(self) -> Iterator[CaseResult]:
-        """Run all cases, and yield their results.
+    def play(self, topics: Mapping[str, Sequence[Case]] = CASES) -> Iterator[CaseResult]:
+        """Run the cases of each topic, and yield their results.
 
         Raises:
             NoAccessError: The server cannot be reached, or requires a key.
         """
-        for group, cases in CASES.items():
+        for group, cases in topics.items():
             for case in cases:
                 if self.api in case.apis:
                     yield self._play(case, group)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, get_args
 
+import attrs
 import click
+import msgspec
 
-from interlock.events.json import as_text, clean, elements, members, parse
-from interlock.serving.cli.options import FILE, KEY_VARIABLE, NumberType, examples
+from interlock.events.json import as_text, clean, dumps, elements, members, parse
+from interlock.judges import ApiName
+from interlock.serving.cli.exchange import ExchangeError, exchange
+from interlock.serving.cli.options import KEY_VARIABLE, NumberType, examples
 from interlock.serving.cli.sources import UrlRequest, fail, is_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from interlock.judges import ApiName
+from interlock.testing.conformance.cases import Result
+from interlock.testing.conformance.player import CaseResult, NoAccessError, Player
 
 _TIMEOUT: Final = 60.0
 
@@ -25,7 +27,6 @@ _TIMEOUT: Final = 60.0
     epilog=examples(
         "interlock conformance http://127.0.0.1:8000",
         "interlock conformance http://127.0.0.1:11434 --api chat --model qwen3:4b",
-        "interlock conformance http://127.0.0.1:8000 --html report.html --badge badge.svg",
     )
 )
 @click.argument("url", metavar="URL")
@@ -35,9 +36,7 @@ _TIMEOUT: Final = 60.0
 @click.option("--header", multiple=True, metavar="NAME:VALUE", help="Add a header to each request; can be repeated.")
 @click.option("--timeout", type=NumberType(min=0.1), default=_TIMEOUT, metavar="SECONDS", help="The longest time for an answer.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Write a table or JSON.")
-@click.option("--html", type=FILE, metavar="FILE", help="Also write the results to this file, as HTML.")
-@click.option("--badge", type=FILE, metavar="FILE", help="Also write a badge to this file, as SVG.")
-def conformance(  # noqa: PLR0913 - a command has an argument for each of its options
+def conformance(
     url: str,
     *,
     api: ApiName,
@@ -46,16 +45,11 @@ def conformance(  # noqa: PLR0913 - a command has an argument for each of its op
     header: tuple[str, ...],
     timeout: float,
     form: Literal["text", "json"],
-    html: Path | None,
-    badge: Path | None,
 ) -> None:
     """Send some forty requests to a server, and judge its answers.
 
     URL is that of the server, without the path of the API. The exit status is 1 if a case fails, and 2 if there is no server.
     """
-    from interlock.serving.conformance import reports
-    from interlock.serving.conformance.player import NoAccessError, Player
-
     if not is_url(url):
         raise click.BadParameter("give the address of a server, such as http://127.0.0.1:8000", param_hint="URL")
     url = url.rstrip("/").removesuffix("/v1")
@@ -67,22 +61,44 @@ def conformance(  # noqa: PLR0913 - a command has an argument for each of its op
         cases = list(Player(url, api, name, headers, timeout).play())
     except NoAccessError as error:
         fail(f"{url}: {error}")
-    report = reports.Report(url, api, name, datetime.now(UTC).date().isoformat(), cases)
     if form == "json":
-        click.echo(reports.as_json(report))
+        about = {"url": url, "api": api, "model": name, "date": datetime.now(UTC).date().isoformat()}
+        report = {"version": 1, **about, "cases": [*map(attrs.asdict, cases)], "counts": _count(cases)}
+        click.echo(msgspec.json.format(dumps(report), indent=2))
     else:
-        for line in reports.as_text(report):
+        for line in _table(cases, api):
             click.echo(clean(line))
-    for file, text in ((html, reports.as_html(report)), (badge, reports.as_badge(report))):
-        if file is not None:
-            file.write_text(clean(text), encoding="utf-8")
-    sys.exit(1 if report.counts["fails"] else 0)
+    sys.exit(1 if _count(cases)["fails"] else 0)
+
+
+def _count(cases: Sequence[CaseResult]) -> Mapping[Result, int]:
+    """Return how many cases have each result."""
+    counts = Counter(case.result for case in cases)
+    return {result: counts[result] for result in get_args(Result)}
+
+
+def _table(cases: Sequence[CaseResult], api: ApiName) -> Iterator[str]:
+    """Yield the results as lines of text, by topic."""
+    width = max(len(case.name) for case in cases)
+    group = ""
+    for case in cases:
+        if case.group != group:
+            group = case.group
+            yield from ("", group)
+        yield f"  {case.name:{width}}  {case.result:10}  {'; '.join(filter(None, (case.note, _findings(case))))}".rstrip()
+    counts = ", ".join(f"{count} {result}" for result, count in _count(cases).items() if count)
+    yield from ("", f"{len(cases)} cases of {api}: {counts}")
+
+
+def _findings(case: CaseResult) -> str:
+    """Return the rules that a case broke, and the names of its deviations, each with how often."""
+    return ", ".join(
+        f"{name} x{times}" if times > 1 else name for names in (case.errors, case.deviations) for name, times in names.items()
+    )
 
 
 def _first_model(url: str, headers: Mapping[str, str], timeout: float) -> str:
     """Return the first model that the server lists, or end the command with a message."""
-    from interlock.serving.conformance.exchange import ExchangeError, exchange
-
     try:
         with exchange("GET", f"{url}/v1/models", headers, None, timeout) as answer:
             listed = parse(answer.read())

@@ -12,7 +12,7 @@ from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import is_object, parse
 from interlock.events.shapes import name_of
 from interlock.judges import ApiName
-from interlock.serving.conformance.answers import Body, Output
+from interlock.testing.conformance.answers import Body, Output
 
 Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]
 """`not served`: the server refuses or ignores the request; `not seen`: the model did not do what the case needs."""
@@ -51,7 +51,16 @@ def says_text(reply: Reply) -> Outcome:
 
 def reasons(reply: Reply) -> Outcome:
     """Check that there is reasoning."""
-    return PASSES if reply.output.reasoning else ("not seen", "the model does not reason")
+    if reply.output.reasoning:
+        return PASSES
+    tag = reply.output.text.lstrip().startswith("<")
+    return "not seen", "the text begins with a tag instead" if tag else "the model does not reason"
+
+
+def answers(reply: Reply) -> Outcome:
+    """Check that there is text, and that its tokens are counted."""
+    outcome = says_text(reply)
+    return counts(reply) if outcome == PASSES else outcome
 
 
 def counts(reply: Reply) -> Outcome:
@@ -291,3 +300,13 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
     ],
 }
 """The cases by topic."""
+
+QUICK: Final[Mapping[str, Sequence[Case]]] = {
+    "quick": [
+        Case("answers", HELLO, answers),
+        Case("tools", {**ASK, "tool_choice": "required"}, _called("get_weather", forced=True)),
+        Case("reasoning", {"input": "What is 17 times 23?", "reasoning": {"effort": "low"}}, reasons),
+        Case("schema", {"input": "Name the city: Berlin", "text": {"format": SCHEMA}}, partial(is_json, names=["city"])),
+    ]
+}
+"""The cases of `interlock doctor`."""

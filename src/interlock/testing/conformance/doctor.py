@@ -1,0 +1,95 @@
+"""The command `interlock doctor`: plays four cases to an upstream, through a gateway, and says what is wrong."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import click
+
+from interlock.events.json import as_text, elements, members, parse
+from interlock.serving.cli.exchange import exchange
+from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
+from interlock.serving.cli.sources import fail
+from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.http.app import AppSettings, create_app
+from interlock.serving.http.server import ServerThread
+from interlock.testing.conformance.cases import QUICK, Result
+from interlock.testing.conformance.player import Player
+
+Mark: TypeAlias = Literal["yes", "no", "-"]
+"""Whether the upstream can do something; `-` if that shows only with a model that does it."""
+ReportLine: TypeAlias = tuple[str, Mark, str]
+"""A line of the report: what it is about, the mark, and what explains it."""
+
+COLOURS: Final[Mapping[Mark, str]] = {"yes": "green", "no": "red", "-": "yellow"}
+MARKS: Final[Mapping[Result, Mark]] = {"passes": "yes", "fails": "no", "not served": "no", "not seen": "-"}
+MAX_NAMES: Final = 5
+"""The most models that are named."""
+_TIMEOUT: Final = 60.0
+"""The most seconds for one answer."""
+
+
+@click.command(
+    epilog=examples(
+        "interlock doctor --upstream http://127.0.0.1:11434",
+        "interlock doctor --upstream http://127.0.0.1:8000 --upstream-api vllm --model openai/gpt-oss-20b",
+    )
+)
+@options_of(UpstreamOptions)
+@click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
+@click.option("--model", metavar="NAME", help="The model to ask. Default: the first one of the upstream.")
+def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
+    """Say what an upstream can do, and what is wrong.
+
+    A gateway sends the upstream four cases of `interlock conformance`: a text, a required call, reasoning and a JSON schema. The
+    exit status is 0 if the model answers and nothing is wrong, and otherwise 1.
+    """
+    upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
+    if not upstreams:
+        fail("name a server: --upstream URL, or --config FILE")
+    key = secrets.token_urlsafe()  # other users of this machine can reach the port
+    marks: dict[str, Mark] = {}
+    logging.disable(logging.WARNING)  # the report has the errors
+    try:
+        with ServerThread(create_app(Gateway(upstreams), AppSettings(api_key=key))) as url:
+            for name, mark, text in examine(url, key, model):
+                click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
+                marks[name] = mark
+    finally:
+        logging.disable(logging.NOTSET)
+    sys.exit("no" in marks.values() or marks["answers"] != "yes")
+
+
+def examine(url: str, key: str, model: str | None) -> Iterator[ReportLine]:
+    """Play the cases to the upstream behind a gateway, and yield the lines of the report."""
+    headers = {"Authorization": f"Bearer {key}"}
+    windows = list_models(url, headers)
+    names = ", ".join([*windows][:MAX_NAMES]) + (", …" if len(windows) > MAX_NAMES else "")
+    yield "models", "yes" if windows else "no", f"{len(windows)}: {names}" if windows else _reason(url)
+    chosen = model or next(iter(windows), None)
+    if chosen is None:
+        yield "answers", "no", "there is no model to ask; name one with --model NAME"
+        return
+    window = windows.get(chosen)
+    yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"
+    for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
+        yield case.name, MARKS[case.result], case.note
+
+
+def list_models(url: str, headers: Mapping[str, str]) -> Mapping[str, int | None]:
+    """Return the context window of each model that a gateway lists, or None for an unknown one."""
+    with exchange("GET", f"{url}/v1/models", headers, None, _TIMEOUT) as answer:
+        listed = map(members, elements(members(parse(answer.read())).get("data")))
+    windows = {as_text(model.get("id")): model.get("max_model_len") for model in listed}
+    return {name: window if isinstance(window, int) else None for name, window in windows.items()}
+
+
+def _reason(url: str) -> str:
+    """Return why a gateway lists no model."""
+    with exchange("GET", f"{url}/ready", {}, None, _TIMEOUT) as answer:
+        error = members(members(parse(answer.read())).get("error"))
+    return as_text(error.get("message")) or "the upstream lists none"

@@ -1,0 +1,61 @@
+"""`interlock doctor` says what an upstream can do, and what is wrong."""
+
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from interlock.serving.cli.commands import app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import create_app
+from interlock.serving.http.server import ServerThread
+from interlock.testing import Mock
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["doctor", *arguments], catch_exceptions=False)
+    return result.exit_code, result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_an_upstream_that_can_do_everything(api) -> None:
+    with ServerThread(create_app(EmbeddedEngine(["tiny"]))) as url:
+        status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
+    assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
+    assert cases == ["answers    yes", "tools      yes", "reasoning  yes", "schema     yes"]
+
+
+def test_an_upstream_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert run("--upstream", f"http://127.0.0.1:{port}", "--upstream-retries", "0") == (
+        1,
+        [
+            "models     no   The upstream server cannot be reached.",
+            "answers    no   there is no model to ask; name one with --model NAME",
+        ],
+    )
+
+
+def test_a_model_that_the_upstream_lacks() -> None:
+    with ServerThread(create_app(EmbeddedEngine(["tiny"]))) as url:
+        status, lines = run("--upstream", url, "--model", "other")
+    assert (status, lines[2].partition("The model")[0]) == (1, "answers    no   404 ")
+
+
+def test_a_model_that_only_writes_text() -> None:
+    with Mock() as mock:
+        mock.when().says("<think>Hm.</think>Hello.")
+        status, lines = run("--upstream", mock.base_url, "--upstream-api", "responses", "--model", "tiny")
+    assert status == 1
+    assert lines[2:] == [
+        "answers    yes",
+        "tools      no   calls nothing",
+        "reasoning  -    the text begins with a tag instead",
+        "schema     no   the text is '<think>Hm.</think>Hello.'",
+    ]
+
+
+def test_an_upstream_is_required() -> None:
+    result = CliRunner().invoke(app, ["doctor"])
+    assert (result.exit_code, result.stderr) == (2, "interlock: name a server: --upstream URL, or --config FILE\n")
