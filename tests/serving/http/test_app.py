@@ -21,7 +21,7 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import archive
 from interlock.serving.responses import service as making
 from interlock.serving.store import MemoryStore, StoreDown
-from interlock.serving.store.sql.sqlite import SqliteStore
+from interlock.serving.store.sqlite import SqliteStore
 from interlock.serving.tools.tool_runner import NullTools
 
 REQUEST = {"model": MODEL, "input": "Hi there"}

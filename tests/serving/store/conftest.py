@@ -6,7 +6,7 @@ import pytest
 from live.postgres_server import PostgresServer
 
 from interlock.serving.store import MemoryStore
-from interlock.serving.store.sql.sqlite import SqliteStore
+from interlock.serving.store.sqlite import SqliteStore
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def make_store(request, tmp_path):
             case "sqlite":
                 return SqliteStore(str(tmp_path / f"{next(numbers)}.db"), **settings)
             case _:
-                from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
+                from interlock.serving.store.postgres import PostgresStore  # noqa: PLC0415 - psycopg is not on every machine
 
                 server = request.getfixturevalue("postgres_server")
                 server.clear()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from interlock.serving.store import MemoryStore, StoredResponse, StoreUnusable, open_store
-from interlock.serving.store.sql.sqlite import SqliteStore
+from interlock.serving.store.sqlite import SqliteStore
 
 
 def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
@@ -96,7 +96,7 @@ def test_a_wrong_host_or_port_is_refused(host) -> None:
     ],
 )
 def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url, package, command) -> None:
-    modules = tuple(f"interlock.serving.store.{module}" for module in ("sql.sqlite", "sql.postgres"))
+    modules = tuple(f"interlock.serving.store.{module}" for module in ("sqlite", "postgres"))
     for name in [name for name in sys.modules if name.startswith((*modules, f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

@@ -21,9 +21,9 @@ from interlock.serving.store import (
     StoredConversation,
     StoreDown,
     StoredResponse,
+    database,
     open_store,
 )
-from interlock.serving.store.sql import database
 
 pytestmark = needs_postgres
 
@@ -69,7 +69,7 @@ def test_a_closed_connection_is_opened_again_without_an_error(postgres_server, p
 def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_twice(
     monkeypatch, postgres_server, postgres_url
 ) -> None:
-    from interlock.serving.store.sql.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
+    from interlock.serving.store.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
 
     commit = PostgresConnection.commit
     losing = []
@@ -96,7 +96,7 @@ def test_a_connection_that_is_lost_during_a_commit_fails_it_and_writes_nothing_t
 
 
 def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgres_url) -> None:
-    from interlock.serving.store.sql.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
+    from interlock.serving.store.postgres import PostgresConnection  # noqa: PLC0415 - psycopg is not on every machine
 
     commit = PostgresConnection.commit
     losing = []
@@ -153,7 +153,7 @@ async def until_it_works(ask):
 
 
 def test_a_server_that_hangs_is_left_for_its_replica_by_all_connections(monkeypatch, own_server) -> None:
-    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - psycopg is not on every machine
+    from interlock.serving.store import postgres  # noqa: PLC0415 - psycopg is not on every machine
 
     monkeypatch.setitem(postgres.SETTINGS, "connect_timeout", "2")
 
@@ -183,7 +183,7 @@ def test_a_server_that_hangs_is_left_for_its_replica_by_all_connections(monkeypa
 def test_all_that_wait_for_a_locked_table_are_refused_at_once_and_later_ones_succeed(monkeypatch, postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
-    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - likewise
+    from interlock.serving.store import postgres  # noqa: PLC0415 - likewise
 
     monkeypatch.setattr(postgres, "LOCK_WAIT", 1.0)
     monkeypatch.setitem(postgres.OPTIONS, "lock_timeout", "1000")
@@ -297,7 +297,7 @@ def test_of_two_processes_that_adopt_or_create_at_once_one_succeeds(postgres_url
 def test_a_locked_row_is_down_and_other_rows_are_not(monkeypatch, postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
-    from interlock.serving.store.sql import postgres  # noqa: PLC0415 - likewise
+    from interlock.serving.store import postgres  # noqa: PLC0415 - likewise
 
     monkeypatch.setitem(postgres.OPTIONS, "lock_timeout", "200ms")
 
@@ -337,7 +337,7 @@ def test_many_events_cost_few_round_trips(tmp_path, postgres_url) -> None:
 def test_a_connection_prepares_statements_again_after_any_failure(postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
-    from interlock.serving.store.sql.postgres import PostgresStore  # noqa: PLC0415 - likewise
+    from interlock.serving.store.postgres import PostgresStore  # noqa: PLC0415 - likewise
 
     with closing(PostgresStore(postgres_url).connect()) as connection:
         for statements in [["SELECT 1 / 0"]] * 2 + [["SELECT 2"]] * 5 + [["SELECT 1 / 0", "SELECT 2"]]:

@@ -14,10 +14,9 @@ import apsw
 import pytest
 from live.stored import message, stored
 
-from interlock.serving.store import StoredConversation, StoreDown, StoredResponse, StoreUnusable
-from interlock.serving.store.sql import database as layout
-from interlock.serving.store.sql import sqlite
-from interlock.serving.store.sql.sqlite import SqliteConnection, SqliteStore, loses_commits
+from interlock.serving.store import StoredConversation, StoreDown, StoredResponse, StoreUnusable, sqlite
+from interlock.serving.store import database as layout
+from interlock.serving.store.sqlite import SqliteConnection, SqliteStore, loses_commits
 
 
 def run(*scenarios):

@@ -6,10 +6,9 @@ import gc
 import apsw
 import pytest
 
-from interlock.serving.store import LEASE, MemoryStore, StoredConversation, StoredResponse, StoreFull
+from interlock.serving.store import LEASE, MemoryStore, StoredConversation, StoredResponse, StoreFull, rows
 from interlock.serving.store.chain import put_together
-from interlock.serving.store.sql import rows
-from interlock.serving.store.sql.sqlite import SqliteConnection
+from interlock.serving.store.sqlite import SqliteConnection
 
 
 def stored(number, *items, text=""):

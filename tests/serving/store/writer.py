@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from interlock.serving.store import StoredResponse
-from interlock.serving.store.sql.sqlite import SqliteStore
+from interlock.serving.store.sqlite import SqliteStore
 
 
 async def main(path, name):

@@ -18,7 +18,7 @@ from store_fleet.kinds import KINDS, postgres_server
 
 from interlock.serving.store import StoreUnusable
 from interlock.serving.store.opening import open_store
-from interlock.serving.store.sql.postgres import TIMEOUT
+from interlock.serving.store.postgres import TIMEOUT
 
 WHILE = 2.0
 """Seconds that most faults last: long for a client, short for a lease."""

@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from interlock.events.json import clean, dumps, loads
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.store import StoredResponse
+from interlock.serving.store.values import StoredResponse
 
 DIGEST: Final = 16  # bytes: enough to make a collision infeasible
 LONGEST_ID: Final = 256  # characters of an id in an index, because databases limit the size of an entry

@@ -9,7 +9,8 @@ from ipaddress import IPv6Address
 from typing import Final, cast
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from interlock.serving.store import ResponseStore, StoreUnusable
+from interlock.serving.store.response_store import ResponseStore
+from interlock.serving.store.values import StoreUnusable
 
 IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
@@ -37,14 +38,14 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             if place:
                 raise StoreUnusable("memory: takes no path.")
             parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": _count})
-            return _store_class("sql.sqlite", "MemoryStore", "apsw")(**parameters)
+            return _store_class("sqlite", "MemoryStore", "apsw")(**parameters)
         case "sqlite":
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
             parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
             parameters = _parameters(scheme, query, parsers)
-            return _store_class("sql.sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
+            return _store_class("sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
         case "postgresql" | "postgres":
             if not place.startswith("//"):
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
@@ -53,7 +54,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             own, others = (urlencode([pair for pair in pairs if (pair[0] in durations) is is_own]) for is_own in (True, False))
             parameters = _parameters(scheme, own, durations)
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
-            return _store_class("sql.postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
+            return _store_class("postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
         case "redis" | "rediss" | "valkey":
             raise StoreUnusable(f"{scheme}: is not supported: use postgresql://HOST/DATABASE, or sqlite:PATH on one host.")
         case _:

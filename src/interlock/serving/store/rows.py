@@ -13,24 +13,24 @@ from attrs import define, evolve, field, fields, frozen
 
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.store import (
+from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
+from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
+from interlock.serving.store.database import Contention, DatabaseConnection
+from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
+from interlock.serving.store.values import (
     LEASE,
     Addition,
+    Conflict,
     ConversationEdit,
     Edit,
     Lease,
+    LeaseLost,
     Log,
     ResponseKey,
     SequenceError,
     StoredConversation,
     StoredResponse,
-    conversation_conflict,
-    refuse,
 )
-from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
-from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.serving.store.sql.database import Contention, DatabaseConnection
-from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
@@ -271,7 +271,7 @@ class Responses:
         return Log(tuple(frame for (frame,) in frames), first, row.oldest, row.following, state.name, bool(row.cancelled))
 
     def write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
-        """Carry out an edit, and return the new row, or None if the edit comes too late; see `ResponseStore._write`.
+        """Carry out an edit, and return the new row, or None if the state has no edge for it.
 
         Raises:
             LeaseLost: The lease of the edit is over.
@@ -286,7 +286,10 @@ class Responses:
         state = self.state(row)
         edge = state.row_for(edit.trigger, is_owner=(edit.owner, edit.epoch) == (row.owner, row.epoch))
         if edge is None:
-            refuse(edit, state.name)
+            if edit.trigger in STORED.owned:
+                raise LeaseLost(f"The lease of {edit.owner!r} is over: the response is {state.name}.")
+            if edit.stored is not None:
+                raise Conflict(f"There is a response with that id already; it is {state.name}.")
             return None
         dest, effects = edge
         if _E.LOG in effects and edit.first != row.following:
@@ -407,6 +410,12 @@ class Responses:
         return counts, tuple(Lease(row.tenant, row.id, row.owner, row.epoch) for row in rows if _T.LAPSE in self.state(row).rows)
 
 
+def _conflict(conversation_id: str, trigger: ConversationTrigger) -> Conflict:
+    if trigger in CONVERSATION.owned:
+        return Conflict(f"The conversation '{conversation_id}' was taken or changed meanwhile.")
+    return Conflict(f"A response is being made that adds to the conversation '{conversation_id}'.")
+
+
 @frozen
 class ConversationRow:
     """A row of the table `conversation`."""
@@ -455,11 +464,15 @@ class Conversations:
         """Raise `Conflict` if the conversation of an addition has another owner or no longer exists."""
         row = self.row(tenant, addition.conversation_id)
         if row is None:
-            raise conversation_conflict(addition.conversation_id, _CT.JOIN)
+            raise _conflict(addition.conversation_id, _CT.JOIN)
         self._effects(row, _CT.JOIN, addition.owner)
 
     def write(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:  # noqa: C901 - likewise
-        """Carry out an edit; see `ResponseStore._write_conversation`."""
+        """Carry out an edit, and return the conversation, or None if it or the item does not exist.
+
+        Raises:
+            Conflict: The state has no edge for the edit.
+        """
         connection = self.tx.connection
         row = self.row(tenant, conversation_id)
         if (new := edit.conversation) is not None:
@@ -515,7 +528,7 @@ class Conversations:
             state, _ = state.rows[_CT.LAPSE]
         edge = state.row_for(trigger, is_owner=owner == row.owner)
         if edge is None:
-            raise conversation_conflict(row.id, trigger)
+            raise _conflict(row.id, trigger)
         _, effects = edge
         return effects
 

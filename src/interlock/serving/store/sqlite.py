@@ -18,12 +18,13 @@ import apsw
 from attrs import define, field
 
 from interlock.events.json import clean
-from interlock.serving.store import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable
 from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.sql.database import VERSION, Contention, DatabaseConnection, Failure, Values
-from interlock.serving.store.sql.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
-from interlock.serving.store.sql.sql_store import SWEEP_BATCH, ConnectionRole, SharedSqlStore, SqlStore
+from interlock.serving.store.database import VERSION, Contention, DatabaseConnection, Failure, Values
+from interlock.serving.store.response_store import SWEEP_BATCH, ResponseStore
+from interlock.serving.store.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
+from interlock.serving.store.shared_store import ConnectionRole, SharedStore
 from interlock.serving.store.stored_table import StoredTrigger
+from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable
 
 R = TypeVar("R")
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing
@@ -145,7 +146,7 @@ class SqliteConnection(DatabaseConnection):
 
 
 @define(eq=False)
-class SqliteStore(SharedSqlStore[SqliteConnection]):
+class SqliteStore(SharedStore[SqliteConnection]):
     """Stores responses in a file.
 
     Raises:
@@ -279,7 +280,7 @@ class SqliteStore(SharedSqlStore[SqliteConnection]):
 
 
 @define(eq=False)
-class MemoryStore(SqlStore):
+class MemoryStore(ResponseStore):
     """Stores responses in memory, and evicts the least recently used responses and conversations.
 
     It does not evict unfinished responses, leased conversations, or the last used entry, so that a client that waits for the end

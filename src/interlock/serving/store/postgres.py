@@ -26,10 +26,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
-from interlock.serving.store import ResponseKey, StoreDown
-from interlock.serving.store.sql.database import DatabaseConnection, Failure, Values
-from interlock.serving.store.sql.rows import Transaction
-from interlock.serving.store.sql.sql_store import ConnectionRole, SharedSqlStore
+from interlock.serving.store.database import DatabaseConnection, Failure, Values
+from interlock.serving.store.rows import Transaction
+from interlock.serving.store.shared_store import ConnectionRole, SharedStore
+from interlock.serving.store.values import ResponseKey, StoreDown
 
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
@@ -185,7 +185,7 @@ class PostgresConnection(DatabaseConnection):
 
 
 @define(eq=False)
-class PostgresStore(SharedSqlStore[PostgresConnection]):
+class PostgresStore(SharedStore[PostgresConnection]):
     """Stores responses in the schema `interlock` of a database."""
 
     url: str  # in the syntax of libpq; of several hosts, one accepts writes

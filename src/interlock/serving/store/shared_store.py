@@ -1,14 +1,11 @@
-"""The base classes of the SQL stores, which turn each call into work in a transaction.
-
-A `SharedSqlStore` does the work in threads, so that the event loop never waits for a disk or a lock.
-"""
+"""A store that several processes share: threads do the work, so that the event loop never waits for a disk or a lock."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
@@ -20,125 +17,22 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.store import (
-    ConversationEdit,
-    Edit,
-    EditResult,
-    Log,
-    ResponseKey,
-    ResponseStore,
-    StoredConversation,
-    StoreDown,
-    StoredResponse,
-    StoreError,
-    StoreInfo,
-    Subscription,
-    SweepResult,
-)
-from interlock.serving.store.sql.database import VERSION, Contention, DatabaseConnection, Failure
-from interlock.serving.store.sql.rows import Conversations, Items, ResponseRow, Responses, Transaction, lock
+from interlock.serving.store.database import Contention, DatabaseConnection, Failure
+from interlock.serving.store.response_store import ResponseStore, Subscription
+from interlock.serving.store.rows import Transaction, lock
+from interlock.serving.store.values import ResponseKey, StoreDown, StoreError, StoreInfo
 
 R = TypeVar("R")
 C = TypeVar("C", bound=DatabaseConnection)
 ConnectionRole: TypeAlias = Literal["reader", "writer", "listener"]
 
-SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
 BATCH: Final = 256  # the most jobs in one transaction
 ATTEMPTS: Final = 12  # for one transaction that other processes block
 BACKOFF: Final = 0.005  # seconds of the shortest pause between attempts; later pauses can be longer
 
 
 @define(eq=False)
-class SqlStore(ResponseStore):
-    """Stores responses and conversations as rows.
-
-    Without a `clock`, it uses that of the database or, if it has none, of the host. On the host, leases use the monotonic clock,
-    which only a restart of the host resets.
-    """
-
-    async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
-        return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
-
-    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
-        ids = [*item_ids]
-        return await self._read(lambda tx: Items(tx.connection).find(tenant, ids)) if ids else {}
-
-    async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
-        return await self._read(lambda tx: Responses(tx).read(tenant, response_id, first, limit))
-
-    async def lost(self, limit: int) -> Sequence[ResponseKey]:
-        return await self._read(lambda tx: Responses(tx).lost(limit))
-
-    async def sweep(self) -> SweepResult:
-        expired = await self._repeat(lambda tx: Responses(tx).expire(SWEEP_BATCH))
-        age = self.logs
-        trimmed = 0 if age is None else await self._repeat(lambda tx: Responses(tx).trim(age, SWEEP_BATCH))
-        await self._free_space()
-        return SweepResult(expired, trimmed)
-
-    async def info(self) -> StoreInfo:
-        return await self._read(self._info)
-
-    async def conversation(self, tenant: str, conversation_id: str) -> StoredConversation | None:
-        return await self._read(lambda tx: Conversations(tx).get(tenant, conversation_id))
-
-    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
-        return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
-
-    async def _write(self, tenant: str, response_id: str, edit: Edit) -> EditResult | None:
-        row = await self._change(lambda tx: self._edit(tx, tenant, response_id, edit), (tenant, response_id))
-        return None if row is None else EditResult(row.epoch, bool(row.cancelled))
-
-    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
-        return await self._change(lambda tx: Conversations(tx).write(tenant, conversation_id, edit))
-
-    def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
-        return Responses(tx).write(tenant, response_id, edit)
-
-    def _info(self, tx: Transaction) -> StoreInfo:
-        counts, leases = Responses(tx).count()
-        conversations, items, events = (
-            tx.connection.value(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
-            for table in ("conversation", "item", "event")
-        )
-        kind, size = self._describe(tx.connection)
-        return StoreInfo(kind, VERSION, counts, conversations, items, events, size, leases)
-
-    def _transaction(self, connection: DatabaseConnection) -> Transaction:
-        """Return a `Transaction` on the store's clock."""
-
-        def clock() -> tuple[float, float]:
-            now = connection.time() if self.clock is None else self.clock()
-            return (time.monotonic(), time.time()) if now is None else (now, now)
-
-        return Transaction(connection, clock, self.ttl)
-
-    async def _repeat(self, work: Callable[[Transaction], int]) -> int:
-        """Run work until it returns 0, and return the sum of its results."""
-        total = 0
-        while step := await self._change(work):
-            total += step
-        return total
-
-    @abstractmethod
-    async def _read(self, work: Callable[[Transaction], R]) -> R:
-        """Run work that only reads."""
-
-    @abstractmethod
-    async def _change(self, work: Callable[[Transaction], R], key: ResponseKey | None = None, /) -> R:
-        """Run work that writes, about the response `key` if any, and notify the subscribers of changed responses afterwards."""
-
-    @abstractmethod
-    def _describe(self, connection: DatabaseConnection, /) -> tuple[str, int]:
-        """Return the name and version of the database, and the size of the store in bytes."""
-
-    async def _free_space(self) -> None:
-        """Free unused pages, unless the database does so itself."""
-
-
-@define(eq=False)
-class SharedSqlStore(SqlStore, Generic[C]):
+class SharedStore(ResponseStore, Generic[C]):
     """A store that several processes share. A thread writes, another reads, and one of them or a third receives notifications."""
 
     create: bool = field(default=True, kw_only=True)  # whether to create the store if it does not exist
@@ -259,7 +153,7 @@ class DatabaseThread(Generic[C]):
     `stop` if the database does not answer.
     """
 
-    store: SharedSqlStore[C]
+    store: SharedStore[C]
     role: ConnectionRole
     connection: C | None = field(default=None, init=False)
     _queue: SimpleQueue[Job | Literal["poll", "stop"]] = field(factory=SimpleQueue[Any], init=False)

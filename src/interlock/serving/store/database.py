@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from attrs import frozen
 
-from interlock.serving.store import StoreDown, WrongLayout
+from interlock.serving.store.values import StoreDown, WrongLayout
 
 Values: TypeAlias = Sequence[object]
 

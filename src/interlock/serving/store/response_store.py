@@ -1,0 +1,328 @@
+"""The store of responses and conversations: its methods, each of which is work in a transaction, and subscriptions to changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, TypeVar
+
+from attrs import define, field
+
+from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.store.conversation_table import ConversationTrigger
+from interlock.serving.store.database import VERSION, DatabaseConnection
+from interlock.serving.store.rows import Conversations, Items, ResponseRow, Responses, Transaction
+from interlock.serving.store.stored_table import StoredTrigger
+from interlock.serving.store.values import (
+    Addition,
+    Conflict,
+    ConversationEdit,
+    Edit,
+    Lease,
+    Log,
+    ResponseKey,
+    StoredConversation,
+    StoredResponse,
+    StoreInfo,
+    SweepResult,
+)
+
+R = TypeVar("R")
+_T, _CT = StoredTrigger, ConversationTrigger
+
+SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
+
+
+@define(eq=False)
+class Subscription:
+    """Waits for changes of one response. After a change between two waits, the second returns at once."""
+
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
+    _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the response changes, for at most `seconds`; return at once if it has changed since the last wait.
+
+        A notification can get lost, for example while the store is down, so read again after every wait.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()
+
+    def notify(self) -> None:
+        """End the wait. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+
+@define(eq=False)
+class Notifications:
+    """The subscriptions of one process to a store."""
+
+    _subscriptions: dict[ResponseKey, set[Subscription]] = field(factory=dict[ResponseKey, set[Subscription]], init=False)
+
+    def responses(self) -> list[ResponseKey]:
+        """Return the responses that have subscriptions. Thread-safe."""
+        return [*self._subscriptions]
+
+    @contextmanager
+    def subscribe(self, key: ResponseKey) -> Generator[Subscription]:
+        subscription = Subscription()
+        subscriptions = self._subscriptions.setdefault(key, set())
+        subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            subscriptions.discard(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(key, None)
+
+    def notify(self, keys: Iterable[ResponseKey]) -> None:
+        """Notify the subscriptions of these responses. Thread-safe."""
+        for key in keys:
+            for subscription in [*self._subscriptions.get(key, ())]:
+                subscription.notify()
+
+
+@define(eq=False, slots=False)  # so that a test can replace a method of one store
+class ResponseStore(ABC):
+    """Stores responses until they expire, and conversations until they are deleted.
+
+    Each write fires an edge of the table `stored` or `conversation` in `interlock.fsm.processes`; if the state has no such edge,
+    nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
+
+    - Every method raises `StoreDown` if the store cannot be used now.
+    - A method that takes a lease raises `LeaseLost` if another process owns the response, or the response has ended or is gone.
+    - A method that takes events raises `SequenceError` if they do not follow the last one.
+    - A method that changes the items of a conversation raises `Conflict` while a response holds it.
+    """
+
+    ttl: float | None = field(default=None, kw_only=True)
+    """Seconds from the last write of a response until it expires; None for never."""
+    logs: float | None = field(default=None, kw_only=True)
+    """Seconds from the end of a response until its events are removed; None to keep them as long as the response."""
+    clock: Callable[[], float] | None = field(default=None, kw_only=True)
+    """Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. On the host,
+    leases use the monotonic clock, which only a restart of the host resets."""
+    _notifications: Notifications = field(factory=Notifications, init=False)
+
+    async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
+        """Store an ended response, and add to a conversation, in one commit. It replaces an ended response with the same id.
+
+        Raises:
+            Conflict: The conversation has another owner or is gone, or a background response with the same id has not ended.
+            StoreFull: The response alone exceeds the limit of the store.
+        """
+        await self._write(tenant, stored.id, Edit(_T.PUT, stored, addition))
+
+    async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
+        """Return a response, or None. Until a background response ends, it is returned as it was enqueued."""
+        return await self._read(lambda tx: Responses(tx).get(tenant, response_id))
+
+    async def hide(self, tenant: str, response_id: str) -> bool:
+        """Delete a response, but let readers read its events for `LEASE` seconds; return whether it existed.
+
+        Its id cannot be used again until then. A response that has not ended is deleted with its events.
+        """
+        return await self._write(tenant, response_id, Edit(_T.HIDE)) is not None
+
+    async def delete(self, tenant: str, response_id: str) -> bool:
+        """Delete a response with its events and the items that nothing else refers to; return whether it existed, even hidden."""
+        return await self._write(tenant, response_id, Edit(_T.DELETE)) is not None
+
+    async def find(self, tenant: str, item_ids: Iterable[str]) -> Mapping[str, JsonItem]:
+        """Return the stored items with these ids, by id. Unknown ids are left out."""
+        ids = [*item_ids]
+        return await self._read(lambda tx: Items(tx.connection).find(tenant, ids)) if ids else {}
+
+    async def enqueue(self, tenant: str, stored: StoredResponse, owner: str) -> Lease:
+        """Store a background response, and return the lease with which its owner writes the events.
+
+        Raises:
+            Conflict: A response with the same id exists.
+            StoreFull: There is no room for it.
+        """
+        await self._write(tenant, stored.id, Edit(_T.ENQUEUE, stored, owner=owner))
+        return Lease(tenant, stored.id, owner, epoch=1)
+
+    async def append(self, lease: Lease, first: int, frames: Sequence[bytes]) -> bool:
+        """Append events, numbered from `first` on, and renew the lease; return whether a client has asked to cancel."""
+        return await self._write_as_owner(lease, Edit(_T.APPEND, None, None, lease.owner, lease.epoch, first, frames))
+
+    async def renew(self, lease: Lease) -> bool:
+        """Renew a lease; return whether a client has asked to cancel."""
+        return await self._write_as_owner(lease, Edit(_T.RENEW, None, None, lease.owner, lease.epoch))
+
+    async def finish(
+        self, lease: Lease, first: int, frames: Sequence[bytes], stored: StoredResponse, addition: Addition | None = None
+    ) -> None:
+        """End a response: append its last events, store its body, and add to a conversation, in one commit. The lease ends.
+
+        Raises:
+            Conflict: The conversation has another owner or is gone. The lease stays valid.
+        """
+        await self._write_as_owner(lease, Edit(_T.FINISH, stored, addition, lease.owner, lease.epoch, first, frames))
+
+    async def cancel(self, tenant: str, response_id: str) -> bool:
+        """Ask the owner of a response to cancel it; return whether the response exists, ended or not."""
+        return await self._write(tenant, response_id, Edit(_T.CANCEL)) is not None
+
+    async def adopt(self, tenant: str, response_id: str, owner: str) -> Lease | None:
+        """Take over a response whose lease has lapsed; return the new lease, or None if there is no such response."""
+        result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
+        return None if result is None else Lease(tenant, response_id, owner, result.epoch)
+
+    async def trim(self, tenant: str, response_id: str) -> bool:
+        """Remove the events of an ended response; return whether there is such a response."""
+        return await self._write(tenant, response_id, Edit(_T.TRIM)) is not None
+
+    async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
+        """Return up to `limit` events of a response, hidden or not, from the number `first` on, or None for an unknown response.
+
+        There are no events if the response was stored with `put`, or if `first` is before the oldest stored event.
+        """
+        return await self._read(lambda tx: Responses(tx).read(tenant, response_id, first, limit))
+
+    def subscribe(self, tenant: str, response_id: str) -> AbstractContextManager[Subscription]:
+        """Subscribe to changes of a response. Subscribe before the first read, so that you miss no change."""
+        return self._notifications.subscribe((tenant, response_id))
+
+    async def lost(self, limit: int) -> Sequence[ResponseKey]:
+        """Return the tenant and id of up to `limit` responses whose lease has lapsed, the longest lapsed first."""
+        return await self._read(lambda tx: Responses(tx).lost(limit))
+
+    async def create_conversation(self, tenant: str, conversation: StoredConversation, items: Sequence[JsonItem] = ()) -> None:
+        """Store a new conversation with its first items. It replaces a conversation with the same id."""
+        edit = ConversationEdit(_CT.CREATE, conversation=conversation, items=items)
+        await self._write_conversation(tenant, conversation.id, edit)
+
+    async def conversation(self, tenant: str, conversation_id: str) -> StoredConversation | None:
+        """Return a conversation, or None if there is none."""
+        return await self._read(lambda tx: Conversations(tx).get(tenant, conversation_id))
+
+    async def update_conversation(
+        self, tenant: str, conversation_id: str, metadata: Mapping[str, object]
+    ) -> StoredConversation | None:
+        """Replace the metadata of a conversation; return the conversation, or None if there is none."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DESCRIBE, metadata=metadata))
+
+    async def delete_conversation(self, tenant: str, conversation_id: str) -> bool:
+        """Delete a conversation; return whether it existed."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.DELETE)) is not None
+
+    async def conversation_items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
+        """Return the items of a conversation in order, or None for an unknown conversation."""
+        return await self._read(lambda tx: Conversations(tx).items(tenant, conversation_id))
+
+    async def add_items(self, tenant: str, conversation_id: str, items: Sequence[JsonItem]) -> StoredConversation | None:
+        """Append items to a conversation; return the conversation, or None if there is none."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, items=items))
+
+    async def delete_item(self, tenant: str, conversation_id: str, item_id: str) -> StoredConversation | None:
+        """Remove an item from a conversation; return the conversation, or None if either does not exist."""
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.CHANGE, item_id=item_id))
+
+    async def hold(self, tenant: str, conversation_id: str, owner: str) -> bool:
+        """Lease a conversation to a new response, its owner; return whether there is such a conversation.
+
+        The lease ends with an `Addition`, with `release`, or after `LEASE` seconds. A response whose lease has lapsed stays the
+        owner until another response holds the conversation or a client changes its items.
+
+        Raises:
+            Conflict: Another response has the lease.
+        """
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.HOLD, owner)) is not None
+
+    async def renew_hold(self, tenant: str, conversation_id: str, owner: str) -> bool:
+        """Renew the lease on a conversation; return whether there is such a conversation.
+
+        Raises:
+            Conflict: The response does not own the conversation any more.
+        """
+        return await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RENEW, owner)) is not None
+
+    async def release(self, tenant: str, conversation_id: str, owner: str) -> None:
+        """End the lease on a conversation if `owner` owns it."""
+        with suppress(Conflict):
+            await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
+
+    async def sweep(self) -> SweepResult:
+        """Delete expired responses, which readers already cannot see, and expired logs."""
+        expired = await self._repeat(lambda tx: Responses(tx).expire(SWEEP_BATCH))
+        age = self.logs
+        trimmed = 0 if age is None else await self._repeat(lambda tx: Responses(tx).trim(age, SWEEP_BATCH))
+        await self._free_space()
+        return SweepResult(expired, trimmed)
+
+    async def info(self) -> StoreInfo:
+        """Return the store's contents."""
+        return await self._read(self._info)
+
+    @abstractmethod
+    async def migrate(self) -> int:
+        """Migrate an older layout to the current one; return the version before the migration.
+
+        Raises:
+            WrongLayout: The layout is newer than the current one.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close files and connections. The next use opens them again."""
+
+    async def _write(self, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
+        return await self._change(lambda tx: self._edit(tx, tenant, response_id, edit), (tenant, response_id))
+
+    async def _write_as_owner(self, lease: Lease, edit: Edit) -> bool:
+        row = await self._write(lease.tenant, lease.response_id, edit)
+        return row is not None and bool(row.cancelled)
+
+    async def _write_conversation(self, tenant: str, conversation_id: str, edit: ConversationEdit) -> StoredConversation | None:
+        return await self._change(lambda tx: Conversations(tx).write(tenant, conversation_id, edit))
+
+    def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
+        return Responses(tx).write(tenant, response_id, edit)
+
+    def _info(self, tx: Transaction) -> StoreInfo:
+        counts, leases = Responses(tx).count()
+        conversations, items, events = (
+            tx.connection.value(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
+            for table in ("conversation", "item", "event")
+        )
+        kind, size = self._describe(tx.connection)
+        return StoreInfo(kind, VERSION, counts, conversations, items, events, size, leases)
+
+    def _transaction(self, connection: DatabaseConnection) -> Transaction:
+        """Return a `Transaction` on the store's clock."""
+
+        def clock() -> tuple[float, float]:
+            now = connection.time() if self.clock is None else self.clock()
+            return (time.monotonic(), time.time()) if now is None else (now, now)
+
+        return Transaction(connection, clock, self.ttl)
+
+    async def _repeat(self, work: Callable[[Transaction], int]) -> int:
+        """Run work until it returns 0, and return the sum of its results."""
+        total = 0
+        while step := await self._change(work):
+            total += step
+        return total
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Transaction], R]) -> R:
+        """Run work that only reads."""
+
+    @abstractmethod
+    async def _change(self, work: Callable[[Transaction], R], key: ResponseKey | None = None, /) -> R:
+        """Run work that writes, about the response `key` if any, and notify the subscribers of changed responses afterwards."""
+
+    @abstractmethod
+    def _describe(self, connection: DatabaseConnection, /) -> tuple[str, int]:
+        """Return the name and version of the database, and the size of the store in bytes."""
+
+    async def _free_space(self) -> None:  # noqa: B027 - Postgres frees its pages itself
+        """Free unused pages."""
