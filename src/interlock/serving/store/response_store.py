@@ -92,7 +92,7 @@ class Notifications:
 class ResponseStore(ABC):
     """Stores responses until they expire, and conversations until they are deleted.
 
-    Each write fires an edge of the table `stored` or `conversation` in `interlock.fsm.processes`; if the state has no such edge,
+    Each write fires an edge of the table `stored` or `conversation`; if the state has no such edge,
     nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
 
     - Every method raises `StoreDown` if the store cannot be used now.
