@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from interlock.embedding import now, random_id
 from interlock.events import Writer
 from interlock.fsm import Clock, Ids
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.run import RequestContext, ResponseRun, new_driver
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 def begin_response(
     context: RequestContext,
-    engine: Engine | ResponseEngine,
+    engine: Engine,
     writer: Writer[T],
     *,
     tools: ToolRunner | None = None,
@@ -30,14 +29,11 @@ def begin_response(
     clock: Clock = now,
 ) -> ResponseRun[T]:
     """Return the run of a resolved request; iterate its `events`. An `archive` stores a foreground response at its end."""
-    used = response_engine(engine)
-    generation = used.begin(context.request, context.items)
+
+    async def resolve(run: ResponseRun[T]) -> None:
+        generation = await engine.begin(context.request, context.items)
+        run.resources.push_async_callback(generation.close)
+        run.use(context, generation, new_driver(context, generation, {}, writer, ids=ids, clock=clock))
+
     is_foreground = not context.request.background
-    run: ResponseRun[T] = ResponseRun(context.request, used, _keep, ActiveRuns(), tools or NullTools(), archive, is_foreground)
-    run.resources.push_async_callback(generation.close)
-    run.use(context, generation, new_driver(context, generation, {}, writer, ids=ids, clock=clock))
-    return run
-
-
-async def _keep(_run: ResponseRun[Any]) -> None:
-    """Resolve nothing."""
+    return ResponseRun(context.request, engine, resolve, ActiveRuns(), tools or NullTools(), archive, is_foreground)

@@ -16,13 +16,12 @@ from typing import Final
 
 from attrs import frozen
 from one_run import begin_response
-from speed.ours import chunk_of, harmony
+from speed.ours import chunk_of
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
 from interlock.events.sse import SseWriter
-from interlock.fsm.deltas import Finish, Start, Usage
 from interlock.parsers import Chunk, Format
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
@@ -45,16 +44,11 @@ BODY: Final = outputs(prose(TOKENS))
 
 
 @frozen
-class Paced:
+class Paced(Engine):
     """An engine that yields prepared outputs."""
 
     models: Sequence[str] = ("model",)
     format: Format = "harmony"
-
-    async def count(self, turn: Turn) -> int:
-        """Return 0."""
-        del turn
-        return 0
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Yield an output every `PACE` seconds."""
@@ -81,10 +75,11 @@ async def streamed(url: str) -> dict[str, float]:
     """
     store = open_store(url)
     figures: dict[str, list[float]] = {way: [] for way in (*WAYS, WRITE)}
+    ended = await _ended()
     for _ in range(ROUNDS):
         for way, make in WAYS.items():
             figures[way].append(await _cost([make(store) for _ in range(STREAMS)]))
-        figures[WRITE].append(await _cost([store.put("", _ended()) for _ in range(STREAMS)]))
+        figures[WRITE].append(await _cost([store.put("", ended) for _ in range(STREAMS)]))
     await store.close()
     return {way: round(median(costs), 2) for way, costs in figures.items()}
 
@@ -102,12 +97,11 @@ async def _foreground(store: ResponseStore | None) -> None:
         b"".join(frames)
 
 
-def _ended() -> StoredResponse:
+async def _ended() -> StoredResponse:
     """Return an ended response."""
-    run, parser = _run(None), harmony()
-    deltas = [delta for each in (HEAD, *BODY) for delta in parser.feed(chunk_of(each))]
-    deltas = [Start(), *deltas, *parser.end("stop", Usage()), Finish()]
-    run.driver.feed(deltas)
+    run = _run(None)
+    async for _ in run.events():
+        pass
     return run.stored
 
 

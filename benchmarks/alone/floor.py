@@ -32,12 +32,10 @@ def application(engine: ScriptedEngine) -> Starlette:
     async def create(request: Request) -> ASGIApp:
         body: Mapping[str, object] = orjson.loads(await request.body())
         turn = Turn(read_request(body), (), budget=int(str(body.get("max_output_tokens") or sys.maxsize)))
-        generation = engine.begin(turn.request, turn.items)
-        await generation.prepare(turn)
 
         async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-            async with aclosing(generation.generate(turn)) as outputs:
+            async with aclosing(engine.generate(turn)) as outputs:
                 async for _ in outputs:
                     await send({"type": "http.response.body", "body": FRAME, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

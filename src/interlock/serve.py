@@ -1,7 +1,7 @@
 """What an application needs to serve its own engine: `create_app(engine)` is an ASGI application. docs/engines.md builds one."""
 
 try:
-    from interlock.serving.engines.engine import AdmittingEngine, Engine, EngineOutput, ModelFacts, Turn
+    from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
@@ -13,7 +13,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
-    "AdmittingEngine",
     "ApiError",
     "AppSettings",
     "Engine",

@@ -16,7 +16,7 @@ from live.engines import steps
 
 from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.engines.engine import ModelFacts
+from interlock.serving.engines.engine import Engine, ModelFacts
 from interlock.serving.engines.prompt import count_prompt, prompt
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import read_upstream
@@ -69,17 +69,21 @@ def qwen3_coder(turn):
 
 
 @frozen
-class Listening:
+class Listening(Engine):
     """An engine that writes one turn after another, or what a function of the prompt says, and remembers the prompts.
 
     It is silent before each turn for so long that the server breaks the silence.
     """
 
     turns: object
-    facts: ModelFacts = UNKNOWN
+    known: ModelFacts = UNKNOWN
     models: tuple = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
     format: str = "harmony"
     prompts: list = field(factory=list)
+
+    def facts(self, name):
+        del name
+        return self.known
 
     async def count(self, turn):
         return await count_prompt(turn)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.generation import PlainGeneration, fitting
+from interlock.serving.engines.engine import Generation, Turn
+from interlock.serving.engines.generation import fitting
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, no_such_model
 from interlock.serving.requests.create import read_request
 
@@ -27,7 +27,7 @@ def fitted(error):
     items = [{"role": "user", "content": f"{number}"} for number in range(3)]
     request = read_request({"model": "m", "input": items, "truncation": "auto"})
     turn = Turn(request, request.input, None)
-    return len(asyncio.run(fitting(PlainGeneration(Narrow(error), None), turn)).items)
+    return len(asyncio.run(fitting(Generation(Narrow(error), None), turn)).items)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def turn_for(*, budget=None, index=0, items="Hi"):
 
 def outputs(turn, engine):
     async def collect():
-        generation = engine.begin(turn.request, turn.items)
+        generation = await engine.begin(turn.request, turn.items)
         await generation.prepare(evolve(turn, index=0))
         for index in range(turn.index + 1):
             collected = [output async for output in generation.generate(evolve(turn, index=index))]

@@ -84,5 +84,5 @@ def test_the_list_has_the_catalogue_beside_the_models(serve):
 def test_an_engine_may_state_facts_of_its_model(serve):
     with serve(EmbeddedEngine()) as url:
         listed = httpx.get(f"{url}/v1/models").json()
-    assert listed["data"][0]["max_model_len"] == EmbeddedEngine.facts.window == 131_072
-    assert listed["models"] == [codex_model("interlock-embedded", EmbeddedEngine.facts, 0)]
+    assert listed["data"][0]["max_model_len"] == EmbeddedEngine().facts("").window == 131_072
+    assert listed["models"] == [codex_model("interlock-embedded", EmbeddedEngine().facts(""), 0)]

@@ -12,6 +12,7 @@ from live.wire import bodies
 from websockets.sync.client import connect
 
 from interlock.events.json import loads
+from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http.socket_memory import Limits
 from interlock.serving.requests.normalize import PENDING
@@ -26,7 +27,7 @@ WAITING, REST = steps(ANSWER)[:5], steps(ANSWER)[5:]
 
 
 @define(eq=False)
-class Crowd:
+class Crowd(Engine):
     """An engine whose first responses write half of an answer, wait for each other and for the test, and write the rest."""
 
     models = ("staged",)

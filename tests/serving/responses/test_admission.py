@@ -12,11 +12,10 @@ from live.injection import PanicException
 from websockets.asyncio.client import connect
 
 from interlock.parsers import parser_for
-from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.engine import Engine, Generation, generate_alone
 from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.create import read_request
 from interlock.serving.store import MemoryStore, StoreDown
 
 LIMIT, BURST = 2, 12
@@ -138,7 +137,7 @@ def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None
 
 
 @define(eq=False)
-class Host(ResponseEngine):
+class Host(Engine):
     """A host engine whose generations do what a test says at each of their calls."""
 
     fault: dict = field(factory=dict)
@@ -147,23 +146,21 @@ class Host(ResponseEngine):
     closed: int = 0
     format = "harmony"
 
-    async def names(self):
-        return ["staged"]
+    models = ("staged",)
 
-    def read(self, raw):
-        return read_request(raw)
-
-    def begin(self, request, items, tenant, connection):
+    async def begin(self, request, items, tenant, connection):
         del request, items, tenant, connection
         return HostGeneration(self)
+
+    def generate(self, turn):
+        return generate_alone(self, turn)
 
 
 class HostGeneration(Generation):
     """The generation of a `Host`."""
 
-    response_id = parser = None
-
     def __init__(self, host):
+        super().__init__(host, parser_for("harmony", {}))
         self.host = host
 
     async def _do(self, name):
@@ -176,7 +173,6 @@ class HostGeneration(Generation):
 
     async def prepare(self, turn):
         del turn
-        self.parser = parser_for("harmony", {})
         await self._do("prepare")
         return {}
 

@@ -141,12 +141,18 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
     assert last(frames)["error"]["message"] == "The server that made the response was lost."
 
 
+async def ended_run(run):
+    """The response of a run as it was queued, and all its frames."""
+    async with aclosing(run.events()) as events:
+        frames = await anext(events)
+        queued = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+        return queued, [*frames, *[frame async for some in events for frame in some]]
+
+
 async def abandoned(store, times, count, dialect=OPENAI):
     """Leave a response after some of its events, as a process does that is killed."""
     run = run_of(step(REASONING), *steps(ANSWER), dialect=dialect)
-    queued_response = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
-    async with aclosing(run.events()) as events:
-        frames = [frame async for some in events for frame in some]
+    queued_response, frames = await ended_run(run)
     lease = await store.enqueue(TENANT, queued_response, "killed")
     if count:
         await store.append(lease, 0, frames[:count])
@@ -374,10 +380,8 @@ def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_st
         times = Times()
         store = MemoryStore(clock=times)
         run = run_of(step(REASONING), *steps(ANSWER))
-        queued = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
-        async with aclosing(run.events()) as events:
-            frames = [frame async for some in events for frame in some][:6]
-        frames = renumbered([*frames[:place], *unknown, *frames[place:]])
+        queued, frames = await ended_run(run)
+        frames = renumbered([*frames[:place], *unknown, *frames[place:6]])
         await store.append(await store.enqueue(TENANT, queued, "killed"), 0, frames)
         archive = Archive(store)
         before = (await archive.get(TENANT, queued.id)).response

@@ -15,7 +15,7 @@ from interlock.fsm import driver
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.parsers.chunk import Chunk
-from interlock.serving.engines import generation
+from interlock.serving.engines import engine as engines
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
@@ -139,7 +139,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
         def end(self, _reason, _usage):
             return 1 / 0
 
-    monkeypatch.setattr(generation, "parser_for", lambda *_: Broken())
+    monkeypatch.setattr(engines, "parser_for", lambda *_: Broken())
     assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": INTERNAL_ERROR}
 
 
@@ -148,7 +148,7 @@ def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
         def feed(self, _chunk):
             return ["Some text", object()]
 
-    monkeypatch.setattr(generation, "parser_for", lambda *_: Nonsense())
+    monkeypatch.setattr(engines, "parser_for", lambda *_: Nonsense())
     batches = make([step(ANSWER, "stop")])
     assert failed(batches)["message"] == INTERNAL_ERROR
     assert final(batches)["output"][0]["content"][0]["text"] == "Some text"

@@ -7,7 +7,7 @@ from attrs import define, field
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.parsers.chunk import Chunk
-from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.tools.tool_runner import NullTools
 
@@ -47,7 +47,7 @@ class Gate:
         self._loop.call_soon_threadsafe(self._opened.set)
 
 
-class StagedEngine:
+class StagedEngine(Engine):
     """An engine that goes through a script: outputs are yielded, gates are waited at, exceptions are raised.
 
     Args:

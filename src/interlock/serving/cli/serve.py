@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.generation import ResponseEngine
     from interlock.serving.engines.upstream.survey import UpstreamReport
     from interlock.serving.engines.upstream.translator import Upstream
     from interlock.serving.requests.api_keys import Keys
@@ -254,9 +253,7 @@ def serve(**options: Any) -> None:  # noqa: ANN401 - click converts them to the 
         Supervisor(lambda each: create(slots=each), listening, slots, on_ready, level, drain, keys).run()
 
 
-def _application(
-    settings: ServeSettings, upstreams: Sequence[Upstream]
-) -> tuple[Engine | ResponseEngine, ToolRunner, Callable[..., Starlette]]:
+def _application(settings: ServeSettings, upstreams: Sequence[Upstream]) -> tuple[Engine, ToolRunner, Callable[..., Starlette]]:
     """Return the engine, its tools, and a function that creates the application, which takes the `slots` of several processes."""
     from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.host_guard import LOOPBACK
@@ -302,14 +299,14 @@ async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:
 
 def _banner(
     settings: ServeSettings,
-    engine: Engine | ResponseEngine,
+    engine: Engine,
     tools: ToolRunner,
     reports: Sequence[UpstreamReport],
     url: str,
     keys: Keys,
 ) -> list[str]:
     """Return what the command says when the server is ready: a line, and further ones with the details."""
-    served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*getattr(engine, "models", ())]
+    served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*engine.models]
     streams = f", its streams at {url}/interlock/" if settings.view else ""
     store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
     models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
@@ -364,9 +361,7 @@ def _open_store(settings: ServeSettings) -> ResponseStore:
     return store
 
 
-def _engine(
-    settings: ServeSettings, upstreams: Sequence[Upstream], servers: ToolServers
-) -> tuple[Engine | ResponseEngine, ToolRunner]:
+def _engine(settings: ServeSettings, upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
     if not upstreams:
         return _local_engine(settings, servers)
@@ -377,7 +372,7 @@ def _engine(
     return Gateway(upstreams, servers.descriptions), servers
 
 
-def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine | ResponseEngine, ToolRunner]:
+def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
     from interlock.parsers import Tagged
     from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine

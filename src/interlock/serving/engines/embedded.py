@@ -14,9 +14,9 @@ import re
 import zlib
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from attrs.validators import ge
 
 from interlock.events.json import dumps, elements, members
@@ -24,7 +24,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, Tagged
 from interlock.parsers.families import family
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
-from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
 from interlock.serving.engines.example_values import arguments_for, value_for
 from interlock.serving.engines.harmony_tokens import SERVER_CALLS, encode_framing, encode_text, encoding, token_bytes, token_entry
 from interlock.serving.engines.prompt import (
@@ -102,20 +102,20 @@ class CallableTool:
 
 
 @frozen
-class EmbeddedEngine:
+class EmbeddedEngine(Engine):
     """An engine without a model, which writes harmony or the format of a `family`, `rate` tokens per second (0 for no limit)."""
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
     family: Tagged | None = field(default=None, kw_only=True)
-    facts: ClassVar[ModelFacts] = ModelFacts(window=CONTEXT, efforts=["none", "low", "medium", "high"], modalities=["text"])
+    format: Format = field(default=Factory(lambda self: self.family or "harmony", takes_self=True), init=False)
 
     def __attrs_post_init__(self) -> None:
         encoding()  # loads the vocabulary before the first request needs it
 
-    @property
-    def format(self) -> Format:
-        return self.family or "harmony"
+    def facts(self, name: str) -> ModelFacts:
+        del name
+        return ModelFacts(window=CONTEXT, efforts=["none", "low", "medium", "high"], modalities=["text"])
 
     async def count(self, turn: Turn) -> int:
         return await count_prompt(turn)

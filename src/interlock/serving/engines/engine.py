@@ -1,21 +1,34 @@
-"""The engine protocol: a source of model output, one turn at a time, independent of HTTP and events.
+"""Engines: sources of model output, one turn at a time, independent of HTTP and events.
 
-An engine that validates requests itself, such as vLLM, is a `ResponseEngine` (`interlock.serving.engines.generation`).
+An `Engine` serves a server as long as it runs, and a `Generation` one response. A small engine has only `models`, `format` and
+`generate`; docs/engines.md writes one. An engine that keeps something for each response overrides `begin`, and returns a
+`Generation` of its own.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from attrs import define, field, frozen
 from msgspec import Meta, Struct
 
-from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Format
+from interlock.events.json import dumps
+from interlock.fsm.deltas import FinishReason, Usage
+from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.serving.metrics import OTHER
 
 if TYPE_CHECKING:  # the command line reads recordings without importing request validation
+    from starlette.requests import HTTPConnection
+
+    from interlock.serving.engines.shortcut import Shortcut
     from interlock.serving.requests.create import ResponseRequest
+    from interlock.serving.requests.input_items import JsonItem
+
+BYTES_PER_TOKEN: Final = 4
+"""How many bytes of JSON an estimate counts as one token."""
 
 
 @define
@@ -24,7 +37,8 @@ class EngineOutput:
 
     Any step may have the token counts of the prompt (all, read from a prefix cache, written to it) and, if chunks have no token
     ids, of the whole output (all, reasoning); 0 means unknown. `more` are further chunks of the same step, in order. With the
-    finish reason `stop`, `stop_sequence` is the request's stop string that ended the turn, or None: no one did, or it is unknown.
+    finish reason `stop`, `stop_sequence` is the request's stop string that ended the turn; None if no stop string matched, or the
+    engine does not say.
     """
 
     chunk: Chunk
@@ -69,23 +83,15 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ModelFacts(**{name: getattr(other, name) if fact is None else fact for name, fact in facts.items()})
 
 
-class Engine(Protocol):
-    """A source of model output. It may also have `facts`, the `ModelFacts` of its model, and `admit`; see `AdmittingEngine`."""
+class Engine(ABC):
+    """A source of model output."""
 
-    @property
-    def models(self) -> Sequence[str]:
-        """The model names that a request may use; the first is the served model."""
-        ...
+    models: Sequence[str]
+    """The model names that a request may use; the first is the served model."""
+    format: Format
+    """The format of the output."""
 
-    @property
-    def format(self) -> Format:
-        """The format of the output."""
-        ...
-
-    async def count(self, turn: Turn) -> int:
-        """Return how many tokens the prompt of a turn has."""
-        ...
-
+    @abstractmethod
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn, step by step; the last step has a finish reason.
 
@@ -95,18 +101,167 @@ class Engine(Protocol):
             EngineError: The engine cannot continue; earlier steps remain valid.
             ApiError: Likewise, as `admit` would have said it: the response has begun, so it fails with the message.
         """
-        ...
-
-
-@runtime_checkable
-class AdmittingEngine(Engine, Protocol):
-    """An engine that may refuse a turn, or let it wait, before the response begins."""
 
     async def admit(self, turn: Turn) -> None:
-        """Return when `generate` can begin with the turn; called before each one.
+        """Return when `generate` can begin with a turn; called before each one.
 
         Raises:
             ApiError: The engine refuses the turn. If it is the first, the client receives this error with its status. A response
                 that has begun already, such as one in the background, fails with the message.
         """
-        ...
+        del turn
+
+    async def count(self, turn: Turn) -> int:
+        """Return the number of tokens in the prompt of a turn: by default an estimate."""
+        return estimate([turn.request.instructions, *turn.items])
+
+    async def names(self) -> Sequence[str]:
+        """Return the model names that requests may use, with an empty one if the model is optional: by default `models`."""
+        return self.models
+
+    def model_label(self, name: str) -> str:
+        """Return a model's name as a label of metrics: `other` unless the configuration or an upstream lists it."""
+        return name if name in self.models else OTHER
+
+    def facts(self, name: str) -> ModelFacts:
+        """Return what the engine knows of a model."""
+        del name
+        return ModelFacts()
+
+    async def has_tools(self, name: str) -> bool:
+        """Return whether the server of a model may run hosted tools itself; raise `ApiError` if no server has the model."""
+        del name
+        return False
+
+    @property
+    def passes_keys(self) -> bool:
+        """Whether another server receives the clients' own keys."""
+        return False
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether it may ask the server to break connections and streams (`interlock.serving.http.script_faults`)."""
+        return False
+
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
+        """Validate a request body; raise `ApiError` if it is invalid, or names another model than one of `models`."""
+        from interlock.serving.requests.api_errors import no_such_model  # noqa: PLC0415 - see the other imports
+        from interlock.serving.requests.create import read_request  # noqa: PLC0415 - likewise
+
+        request = read_request(raw)
+        if request.model not in self.models:
+            raise no_such_model(request.model, self.models)
+        return request
+
+    async def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> Generation:
+        """Begin the response to a request that `read` returned; `items` are the conversation, and `connection` the client's.
+
+        Raises:
+            ApiError: The engine refuses the request, such as for an unknown model.
+        """
+        del tenant, connection
+        return Generation(self, parser_for(self.format, request.declare_tools(items)))
+
+    async def require_ready(self) -> None:
+        """Raise `ApiError` if no server answers."""
+        return
+
+    async def close(self) -> None:
+        """Close the connections to other servers."""
+        return
+
+
+@define(eq=False)
+class Generation:
+    """What an engine does for one response: by default, generate its turns.
+
+    Args:
+        engine: The engine.
+        parser: Parses the model's output; `prepare` may replace it.
+        response_id: The id of the response, if the engine assigns one.
+        no_usage: The usage of a turn whose tokens nobody counted: None if the engine does not count them itself.
+    """
+
+    engine: Engine
+    parser: Parser
+    response_id: str | None = None
+    no_usage: Usage | None = field(default=Usage(), kw_only=True)
+    _admitted: Turn | None = field(default=None, init=False)
+
+    async def prepare(self, turn: Turn) -> Mapping[str, object]:
+        """Validate and render the first turn, and return the resolved settings, which the response echoes.
+
+        The server may still list tools or compact the conversation before that turn.
+
+        Raises:
+            ApiError: The engine refuses the request; no response begins.
+        """
+        del turn
+        return {}
+
+    async def admit(self, turn: Turn) -> None:
+        """Begin the first turn, and wait until the engine accepts it; `start` continues it.
+
+        Raises:
+            Exception: The engine refuses the turn; no response begins.
+        """
+        await self.engine.admit(turn)
+        self._admitted = turn
+
+    async def count(self, turn: Turn) -> int:
+        """Return the number of tokens in the prompt of a turn.
+
+        Raises:
+            PromptError: The prompt exceeds the context window.
+            ApiError: The engine refuses the turn, for this or another reason.
+        """
+        return await self.engine.count(turn)
+
+    async def start(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Return the outputs of a turn, once the engine accepts it.
+
+        Raises:
+            ApiError: The engine refuses the turn.
+        """
+        if self._admitted != turn:
+            await self.engine.admit(turn)
+        return self.generate(turn)
+
+    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Generate one turn; see `Engine.generate`."""
+        return self.engine.generate(turn)
+
+    def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
+        """Allow `generate` to pass chunks before the last output to the shortcut, instead of yielding them."""
+        del shortcut
+
+    def additions(self) -> Mapping[str, object]:
+        """Return the fields outside the API that the engine adds to the finished response."""
+        return {}
+
+    def log(self, response: Mapping[str, object]) -> None:
+        """Log a finished response."""
+        del response
+
+    async def close(self) -> None:
+        """Abort the generation if it still runs, and free its resources."""
+        return
+
+
+async def generate_alone(engine: Engine, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+    """Generate a turn that belongs to no response, for engines whose generations generate the turns."""
+    generation = await engine.begin(turn.request, turn.items)
+    try:
+        await generation.prepare(turn)
+        async with aclosing(generation.generate(turn)) as outputs:
+            async for output in outputs:
+                yield output
+    finally:
+        await generation.close()
+
+
+def estimate(body: object) -> int:
+    """Estimate the number of tokens in the JSON of a request."""
+    return len(dumps(body)) // BYTES_PER_TOKEN

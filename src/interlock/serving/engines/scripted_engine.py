@@ -14,11 +14,9 @@ from attrs import define, evolve, field
 
 from interlock.events.json import dumps
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
-from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.recordings import ToolResult
 from interlock.serving.engines.script import Conversation, RecordedStep, ScriptRule, ScriptStep
-from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
@@ -57,7 +55,7 @@ class ScriptedConnection:
 
 
 @define(eq=False)
-class ScriptedEngine(ResponseEngine):
+class ScriptedEngine(Engine):
     """An engine with rules, of which the first that matches a request answers it.
 
     Without `only`, a request may name any model. The rate is in tokens per second and turn, where an output without tokens
@@ -76,22 +74,13 @@ class ScriptedEngine(ResponseEngine):
     )
     """The generations in progress, by the identity of their requests, which they keep."""
 
-    has_faults = True
+    def __attrs_post_init__(self) -> None:
+        self.models = self.only or [*dict.fromkeys([SCRIPTED, *(rule.conditions.model or SCRIPTED for rule in self.rules)])]
+        self.format = self.rules[0].format if self.rules else "chat"
 
     @property
-    def format(self) -> Format:
-        return self.rules[0].format if self.rules else "chat"
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The models that it lists."""
-        return self.only or [*dict.fromkeys([SCRIPTED, *(rule.conditions.model or SCRIPTED for rule in self.rules)])]
-
-    async def names(self) -> Sequence[str]:
-        return self.models
-
-    def model_label(self, name: str) -> str:
-        return name if name in self.models else OTHER
+    def has_faults(self) -> bool:
+        return True
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate a request body; raise a 404 for an unknown model."""
@@ -100,14 +89,19 @@ class ScriptedEngine(ResponseEngine):
             raise no_such_model(request.model, self.only)
         return request
 
-    def begin(
+    async def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> ScriptedGeneration:
         del tenant
         scripted = ScriptedConnection() if connection is None else connection.scope.get(CONNECTION, ScriptedConnection())
-        generation = ScriptedGeneration(self, request, request.declare_tools(items), scripted)
+        declared = request.declare_tools(items)
+        parser = parser_for(self.format, declared)
+        generation = ScriptedGeneration(parser, engine=self, request=request, declared=declared, connection=scripted)
         self._generations[id(request)] = generation
         return generation
+
+    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        return generate_alone(self, turn)
 
     def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> ScriptStep:
         """Take the step for a turn of a rule, or its next step if it counts `per` server.
@@ -141,22 +135,16 @@ class ScriptedEngine(ResponseEngine):
 class ScriptedGeneration(Generation):
     """The generation of one response by the rule that its conversation matches."""
 
-    _engine: ScriptedEngine
-    _request: ResponseRequest
-    _declared: Mapping[str, object] = field(repr=False)
-    _connection: ScriptedConnection = field(repr=False)
+    engine: ScriptedEngine = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - it is never assigned
+    request: ResponseRequest = field(kw_only=True)
+    declared: Mapping[str, object] = field(kw_only=True, repr=False)
+    connection: ScriptedConnection = field(kw_only=True, repr=False)
     results: deque[ToolResult] = field(factory=deque[ToolResult], init=False)
     """The results of the hosted calls of the steps so far; a tool that runs removes its own."""
-    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
-    _reader: Parser = field(init=False)
     _index: int = field(default=0, init=False)
     _turn: int = field(default=0, init=False)
     _step: ScriptStep | None = field(default=None, init=False)
     """The step of the next turn, if it is taken."""
-
-    @property
-    def parser(self) -> Parser:
-        return self._reader
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Find the rule.
@@ -164,14 +152,14 @@ class ScriptedGeneration(Generation):
         Raises:
             ApiError: 400 if none matches; the message has what the request asks, and the rules.
         """
-        conversation = Conversation.of(self._request, turn.items)
-        found = conversation.find(self._engine.rules)
-        self._connection.begin(conversation, None if found is None else self._engine.rules[found[0]])
+        conversation = Conversation.of(self.request, turn.items)
+        found = conversation.find(self.engine.rules)
+        self.connection.begin(conversation, None if found is None else self.engine.rules[found[0]])
         if found is None:
-            listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self._engine.rules, 1)) or "none"
+            listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
         self._index, self._turn = found
-        self._reader = self._new_parser(self._engine.rules[self._index].format)
+        self.parser = self._new_parser(self.engine.rules[self._index].format)
         try:
             self._take(turn)
         except EngineError as error:
@@ -180,21 +168,21 @@ class ScriptedGeneration(Generation):
 
     def _new_parser(self, output_format: Format) -> Parser:
         if output_format != "chat":
-            return parser_for(output_format, self._declared)
-        hosted = find_hosted(HOSTED_TOOLS, self._request.tools)
-        return ChatParser(route_hosted(Routing.from_request(self._declared), hosted))
+            return parser_for(output_format, self.declared)
+        hosted = find_hosted(HOSTED_TOOLS, self.request.tools)
+        return ChatParser(route_hosted(Routing.from_request(self.declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
-        self._connection.refuse(reason)
+        self.connection.refuse(reason)
         return ApiError(400, reason, code="no_rule_matches")
 
     def _take(self, turn: Turn) -> ScriptStep:
-        self._step = self._engine.take(self._index, self._turn + turn.index, turn.items)
+        self._step = self.engine.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
         if turn.index and self._step.breaks is not None:
             raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
         if turn.index == 0 or not self._step.has_answer:  # keep the fault of an earlier turn
-            self._connection.step, self._connection.sent = self._step, 0
+            self.connection.step, self.connection.sent = self._step, 0
         return self._step
 
     async def admit(self, turn: Turn) -> None:
@@ -218,11 +206,11 @@ class ScriptedGeneration(Generation):
         try:
             step, self._step = self._step or self._take(turn), None
         except EngineError as error:
-            self._connection.refuse(str(error))
+            self.connection.refuse(str(error))
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)
-        pause, rate = step.waits, self._engine.rate
+        pause, rate = step.waits, self.engine.rate
         for output in limit_tokens(await self._outputs(step, turn), turn.budget):
             await asyncio.sleep(pause + ((len(output.chunk.token_ids) or 1) / rate if rate else 0))
             pause = step.between
@@ -231,7 +219,7 @@ class ScriptedGeneration(Generation):
     async def _outputs(self, step: ScriptStep, turn: Turn) -> Sequence[EngineOutput]:
         if isinstance(step, RecordedStep):
             return step.turn.outputs
-        chunks = [*_chunks(step, self._engine.rules[self._index].format)] or [Chunk()]
+        chunks = [*_chunks(step, self.engine.rules[self._index].format)] or [Chunk()]
         prompt, tokens = await self.count(turn), 0 if chunks[0].token_ids else len(chunks)
         outputs = [EngineOutput(chunk, None, prompt, output_tokens=tokens) for chunk in chunks]
         outputs[-1].finish_reason = step.ends

@@ -29,7 +29,6 @@ from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.http.answers import (
     KEEP_ALIVE,
     BackgroundStream,
@@ -105,7 +104,7 @@ class AppSettings:
 
 
 def create_app(
-    engine: Engine | ResponseEngine,
+    engine: Engine,
     settings: AppSettings | None = None,
     *,
     store: ResponseStore | None = None,
@@ -128,9 +127,7 @@ def create_app(
     """
     settings = settings or AppSettings()
     active_runs = ActiveRuns(slots or Slots(settings.max_streams))
-    service = ResponseService(
-        response_engine(engine), Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs
-    )
+    service = ResponseService(engine, Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs)
     api = Api(service, settings)
     middleware = [Middleware(TraceContext)]
     if origins := settings.cors_origins:

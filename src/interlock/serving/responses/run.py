@@ -33,8 +33,8 @@ from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
 from interlock.serving import metrics
-from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.generation import Generation, ResponseEngine, fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
+from interlock.serving.engines.generation import fitting
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.context_window import compact, summary_message
@@ -214,7 +214,7 @@ class ResponseRun(Generic[T]):
     """Makes one response; `driver` turns its deltas into events."""
 
     request: ResponseRequest
-    engine: ResponseEngine
+    engine: Engine
     _resolve: Callable[[ResponseRun[T]], Awaitable[None]]
     """Resolves the request, prepares its generation and calls `use`; raises an error to refuse the request."""
     _active_runs: ActiveRuns
@@ -328,7 +328,7 @@ class ResponseRun(Generic[T]):
         """Resolve the request, and wait until a host engine has accepted the first turn, unless the response begins before."""
         await self._resolve(self)
         lists_tools = any(tool.get("type") == "mcp" for tool in self.request.tools)
-        if not self._waits or lists_tools or not self.generation.admits:
+        if not self._waits or lists_tools:
             yield TurnTrigger.OPEN
         elif await self._needs_compaction():
             yield TurnTrigger.COMPACT
@@ -393,7 +393,7 @@ class ResponseRun(Generic[T]):
         if self.shortcut is not None:
             self.generation.shorten(Shortcut(self.shortcut.is_open, partial(self._take, self.shortcut, parser)))
         turn = await fitting(self.generation, self._turn())
-        async with observe_turn(turn.index), aclosing(self.generation.generate(turn)) as outputs:
+        async with observe_turn(turn.index), aclosing(await self.generation.start(turn)) as outputs:
             async for output in outputs:
                 rewritten = self._read(parser, (output.chunk, *output.more))
                 progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
@@ -668,7 +668,7 @@ def new_driver(
 
 def begin_summary(
     request: ResponseRequest,
-    engine: ResponseEngine,
+    engine: Engine,
     find_context: Callable[[], Awaitable[RequestContext]],
     active_runs: ActiveRuns | None = None,
 ) -> ResponseRun[None]:
@@ -682,7 +682,7 @@ def begin_summary(
     async def resolve(run: ResponseRun[None]) -> None:
         context = await find_context()
         model_items = (*context.model_items, *summary.input)
-        generation = engine.begin(summary, model_items, context.tenant, context.connection)
+        generation = await engine.begin(summary, model_items, context.tenant, context.connection)
         run.resources.push_async_callback(generation.close)
         settings = await generation.prepare(Turn(summary, model_items))
         summarized = RequestContext(summary, context.items, model_items=model_items)

@@ -15,8 +15,8 @@ from attrs import evolve, field, frozen
 from interlock.events.sse import Writer
 from interlock.fsm.deltas import Start
 from interlock.parsers import parser_for
-from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.generation import Generation, Rendering, ResponseEngine, Warming, fitting
+from interlock.serving.engines.engine import Engine, Generation, Turn
+from interlock.serving.engines.generation import Silence, fitting
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class ResponseService:
     """Begins the responses of one server. Without `tools`, the model cannot call hosted tools."""
 
-    engine: ResponseEngine
+    engine: Engine
     archive: Archive
     tools: ToolRunner | None
     envelope: Envelope
@@ -72,10 +72,10 @@ class ResponseService:
             async with self._hold_lease(run, tenant) as lease:
                 context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
                 await yielder.checkpoint()
-                generation = self.engine.begin(context.request, context.items, tenant, connection)
+                generation = await self.engine.begin(context.request, context.items, tenant, connection)
                 run.resources.push_async_callback(generation.close)
                 turn = Turn(context.request, context.model_items, request.max_output_tokens)
-                if not (request.background and generation.count_waits):
+                if not request.background:  # which does not wait for another server that counts
                     turn = await fitting(generation, turn)
                 settings = await generation.prepare(turn)
                 context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
@@ -88,10 +88,8 @@ class ResponseService:
 
     def _silence(self, generation: Generation, *, warms: bool) -> Generation:
         """Return a generation without output."""
-        if not warms:
-            return Rendering(generation, generation.parser, generation.response_id)
         parser = parser_for(self.engine.format, {})
-        return Warming(generation, parser, generation.response_id, budget=generation.least_budget)
+        return Silence(self.engine, parser, generation.response_id, generation=generation, warms=warms)
 
     @asynccontextmanager
     async def _hold_lease(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
@@ -124,7 +122,7 @@ class ResponseService:
     async def count(self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None) -> int:
         """Return the number of tokens in the prompt of a request, and of the tools of its MCP servers; see `begin` for errors."""
         context = await self._resolve(request, tenant)
-        generation = self.engine.begin(context.request, context.items, tenant, connection)
+        generation = await self.engine.begin(context.request, context.items, tenant, connection)
         try:
             lists = await self._tool_lists(context, generation)
             turn = await fitting(generation, Turn(context.request, (*context.model_items, *lists), request.max_output_tokens))

@@ -537,7 +537,7 @@ def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items()
     request = engine.read({**BODY, "truncation": "auto"})
 
     async def rendering():
-        generation = engine.begin(request, [HI], "", None)
+        generation = await engine.begin(request, [HI])
         for items in ([HI], (HI,)):
             await generation.count(Turn(request, items))
 

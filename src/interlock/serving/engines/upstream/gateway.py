@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from attrs import define, evolve, field
+from attrs import Factory, define, evolve, field
 from msgspec.structs import replace
 
-from interlock.parsers import Chunk, Format, Parser
-from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
-from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.parsers import Chunk, Format
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, generate_alone
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
@@ -44,19 +43,17 @@ LOST: Final = (DISCONNECTED, STALLED)
 
 
 @define(eq=False)
-class Gateway(ResponseEngine):
+class Gateway(Engine):
     """An engine whose models are on other servers; `hosted` has the types of the tools that it runs, and their descriptions."""
 
     upstreams: Sequence[Upstream]
     hosted: Mapping[str, str] = field(factory=dict[str, str])
-    _lists: Sequence[ModelList] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._lists = [ModelList(upstream.client) for upstream in self.upstreams]
-
-    @property
-    def format(self) -> Format:
-        return self.upstreams[0].family or "chat"
+    models: Sequence[str] = field(default=(), init=False)
+    """None: see `names`, because upstreams list them."""
+    format: Format = field(default=Factory(lambda self: self.upstreams[0].family or "chat", takes_self=True), init=False)
+    _lists: Sequence[ModelList] = field(
+        default=Factory(lambda self: [ModelList(each.client) for each in self.upstreams], takes_self=True), init=False
+    )
 
     @property
     def passes_keys(self) -> bool:
@@ -96,18 +93,24 @@ class Gateway(ResponseEngine):
             return read_request(raw)
         return replace(read_request({**raw, "max_output_tokens": LEAST}), raw=raw, max_output_tokens=limit)
 
-    def begin(
+    async def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> UpstreamGeneration:
-        del tenant
-        authorization = None if connection is None else authorization_of(connection.headers) or None
-        return self._generation(request, request.declare_tools(items), authorization)
+        """Begin a response at the upstream of its model.
 
-    def _generation(
-        self, request: ResponseRequest, declared: Mapping[str, object], authorization: str | None
-    ) -> UpstreamGeneration:
-        """Return the generation of a response; `authorization` is the client's header."""
-        return UpstreamGeneration(self, request, declared, authorization)
+        Raises:
+            ApiError: No upstream has the model; see `find`.
+        """
+        del tenant
+        upstream, model = await self.find(request.model)
+        log_with(upstream=upstream.client.url)
+        authorization = None if connection is None else authorization_of(connection.headers) or None
+        call = UpstreamCall(upstream, model, request, request.declare_tools(items), self.hosted, authorization)
+        translator = translator_of(call)
+        return UpstreamGeneration(translator.parser, engine=self, model=request.model, translator=translator)
+
+    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        return generate_alone(self, turn)
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if every upstream is down."""
@@ -167,41 +170,26 @@ def _faults(lists: Sequence[ModelList]) -> ApiError:
 class UpstreamGeneration(Generation):
     """The generation of one response, turn by turn, by the upstream of its model."""
 
-    _gateway: Gateway
-    _request: ResponseRequest
-    _declared: Mapping[str, object] = field(repr=False)
-    _authorization: str | None = field(repr=False)
-    count_waits: ClassVar = True
-    least_budget: ClassVar = LEAST
-    no_usage: ClassVar = None
-    response_id: None = None  # pyright: ignore[reportIncompatibleMethodOverride] - a field satisfies the protocol's property
-    _translator: Translator | None = field(default=None, init=False)
+    engine: Gateway = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - it is never assigned
+    model: str = field(kw_only=True)
+    translator: Translator = field(kw_only=True)
+    no_usage: None = field(default=None, init=False)  # pyright: ignore[reportIncompatibleVariableOverride] - likewise
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)
     _shortcut: Shortcut[Sequence[Chunk]] | None = field(default=None, init=False)
-
-    @property
-    def parser(self) -> Parser:
-        assert self._translator is not None  # noqa: S101 - `prepare` has set it
-        return self._translator.parser
-
-    async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        del turn
-        await self._prepare_translator()
-        return {}
 
     async def admit(self, turn: Turn) -> None:
         await self._begin(turn)
 
     async def count(self, turn: Turn) -> int:
-        return await (await self._prepare_translator()).count(turn)
+        return await self.translator.count(turn)
 
     def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
         self._shortcut = shortcut
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         try:
-            stream, translator = await self._begin(turn), await self._prepare_translator()
+            stream, translator = await self._begin(turn), self.translator
             if self._shortcut is not None:
                 stream.shortcut = _translated(self._shortcut, translator)
             with stream.redact_keys():
@@ -242,20 +230,12 @@ class UpstreamGeneration(Generation):
         if observed is not None:
             observed.end(outcome)
 
-    async def _prepare_translator(self) -> Translator:
-        if self._translator is None:
-            upstream, model = await self._gateway.find(self._request.model)
-            log_with(upstream=upstream.client.url)
-            call = UpstreamCall(upstream, model, self._request, self._declared, self._gateway.hosted, self._authorization)
-            self._translator = translator_of(call)
-        return self._translator
-
     async def _begin(self, turn: Turn) -> EventStream:
         """Begin the call for a turn, unless it is in progress, and wait for the head of its answer."""
         if self._stream is None or self._stream[0] != turn:
             await self.close()
-            translator = await self._prepare_translator()
-            self._observed = observed = ObservedCall(translator.upstream, self._gateway.model_label(self._request.model))
+            translator = self.translator
+            self._observed = observed = ObservedCall(translator.upstream, self.engine.model_label(self.model))
             stream = await translator.stream(turn)
             observed.span.inject(stream.headers)
             self._stream = turn, stream
@@ -265,8 +245,8 @@ class UpstreamGeneration(Generation):
                 await stream.open()
         except ApiError as error:
             self._end_observed(error)
-            names = await self._gateway.names() if error.status == HTTPStatus.NOT_FOUND else ()
-            if not names or self._request.model in names:
+            names = await self.engine.names() if error.status == HTTPStatus.NOT_FOUND else ()
+            if not names or self.model in names:
                 raise
             raise evolve(error, message=error.message + known_models(names)) from error
         return stream

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from attrs import define, field, frozen
@@ -18,7 +18,10 @@ from interlock.serving.engines.script import Call, Conversation, Ending, Failure
 from interlock.serving.engines.upstream.gateway import Gateway, UpstreamGeneration
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import text_of
+from interlock.serving.requests.input_items import JsonItem, text_of
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 logger = logging.getLogger(__name__)
 
@@ -99,10 +102,13 @@ class RecordingGateway(Gateway):
         await super().close()
         await self.recorder.close()
 
-    def _generation(
-        self, request: ResponseRequest, declared: Mapping[str, object], authorization: str | None
+    async def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> UpstreamGeneration:
-        return _RecordedGeneration(self, request, declared, authorization, recorder=self.recorder)
+        begun = await super().begin(request, items, tenant, connection)
+        return _RecordedGeneration(
+            begun.parser, engine=self, model=request.model, translator=begun.translator, recorder=self.recorder
+        )
 
 
 @define(eq=False)
@@ -111,7 +117,7 @@ class _RecordedGeneration(UpstreamGeneration):
     _conversation: Conversation = field(init=False)
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        self._conversation = Conversation.of(self._request, turn.items)
+        self._conversation = Conversation.of(turn.request, turn.items)
         return await super().prepare(turn)
 
     async def admit(self, turn: Turn) -> None:

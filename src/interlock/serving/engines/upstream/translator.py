@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from attrs import define, field, frozen
 
-from interlock.events.json import dumps, members
+from interlock.events.json import members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged
 from interlock.parsers.routing import Routing
@@ -27,9 +27,6 @@ from interlock.serving.requests.tool_offer import HostedTools, find_hosted, list
 
 MOST_TOKENS: Final = 2**53 - 1
 """The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
-
-BYTES_PER_TOKEN: Final = 4
-"""How many bytes of JSON an estimate counts as one token."""
 
 SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
 """Matches the ids of calls that every service accepts."""
@@ -186,11 +183,6 @@ class Translator(ABC):
             PromptError: The prompt exceeds the context window.
             ApiError: The turn cannot be expressed in the API, or the upstream fails.
         """
-
-
-def estimate(body: object) -> int:
-    """Estimate the number of tokens in the JSON of a request."""
-    return len(dumps(body)) // BYTES_PER_TOKEN
 
 
 def count_of(value: object) -> int:

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 from starlette.requests import HTTPConnection, Request
@@ -24,11 +24,10 @@ from starlette.requests import HTTPConnection, Request
 from interlock.embedding import random_id
 from interlock.events.json import dumps, elements, members
 from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.parsers import Chunk, Format, parser_for
 from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family
-from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
-from interlock.serving.engines.generation import Generation, ResponseEngine
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, generate_alone
 from interlock.serving.engines.harmony_tokens import (
     encode_replies,
     token_entries,
@@ -192,7 +191,7 @@ class GenerationCall:
 
 
 @frozen(eq=False)
-class VllmEngine(ResponseEngine):
+class VllmEngine(Engine):
     """The engine of a vLLM server.
 
     `hosted` has the hosted tools and their descriptions; `family` is None for gpt-oss or vLLM's parsers.
@@ -203,10 +202,11 @@ class VllmEngine(ResponseEngine):
     family: Family | None = None
     salt: Salt = "none"
     admissions: Admissions = field(factory=Admissions)
-
-    @property
-    def format(self) -> Format:
-        return "harmony" if self.serving.use_harmony else "vllm"
+    models: Sequence[str] = field(default=(), init=False)
+    """None: see `names`, because a server may load adapters."""
+    format: Format = field(
+        default=Factory(lambda self: "harmony" if self.serving.use_harmony else "vllm", takes_self=True), init=False
+    )
 
     async def names(self) -> Sequence[str]:
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
@@ -254,7 +254,7 @@ class VllmEngine(ResponseEngine):
             top_logprobs=vllm_request.top_logprobs or 0,
         )
 
-    def begin(
+    async def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
     ) -> VllmGeneration:
         """Return the generation of a response, whose id is the `request_id` of the body if it has one.
@@ -267,7 +267,19 @@ class VllmEngine(ResponseEngine):
             message = f"Invalid 'request_id': string too long. Expected a string with maximum length {MAX_ID}."
             raise invalid("request_id", message, "string_above_max_length")
         response_id = requested_id if isinstance(requested_id, str) and requested_id else random_id("resp")
-        return VllmGeneration(self, request, tenant, _as_request(connection), response_id, request.declare_tools(items))
+        declared = request.declare_tools(items)
+        return VllmGeneration(
+            parser_for(self.format, declared),
+            engine=self,
+            response_id=response_id,
+            request=request,
+            tenant=tenant,
+            connection=_as_request(connection),
+            declared=declared,
+        )
+
+    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        return generate_alone(self, turn)
 
     def valid(self, request: ResponseRequest, body: Mapping[str, object]) -> compat.Request:
         """Validate a body with vLLM, or raise `VllmRefusedError` with an answer about the client's own body."""
@@ -318,15 +330,13 @@ class PreviousTurn:
 class VllmGeneration(Generation):
     """Generates one response with vLLM, which logs it under the response's id."""
 
-    # Fields satisfy the properties of the protocol, but pyright wants properties in a subclass.
-    _engine: VllmEngine
-    _request: ResponseRequest
-    _tenant: str
-    _connection: Request | None
-    response_id: str  # pyright: ignore[reportIncompatibleMethodOverride] - see above
-    _declared: Mapping[str, object]
+    engine: VllmEngine = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - it is never assigned
+    response_id: str = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - likewise
+    request: ResponseRequest = field(kw_only=True)
+    tenant: str = field(kw_only=True)
+    connection: Request | None = field(kw_only=True)
+    declared: Mapping[str, object] = field(kw_only=True)
     """The request's body with the tools that calls may name."""
-    parser: Parser = field(init=False)  # pyright: ignore[reportIncompatibleMethodOverride] - see above
     _reader: Reader | None = field(default=None, init=False)
     _rendered: tuple[Turn, VllmCall] | None = field(default=None, init=False)
     _generating: GenerationCall | None = field(default=None, init=False)
@@ -343,21 +353,19 @@ class VllmGeneration(Generation):
 
     @property
     def _serving(self) -> Serving:
-        return self._engine.serving
+        return self.engine.serving
 
     @property
     def _wants_messages(self) -> bool:
-        return bool(self._request.extensions.get("enable_response_messages"))
+        return bool(self.request.extensions.get("enable_response_messages"))
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         call = await self._call(turn)
-        if self._serving.use_harmony:
-            self.parser = parser_for("harmony", self._declared)
-        else:
-            forced = self._request.tool_choice not in ("auto", "none")
-            hosted = find_hosted(self._engine.hosted, self._request.tools)
-            self._reader = reader(self._engine.family, self._declared, call, hosted, forced=forced)
-            self.parser = self._reader  # pyright: ignore[reportIncompatibleMethodOverride] - see above
+        if not self._serving.use_harmony:
+            forced = self.request.tool_choice not in ("auto", "none")
+            hosted = find_hosted(self.engine.hosted, self.request.tools)
+            self._reader = reader(self.engine.family, self.declared, call, hosted, forced=forced)
+            self.parser = self._reader
         sampling = call.sampling
         return {
             "model": call.model,
@@ -366,7 +374,7 @@ class VllmGeneration(Generation):
             "presence_penalty": sampling.presence_penalty,
             "frequency_penalty": sampling.frequency_penalty,
             "max_output_tokens": sampling.max_tokens,
-            "store": self._request.store,
+            "store": self.request.store,
         }
 
     async def admit(self, turn: Turn) -> None:
@@ -376,7 +384,7 @@ class VllmGeneration(Generation):
         the API's parameters, and no grammar, log probabilities or data-parallel rank.
         """
         call = await self._call(turn)
-        if self._request.stream and not self._request.background and self._is_accepted(call):
+        if self.request.stream and not self.request.background and self._is_accepted(call):
             return
         generating = await self._begin(call)
         with _refusals():
@@ -384,7 +392,7 @@ class VllmGeneration(Generation):
 
     def _is_accepted(self, call: VllmCall) -> bool:
         """Return whether rendering has checked all parameters of the request, so that the engine accepts it."""
-        is_plain = not self._request.extensions and call.arguments.get("data_parallel_rank") is None
+        is_plain = not self.request.extensions and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
@@ -400,7 +408,7 @@ class VllmGeneration(Generation):
             if self._wants_messages and self._previous is not None:
                 self._output_messages.extend(self._previous.replies(turn))
             self._turns += 1
-            entries = self._entries(call) if self._request.wants_logprobs else None
+            entries = self._entries(call) if self.request.wants_logprobs else None
             with _refusals():
                 step = await generating.first_step()
             while isinstance(step, OneTurn):
@@ -462,12 +470,12 @@ class VllmGeneration(Generation):
             return {}
 
     def log(self, response: Mapping[str, object]) -> None:
-        if isinstance(self._reader, FamilyReader) and self._rendered is not None and self._request.tools:
+        if isinstance(self._reader, FamilyReader) and self._rendered is not None and self.request.tools:
             has_call = any(str(members(item).get("type")).endswith("_call") for item in elements(response["output"]))
-            compat.count_tool_parser(self._rendered[1].request, has_call=has_call, streamed=self._request.stream)
+            compat.count_tool_parser(self._rendered[1].request, has_call=has_call, streamed=self.request.stream)
         log = self._serving.request_logger
         if log is not None and self._serving.enable_log_outputs:
-            items, streamed = dumps(response["output"]).decode(), self._request.stream
+            items, streamed = dumps(response["output"]).decode(), self.request.stream
             log.log_outputs(self.response_id, items, None, finish_reason=str(response["status"]), is_streaming=streamed)
 
     async def close(self) -> None:
@@ -481,7 +489,7 @@ class VllmGeneration(Generation):
             await self.close()
             request_id = f"{self.response_id}_{self._turns}" if self._turns else self.response_id
             steps: VllmSteps = compat.generate(self._serving, call, request_id, self._turns)
-            self._generating = GenerationCall(call, steps, self._serving, self._engine.admissions, request_id)
+            self._generating = GenerationCall(call, steps, self._serving, self.engine.admissions, request_id)
         return self._generating
 
     async def _call(self, turn: Turn) -> VllmCall:
@@ -496,11 +504,11 @@ class VllmGeneration(Generation):
     async def _render(self, turn: Turn) -> VllmCall:
         serving = self._serving
         body, texts = self._body(turn), LongTexts(serving.model_config.max_model_len)
-        vllm_request = self._engine.valid(self._request, texts.hide(body) if serving.use_harmony else body)
+        vllm_request = self.engine.valid(self.request, texts.hide(body) if serving.use_harmony else body)
         vllm_request.request_id = self.response_id
         compat.show_hosted(vllm_request.tools)
         with _refusals():
-            call = await compat.begin_call(serving, vllm_request, self._connection)
+            call = await compat.begin_call(serving, vllm_request, self.connection)
         if not isinstance(call, VllmCall):
             raise VllmRefusedError.of(call)
         if serving.use_harmony:
@@ -510,15 +518,15 @@ class VllmGeneration(Generation):
             call = self._with_prompt(call, [*await texts.reveal(call.prompt), *self._prefix], turn)
             if self._wants_messages:
                 call = evolve(call, messages=elements(texts.reveal_json(_plain_messages(call.messages))))
-            if self._request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
-                call.sampling.logprobs = self._request.top_logprobs
+            if self.request.wants_logprobs:  # vLLM refuses them with harmony, because its own events cannot carry them
+                call.sampling.logprobs = self.request.top_logprobs
             elif not call.sampling.stop:
                 call.sampling.detokenize = False  # the harmony parser reads tokens, so vLLM need not decode them
         return call
 
     def _body(self, turn: Turn) -> dict[str, object]:
         """Return a body of messages, reasoning, function calls and outputs, which every supported release can render."""
-        engine, request = self._engine, self._request
+        engine, request = self.engine, self.request
         harmony = engine.serving.use_harmony
         tool_offer = offer(request.tools, request.tool_choice, turn.items, engine.tools)
         if not turn.index:
@@ -538,7 +546,7 @@ class VllmGeneration(Generation):
         to_refuse = request.background and not engine.serving.enable_store  # vLLM refuses this with its own message
         body = {
             **forwarded,
-            **engine.cache_salt(request, self._tenant),
+            **engine.cache_salt(request, self.tenant),
             "input": text if isinstance(text, str) and len(items) == 1 and items[0].get("content") == text else items,
             "include": ["message.output_text.logprobs"] if request.wants_logprobs and not harmony else None,
             "max_output_tokens": turn.budget,
@@ -554,7 +562,7 @@ class VllmGeneration(Generation):
     async def _continued(self, turn: Turn) -> VllmCall | None:
         """Return the call of a gpt-oss turn that continues the previous turn; None for any other turn."""
         previous = self._previous
-        if previous is None or not turn.index or self._request.tool_choice not in ("auto", "none"):
+        if previous is None or not turn.index or self.request.tool_choice not in ("auto", "none"):
             return None
         replies = previous.replies(turn)
         if not replies:
@@ -575,7 +583,7 @@ class VllmGeneration(Generation):
         return evolve(call, sampling=sampling, arguments={**call.arguments, "engine_input": engine_input})
 
     def _entries(self, call: VllmCall) -> Callable[[Output], Sequence[Entry]]:
-        count = self._request.top_logprobs
+        count = self.request.top_logprobs
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
         return partial(compat.logprobs, self._serving, call, count)
