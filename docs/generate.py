@@ -106,15 +106,35 @@ WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edg
 """The kinds of item whose lifecycle has one edge: a page describes them together."""
 
 
+PAGES: Mapping[str, tuple[str, str]] = {
+    "items": ("Items", "The lifecycles of the response and of what the model writes for people: its reasoning and its messages."),
+    "calls": ("Calls", "The lifecycles of calls: of the client's tools, and of tools that the server runs."),
+    "dialects": ("Dialects", "The tables that read the tokens of gpt-oss, and that write the streams of other APIs."),
+    "processes": ("Processes", "The tables of the service that makes and stores responses, and of its connections."),
+}
+"""The pages of the machines, each with its title and its first sentence."""
+
+PAGE_OF: Mapping[str, str] = {
+    **dict.fromkeys((name for name in stream_graphs() if name not in WHOLE_KINDS), "calls"),
+    **dict.fromkeys(process_graphs(), "processes"),
+    **dict.fromkeys(("response", "reasoning", "message", "compaction"), "items"),
+    **dict.fromkeys(("harmony", "messages", "chat"), "dialects"),
+}
+"""The page of each machine that has a section of its own."""
+
+
+def place_of(name: str) -> str:
+    """Return where the pages describe a machine, from `docs/lifecycles/`."""
+    return f"{PAGE_OF[name]}.md#{name}"
+
+
 def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
-    for name, graph in {**stream_graphs(), **process_graphs()}.items():
-        if name not in WHOLE_KINDS:
-            files[LIFECYCLES / f"{name}.svg"] = to_svg(graph)
-            files[LIFECYCLES / f"{name}.md"] = "\n\n".join(_page(name, graph)) + "\n"
-    files[LIFECYCLES / "whole.svg"] = to_svg(evolve(stream_graphs()[WHOLE_KINDS[0]], name="whole"))
-    files[LIFECYCLES / "whole.md"] = "\n\n".join(_whole_page()) + "\n"
+    graphs = {**stream_graphs(), **process_graphs()}
+    files |= {LIFECYCLES / f"{name}.svg": to_svg(graphs[name]) for name in PAGE_OF}
+    files[LIFECYCLES / "whole.svg"] = to_svg(evolve(graphs[WHOLE_KINDS[0]], name="whole"))
+    files |= {LIFECYCLES / f"{page}.md": "\n\n".join(_page(page)) + "\n" for page in PAGES}
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(
         [*stream_graphs().values(), *(process_graphs()[name] for name in ("messages", "chat"))]
     )
@@ -142,13 +162,25 @@ def generated() -> dict[Path, str]:
     return files
 
 
-def _page(name: str, graph: Graph) -> Iterator[str]:
-    yield f"# `{name}`"
+def _page(page: str) -> Iterator[str]:
+    title, about = PAGES[page]
+    yield f"# {title}"
+    yield f"{about} [lifecycles.md](../lifecycles.md) explains how to read them."
+    graphs = {**stream_graphs(), **process_graphs()}
+    for name, its_page in PAGE_OF.items():
+        if its_page == page:
+            yield from _section(name, graphs[name])
+    if page == "items":
+        yield from _whole_section()
+    yield "`make docs` writes this page from the tables. `interlock diagram NAME` prints a machine as Mermaid."
+
+
+def _section(name: str, graph: Graph) -> Iterator[str]:
+    yield f"## `{name}`"
     yield subject_of(name).about
     yield _declared(name)
     yield f"![The machine {name}: every edge is in the table below]({name}.svg)"
     yield from _shown(name, graph)
-    yield "## The table"
     yield "\n".join(_table(name, graph))
     for region in graph.regions:
         states = ", ".join(f"`{state}`" for state in region.states)
@@ -156,18 +188,14 @@ def _page(name: str, graph: Graph) -> Iterator[str]:
         yield f"`{region.name}` is a region: its rows hold in each of the states {states}.{stays}"
     if name in WALKED and (owned := WALKED[name].owned):
         triggers = ", ".join(f"`{trigger}`" for trigger in sorted(owned))
-        yield f"Only the owner fires these triggers; of anybody else, they are refused in every state: {triggers}."
+        yield f"Only the owner fires these triggers; from anyone else, they are refused in every state: {triggers}."
     for what, meanings in (("trigger", graph.triggers), ("effect", graph.key)):
         if meanings:
-            yield f"What the {what}s mean:"
             yield "\n".join([f"| {what} | meaning |", "|---|---|", *(f"| `{one}` | {meaning} |" for one, meaning in meanings)])
     if name in OBSERVED:
-        yield "## What other services send"
-        yield "`interlock check` also accepts these edges, which other services take where the driver does not."
+        yield "`interlock check` also accepts these edges, which other services take where the driver does not:"
         yield "\n".join(_observed(name))
-    yield "## An example"
     yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)
-    yield f"`make docs` writes this page from the table. `interlock diagram {name}` prints the machine as Mermaid."
 
 
 def _declared(name: str) -> str:
@@ -211,9 +239,9 @@ def _observed(name: str) -> Iterator[str]:
         yield f"| `{edge.source}` | `{edge.dest}` | {events} | {edge.why} |"
 
 
-def _whole_page() -> Iterator[str]:
+def _whole_section() -> Iterator[str]:
     """Describe the kinds whose lifecycle has one edge: the machine once, then an example of each."""
-    yield "# Items that come whole"
+    yield "## Items that come whole"
     yield (
         "These items have no deltas: `response.output_item.added` and `response.output_item.done` both carry the complete item. "
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
@@ -224,12 +252,11 @@ def _whole_page() -> Iterator[str]:
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
     for name in WHOLE_KINDS:
-        yield f"## `{name}`"
+        yield f"### `{name}`"
         yield subject_of(name).about
         (delta,) = subject_of(name).deltas
         item = body_of(next(of_item(driven([delta]), name)))["item"]
         yield f"```text\n{delta!r}\n{shortened_json(item)}\n```"
-    yield "`make docs` writes this page from the tables. `interlock diagram KIND` prints one of them as Mermaid."
 
 
 def _rules() -> Iterator[str]:
@@ -432,14 +459,15 @@ def _index() -> Iterator[str]:
     yield "|---|---|---|---|"
     graphs = [*stream_graphs().values(), *process_graphs().values()]
     yield from (_entry(graph) for graph in graphs if graph.name not in WHOLE_KINDS)
-    yield f"| [{len(WHOLE_KINDS)} kinds that come whole](lifecycles/whole.md) | 2 | 1 | `absent` → `completed` |"
+    whole = f"[{len(WHOLE_KINDS)} kinds that come whole](lifecycles/items.md#items-that-come-whole)"
+    yield f"| {whole} | 2 | 1 | `absent` → `completed` |"
 
 
 def _entry(graph: Graph) -> str:
     endless = not any(node.role is NodeRole.FINAL for node in graph.nodes)
     way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
     states, edges = graph.size
-    return f"| [`{graph.name}`](lifecycles/{graph.name}.md) | {states} | {edges} | {way} |"
+    return f"| [`{graph.name}`](lifecycles/{place_of(graph.name)}) | {states} | {edges} | {way} |"
 
 
 def main() -> None:

@@ -91,6 +91,10 @@ NAV: Nav = [
             {"Design": "design.md"},
             {"The life of a request": "request.md"},
             {"Lifecycles": "lifecycles.md"},
+            {"Items": "lifecycles/items.md"},
+            {"Calls": "lifecycles/calls.md"},
+            {"Dialects": "lifecycles/dialects.md"},
+            {"Processes": "lifecycles/processes.md"},
             {"How stores work": "store-design.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Adding an upstream API": "adding-an-upstream.md"},
@@ -176,11 +180,11 @@ def linked(source: Path, page: Path) -> str:
 
 
 def more() -> Nav:
-    """Return the pages that `NAV` does not list, by folder: the machines, and whatever is new."""
+    """Return the pages that `NAV` does not list, by folder."""
     named = set(re.findall(r"[\w/-]+\.md", str(NAV)))
     pages = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md"))
     others = [name for name in pages if name not in named and not name.startswith("api/")]
-    titles = {"lifecycles": "Machines", "conformance": "Conformance", ".": "More"}
+    titles = {"conformance": "Conformance", ".": "More"}
     groups: dict[str, list[dict[str, str]]] = {}
     for name in others:
         folder = str(Path(name).parent)
