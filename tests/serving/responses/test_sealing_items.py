@@ -10,14 +10,15 @@ from live.engines import ANSWER, REASONING, StagedEngine, steps
 from live.wire import bodies
 from websockets.sync.client import connect
 
-from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.responses.sealing import FOREIGN, SealingKeys, Seals
 
 TURN = steps(f"{REASONING}{ANSWER}")
 SEALING = {"include": ["reasoning.encrypted_content"], "store": False}
 THINKING = [{"type": "reasoning_text", "text": "Let me think."}]
 KEYS = SealingKeys.from_text(base64.b64encode(bytes(32)).decode())
 REQUEST = {"model": "staged", "input": "Hi", **SEALING}
-CHANGED = "it was changed, or belongs to another type of item, another model or another API key"
+CHANGED = "it was changed, or was sealed with a key that this server does not have"
+UNKNOWN = "it was not sealed by Interlock, or by an older release, whose format is not supported any more"
 
 
 def post(url, body, **options):
@@ -131,17 +132,16 @@ def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
     with serve(StagedEngine(TURN)) as stranger:
-        why = "it was sealed with a key that this server does not have"
-        assert post(stranger, request_with(carried(reasoning))) == refusal("input[0]", why)
+        assert post(stranger, request_with(carried(reasoning))) == refusal("input[0]", CHANGED)
 
 
 @pytest.mark.parametrize(
     ("sealed", "why"),
     [
-        ("secret", "it is not base64"),
-        ("żółw", "it is not base64"),
-        ("A" * 10_000_000, "it was not made by Interlock, or is truncated"),
-        ("gAAA" + "A" * 200, "it was not made by Interlock, or is truncated"),
+        ("secret", UNKNOWN),
+        ("żółw", UNKNOWN),
+        ("A" * 10_000_000, UNKNOWN),
+        ("gAAAA" + "A" * 200, CHANGED),
     ],
 )
 def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(serve, sealed, why) -> None:
@@ -155,17 +155,17 @@ def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generate
 
 
 def test_reasoning_of_another_kind_unknown_model_or_key_holder_is_refused(serve) -> None:
-    headers, seals = {"authorization": "Bearer one"}, Seals(Envelope(KEYS), "staged")
+    headers, seals = {"authorization": "Bearer one"}, Seals(KEYS, "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
     with serve(StagedEngine(TURN), sealing_keys=KEYS) as url:
-        unknown = {"type": "reasoning", "summary": [], "encrypted_content": Seals(Envelope(KEYS), "gone").seal("reasoning", {})}
-        assert post(url, request_with(unknown)) == refusal("input[0]", CHANGED)
-        assert post(url, request_with(compaction)) == refusal("input[0]", CHANGED)
+        unknown = {"type": "reasoning", "summary": [], "encrypted_content": Seals(KEYS, "gone").seal("reasoning", {})}
+        assert post(url, request_with(unknown)) == refusal("input[0]", FOREIGN)
+        assert post(url, request_with(compaction)) == refusal("input[0]", FOREIGN)
     with serve(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
         (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
         assert post(url, request_with(carried(reasoning)), headers=headers)["status"] == "completed"
         assert post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal(
-            "input[0]", CHANGED
+            "input[0]", FOREIGN
         )
 
 
@@ -173,7 +173,7 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monke
     def break_down(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(Envelope, "seal", break_down)
+    monkeypatch.setattr(SealingKeys, "seal", break_down)
     with serve(StagedEngine(TURN)) as url:
         events = post(url, {**REQUEST, "stream": True})
     assert events[-1]["type"] == "response.completed"
@@ -182,9 +182,9 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monke
 
 
 def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> None:
-    monkeypatch.setattr(Envelope, "seal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(SealingKeys, "seal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        Seals(Envelope(KEYS), "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
+        Seals(KEYS, "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
 
 
 async def no_models():
@@ -192,7 +192,7 @@ async def no_models():
 
 
 def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:
-    seals = Seals(Envelope(KEYS), "staged")
+    seals = Seals(KEYS, "staged")
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "gAAA"}
     sealed = {**item, **seals.late_fields(item)}
     assert sealed["encrypted_content"] != "gAAA"
@@ -202,5 +202,5 @@ def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given
 
 def test_stored_reasoning_that_a_lost_key_has_sealed_is_not_seen_again() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
-    sealed = {**item, **Seals(Envelope(KEYS), "another").late_fields({**item, "encrypted_content": "gAAA"})}
-    assert asyncio.run(Seals(Envelope(KEYS), "staged").unseal([sealed], [], no_models)) == ((item,), [])
+    sealed = {**item, **Seals(KEYS, "another").late_fields({**item, "encrypted_content": "gAAA"})}
+    assert asyncio.run(Seals(KEYS, "staged").unseal([sealed], [], no_models)) == ((item,), [])

@@ -20,7 +20,7 @@ from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import RequestContext
-from interlock.serving.responses.sealing import Envelope, SealingKeys, Seals
+from interlock.serving.responses.sealing import SealingKeys, Seals
 from interlock.verify.oracle import check
 
 PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
@@ -96,7 +96,7 @@ def begin(first=FIRST, second=SECOND, tell: Callable = deltas_of, summary=None):
 
 
 SUMMARY = pieces(f"{REASONING}<|channel|>final<|message|>They have met.<|return|>")
-SEALS = Seals(Envelope(SealingKeys.random()), "staged")
+SEALS = Seals(SealingKeys.random(), "staged")
 
 
 async def collected(run):

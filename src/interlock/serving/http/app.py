@@ -61,7 +61,7 @@ from interlock.serving.responses.active_runs import GRACE, ActiveRuns, Slots
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import NullWriter, summarize
-from interlock.serving.responses.sealing import Envelope, SealingKeys
+from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import ResponseStore, StoreError, open_store
 from interlock.serving.tools.tool_runner import ToolRunner
@@ -127,7 +127,7 @@ def create_app(
     """
     settings = settings or AppSettings()
     active_runs = ActiveRuns(slots or Slots(settings.max_streams))
-    service = ResponseService(engine, Archive(store or open_store()), tools, Envelope(settings.sealing_keys), active_runs)
+    service = ResponseService(engine, Archive(store or open_store()), tools, settings.sealing_keys, active_runs)
     api = Api(service, settings)
     middleware = [Middleware(TraceContext)]
     if origins := settings.cors_origins:

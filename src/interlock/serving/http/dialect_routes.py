@@ -268,7 +268,7 @@ class DialectRoutes:
         tenant = tenant_of(request)
 
         async def open_signature(model: str, signature: str) -> object:
-            return await Seals(self.service.envelope, model, tenant).open("reasoning", signature, "signature")
+            return await Seals(self.service.sealing_keys, model, tenant).open("reasoning", signature, "signature")
 
         return open_signature
 

@@ -49,7 +49,7 @@ from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HostedTool
 from interlock.serving.responses.active_runs import GRACE
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.sealing import RANDOM_KEY, Envelope, SealingKeys
+from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
@@ -156,7 +156,7 @@ class InterlockPlugin:
                 keep_alive=_seconds(KEEP_ALIVE_VARIABLE, KEEP_ALIVE),
                 sealing_keys=sealing_keys or SealingKeys.random(),
             )
-            service = ResponseService(engine, archive, tools, Envelope(settings.sealing_keys))
+            service = ResponseService(engine, archive, tools, settings.sealing_keys)
             api = Api(service, settings, read_any_object)
             parser_for(engine.format, {})  # so that the first request need not load it
             if engine_client is not None:

@@ -234,7 +234,7 @@ class ConversationRoutes:
     async def _resolve(self, request: Request, history: Sequence[JsonItem], items: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
         """Return new items for a conversation, each with an id, and references replaced with the items that they name."""
         tenant = tenant_of(request)
-        await require_openable(items, self.service.envelope, await self.service.engine.names(), tenant)
+        await require_openable(items, self.service.sealing_keys, await self.service.engine.names(), tenant)
         references = [str(item["id"]) for item in items if item["type"] == "item_reference"]
         joined = join(history, items, await self.service.archive.store.find(tenant, references))
         return add_ids(joined[len(history) :])

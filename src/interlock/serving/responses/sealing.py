@@ -1,21 +1,19 @@
 """Encrypted content: reasoning and compactions that clients carry, and only a server with the key can read.
 
-`SealingKeys` are the keys, an `Envelope` encrypts bytes with them, and the `Seals` of a request encrypt fields of items.
-docs/state.md explains this protection and its limits.
+`SealingKeys` encrypt what is `Sealed`, and the `Seals` of a request do so for its model and tenant. docs/state.md explains this
+protection and its limits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import binascii
-import hashlib
+import base64
 import logging
 import os
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import orjson
 from attrs import field, frozen
@@ -29,7 +27,7 @@ from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import is_fault
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.fernet import MultiFernet
 
 logger = logging.getLogger(__name__)
 
@@ -43,17 +41,10 @@ RANDOM_KEY: Final = (
 """The warning when a server starts with a random key."""
 
 KEY_BYTES: Final = 32
-KEY_ID_BYTES: Final = 8
-KEY_ID_PURPOSE: Final = b"interlock key id\0"
+TOKEN: Final = "gAAAA"  # noqa: S105 - the beginning of every token of Fernet, until the year 2106
+INLINE: Final = 2**16  # characters of the longest token that is decrypted in the event loop
 
-VERSION: Final = b"\x01"
-NONCE_BYTES: Final = 12
-TAG_BYTES: Final = 16
-HEAD: Final = len(VERSION) + KEY_ID_BYTES
-SHORTEST: Final = HEAD + NONCE_BYTES + TAG_BYTES
-
-SLICE: Final = 2**18
-"""Characters of base64 to decode between two yields to the event loop."""
+FOREIGN: Final = "it belongs to another type of item, another model or another API key"
 
 SEALED_TYPES: Final = ("reasoning", "compaction")
 
@@ -65,33 +56,34 @@ class SealError(InterlockError):
     """Sealed content cannot be opened by this server. Clients see the message, which reveals nothing of the content."""
 
 
-@frozen
-class SealingKey:
-    """An AES-256 key: 32 bytes."""
+class Sealed(NamedTuple):
+    """What is encrypted: the content, and the type of item, the model and the tenant that it belongs to."""
 
-    secret: bytes = field(repr=False)
-
-    @property
-    def id(self) -> bytes:
-        """The id of the key in sealed content: 8 bytes of a hash, which does not reveal the key."""
-        return hashlib.sha256(KEY_ID_PURPOSE + self.secret).digest()[:KEY_ID_BYTES]
+    kind: str
+    model: str
+    tenant: str
+    content: Mapping[str, object]
 
 
 @frozen
 class SealingKeys:
-    """The keys of a server: `sealing` seals and opens, and the `others`, from before or after a rotation, only open."""
+    """The keys of a server: the first seals, and all open, so that keys can be rotated."""
 
-    sealing: SealingKey
-    others: tuple[SealingKey, ...] = ()
+    _keys: tuple[str, ...] = field(repr=False)  # in the base64 of URLs
 
     @classmethod
     def from_text(cls, text: str) -> SealingKeys:
         """Parse the value of `INTERLOCK_KEYS`; a `ValueError` names the position of a bad key, and does not quote the key."""
-        keys = [_key(position, key.strip()) for position, key in enumerate(text.split(","), start=1)]
+        # As of Python 3.15, the decoder of Fernet deprecates the other alphabet.
+        keys = tuple(key.strip().replace("+", "-").replace("/", "_") for key in text.split(","))
         for position, key in enumerate(keys, start=1):
-            if key in keys[: position - 1]:
-                raise ValueError(f"key {position} repeats key {keys.index(key) + 1}")
-        return cls(keys[0], tuple(keys[1:]))
+            try:
+                length = len(base64.urlsafe_b64decode(key))
+            except ValueError:
+                raise ValueError(f"key {position} is not base64") from None
+            if length != KEY_BYTES:
+                raise ValueError(f"key {position} has {length} bytes instead of {KEY_BYTES}")
+        return cls(keys)
 
     @classmethod
     def from_environment(cls) -> SealingKeys | None:
@@ -105,105 +97,43 @@ class SealingKeys:
     @classmethod
     def random(cls) -> SealingKeys:
         """Return one new random key."""
-        return cls(SealingKey(secrets.token_bytes(KEY_BYTES)))
+        return cls((base64.urlsafe_b64encode(os.urandom(KEY_BYTES)).decode(),))
 
-    def find(self, key_id: bytes) -> SealingKey | None:
-        """Return the key with this id, or None if the server does not have it."""
-        return next((key for key in (self.sealing, *self.others) if key.id == key_id), None)
+    @cached_property
+    def _fernet(self) -> MultiFernet:
+        from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - not needed by a server that seals nothing
 
+        return MultiFernet([Fernet(key) for key in self._keys])
 
-def _key(position: int, key: str) -> SealingKey:
-    try:
-        secret = binascii.a2b_base64(key.encode("ascii"), strict_mode=True)
-    except ValueError:  # also raised for a character that is not ASCII
-        raise ValueError(f"key {position} is not base64") from None
-    if len(secret) != KEY_BYTES:
-        raise ValueError(f"key {position} has {len(secret)} bytes instead of {KEY_BYTES}")
-    return SealingKey(secret)
+    def seal(self, sealed: Sealed) -> str:
+        """Encrypt content and what it belongs to, as a token of Fernet, which also contains the time."""
+        return self._fernet.encrypt(dumps([*sealed])).decode()
 
-
-class Binding(NamedTuple):
-    """The type of item, the model and the tenant that sealed content belongs to; it can be opened only for these."""
-
-    kind: str
-    model: str
-    tenant: str = ""
-
-
-@frozen
-class Envelope:
-    """Seals content as text that only a holder of the key can read or change.
-
-    Sealed content is the base64 of
-
-        1 byte      the version, 1
-        8 bytes     the id of the key
-        12 bytes    the nonce, random
-        the rest    the content, encrypted with AES-256-GCM, and the tag of 16 bytes
-
-    The first nine bytes and the binding are authenticated too. With random nonces, one key can seal 2**32 times (NIST SP 800-38D,
-    8.3).
-    """
-
-    keys: SealingKeys
-
-    def seal(self, binding: Binding, content: bytes) -> str:
-        """Seal content of fewer than 2**31 bytes."""
-        key = self.keys.sealing
-        head, nonce = VERSION + key.id, secrets.token_bytes(NONCE_BYTES)
-        sealed = _cipher(key).encrypt(nonce, content, head + dumps([*binding]))
-        return binascii.b2a_base64(head + nonce + sealed, newline=False).decode("ascii")
-
-    async def open(self, binding: Binding, text: str) -> bytes:
-        """Decrypt sealed content. Decoding yields to the event loop, because a request may have much of it.
+    async def open(self, kind: str, text: str, tenant: str) -> Sealed:
+        """Decrypt content that belongs to a type of item and a tenant. A long text is decrypted in a thread.
 
         Raises:
-            SealError: The text was not sealed for this `binding` with a key of this server, or was changed.
+            SealError: The text was not sealed for these with a key of this server, or was changed.
         """
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `_cipher`
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - see `_fernet`
 
-        sealed = await _decode_base64(text)
-        if len(sealed) < SHORTEST or not sealed.startswith(VERSION):
-            raise SealError("it was not made by Interlock, or is truncated")
-        head, nonce = sealed[:HEAD], sealed[HEAD : HEAD + NONCE_BYTES]
-        key = self.keys.find(head[len(VERSION) :])
-        if key is None:
-            raise SealError("it was sealed with a key that this server does not have")
+        if not text.startswith(TOKEN):
+            raise SealError("it was not sealed by Interlock, or by an older release, whose format is not supported any more")
         try:
-            return _cipher(key).decrypt(nonce, sealed[HEAD + NONCE_BYTES :], head + dumps([*binding]))
-        except InvalidTag:
-            raise SealError("it was changed, or belongs to another type of item, another model or another API key") from None
-
-
-@cache
-def _cipher(key: SealingKey) -> AESGCM:
-    """Return the cipher of a key. The import is local, so that a server that seals nothing does not need the package."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
-
-    return AESGCM(key.secret)
-
-
-async def _decode_base64(text: str) -> bytes:
-    """Decode base64 in slices, and refuse a slice that is not canonical."""
-    content = bytearray()
-    for start in range(0, len(text), SLICE):
-        try:
-            section = text[start : start + SLICE].encode("ascii")
-            chunk = binascii.a2b_base64(section, strict_mode=True)
-        except ValueError:
-            raise SealError("it is not base64") from None
-        if binascii.b2a_base64(chunk, newline=False) != section:
-            raise SealError("it is not base64")
-        content += chunk
-        await asyncio.sleep(0)
-    return bytes(content)
+            decrypted = await asyncio.to_thread(self._fernet.decrypt, text) if len(text) > INLINE else self._fernet.decrypt(text)
+        except (InvalidToken, ValueError):  # a ValueError for a character that is not ASCII
+            raise SealError("it was changed, or was sealed with a key that this server does not have") from None
+        sealed = Sealed(*orjson.loads(decrypted))
+        if (sealed.kind, sealed.tenant) != (kind, tenant):
+            raise SealError(FOREIGN)
+        return sealed
 
 
 @frozen
 class Seals:
     """Seals and opens content for one request, bound to its model and tenant."""
 
-    envelope: Envelope
+    keys: SealingKeys
     model: str
     tenant: str = ""
 
@@ -228,7 +158,7 @@ class Seals:
 
     def seal(self, kind: str, content: Mapping[str, object]) -> str:
         """Seal the content of an item."""
-        return self.envelope.seal(Binding(kind, self.model, self.tenant), dumps(content))
+        return self.keys.seal(Sealed(kind, self.model, self.tenant, content))
 
     async def unseal(
         self, items: Sequence[JsonItem], request_input: Sequence[JsonItem], models: Callable[[], Awaitable[Sequence[str]]]
@@ -254,50 +184,47 @@ class Seals:
                 continue
             kind, text = sealed
             if kind == "compaction" or sealed in params:
-                try:
-                    contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
-                except ApiError:
-                    if kind == "compaction" or not await self._is_of_another(text, await models()):
-                        raise
+                param = params.get(sealed, "previous_response_id")
+                opened = await _open(self.keys, sealed, self.tenant, param)
+                if opened.model == self.model:
+                    contents[sealed] = opened.content
+                elif kind == "reasoning" and opened.model in await models():
                     removed[sealed] = InputTransformation(id=str(item.get("id") or ""), action="removed", reason="model_mismatch")
+                else:
+                    raise _refusal(param, FOREIGN)
             elif not item.get("content"):
                 with suppress(ApiError):  # without it, the model only misses some earlier reasoning
                     contents[sealed] = await self.open(kind, text, "previous_response_id")
         left = [item for item in remaining if _sealed_content(item) not in removed]
         return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in left), [*removed.values()]
 
-    async def _is_of_another(self, text: str, models: Iterable[str]) -> bool:
-        """Return whether one of the models wrote sealed reasoning for the same tenant."""
-        for model in models:
-            with suppress(SealError):
-                await self.envelope.open(Binding("reasoning", model, self.tenant), text)
-                return True
-        return False
-
-    async def open(self, kind: str, sealed: str, param: str) -> Mapping[str, object]:
+    async def open(self, kind: str, text: str, param: str) -> Mapping[str, object]:
         """Open the content of an item; raise an `ApiError` that names the parameter if that fails."""
-        try:
-            content = await self.envelope.open(Binding(kind, self.model, self.tenant), sealed)
-        except SealError as error:
-            message = f"The encrypted content of '{param.removesuffix('.encrypted_content')}' could not be verified: {error}."
-            raise invalid(param, message, "invalid_encrypted_content") from None
-        return cast("Mapping[str, object]", orjson.loads(content))
+        opened = await _open(self.keys, (kind, text), self.tenant, param)
+        if opened.model != self.model:
+            raise _refusal(param, FOREIGN)
+        return opened.content
 
 
-async def require_openable(items: Sequence[JsonItem], envelope: Envelope, models: Iterable[str], tenant: str) -> None:
+async def require_openable(items: Sequence[JsonItem], keys: SealingKeys, models: Sequence[str], tenant: str) -> None:
     """Raise a 400 if the items contain a compaction that was sealed for none of the models."""
-    every = [Seals(envelope, model, tenant) for model in models]
     for index, sealed in enumerate(map(_sealed_content, items)):
         if sealed is not None and sealed[0] == "compaction":
-            await _open_with_any(every, sealed[1], f"items[{index}].encrypted_content")
+            param = f"items[{index}].encrypted_content"
+            if (await _open(keys, sealed, tenant, param)).model not in models:
+                raise _refusal(param, FOREIGN)
 
 
-async def _open_with_any(every: Sequence[Seals], text: str, param: str) -> None:
-    for seals in every[:-1]:
-        with suppress(ApiError):
-            await seals.open("compaction", text, param)
-            return
-    await every[-1].open("compaction", text, param)
+async def _open(keys: SealingKeys, content: SealedContent, tenant: str, param: str) -> Sealed:
+    try:
+        return await keys.open(*content, tenant)
+    except SealError as error:
+        raise _refusal(param, str(error)) from None
+
+
+def _refusal(param: str, reason: str) -> ApiError:
+    message = f"The encrypted content of '{param.removesuffix('.encrypted_content')}' could not be verified: {reason}."
+    return invalid(param, message, "invalid_encrypted_content")
 
 
 def _sealed_content(item: JsonItem) -> SealedContent | None:

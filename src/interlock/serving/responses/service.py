@@ -26,7 +26,7 @@ from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
 from interlock.serving.responses.run import NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
-from interlock.serving.responses.sealing import Envelope, Seals
+from interlock.serving.responses.sealing import SealingKeys, Seals
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
@@ -43,7 +43,7 @@ class ResponseService:
     engine: Engine
     archive: Archive
     tools: ToolRunner | None
-    envelope: Envelope
+    sealing_keys: SealingKeys
     active_runs: ActiveRuns = field(factory=ActiveRuns)
 
     def begin(
@@ -169,4 +169,4 @@ class ResponseService:
         return RequestContext(request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection)
 
     def _seals(self, request: ResponseRequest, tenant: str) -> Seals:
-        return Seals(self.envelope, request.model, tenant)
+        return Seals(self.sealing_keys, request.model, tenant)

@@ -81,11 +81,11 @@ def flip(sealed):
     [
         (
             lambda body: body["input"][0].update(encrypted_content="AAAA"),
-            "it was not made by Interlock, or is truncated",
+            "it was not sealed by Interlock, or by an older release, whose format is not supported any more",
         ),
         (
             lambda body: body["input"][0].update(encrypted_content=flip(body["input"][0]["encrypted_content"])),
-            "it was changed, or belongs to another type of item, another model or another API key",
+            "it was changed, or was sealed with a key that this server does not have",
         ),
     ],
 )
