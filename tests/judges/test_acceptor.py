@@ -11,7 +11,7 @@ from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.judges import Acceptor, Finding
-from interlock.judges.automaton import Automaton
+from interlock.judges.automaton import LifecycleAutomaton
 from interlock.judges.digests import LogprobsDigest, TextDigest, digest
 
 
@@ -309,7 +309,7 @@ def test_digests_see_values_and_not_how_they_are_written():
 
 @pytest.mark.parametrize("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
 def test_an_automaton_takes_what_every_edge_emits(lifecycle):
-    automaton = Automaton(lifecycle)
+    automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:
         node = automaton.anywhere_in(edge.source)

@@ -18,7 +18,7 @@ from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, 
 from interlock.serving.cli.sources import OpenStream
 from interlock.serving.cli.view import StreamSource, page_batches
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
-from interlock.serving.view.event_lines import encode_lines
+from interlock.serving.view.trace import encode_lines
 
 pytestmark = pytest.mark.long
 

@@ -142,7 +142,7 @@ export function StepSummary({ step, name }: { step: Step | undefined; name: stri
         </span>
       ))}
       <b>{source}</b> ─<i>{trigger}</i>→ <b>{dest}</b>
-      <span class="quiet">{whole ? ` emitted ${short(name)}` : ` is emitting; ${short(name)} is not its last event`}</span>
+      <span class="quiet">{` emitted ${short(name)}${whole ? "" : "; more of its events may follow"}`}</span>
     </p>
   );
 }

@@ -1,5 +1,5 @@
 // The types of the lines of JSON that Python makes of streams, and the reader that fetches them. See
-// src/interlock/serving/view/event_lines.py.
+// src/interlock/serving/view/trace.py.
 
 export interface State {
   name: string;

@@ -21,14 +21,14 @@ from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_res
 from interlock.events.json import as_text, members
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.lifecycles import RESPONSE
-from interlock.judges.automaton import Automaton, AutomatonNode, Step
+from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton, Step
 from interlock.judges.contents import JUDGES, judge_end, judge_opening
 from interlock.judges.digests import Digest, TextDigest, digest, quote
 from interlock.judges.fields import field_faults, is_unknown_part
 from interlock.judges.rulebook import DEVIATIONS, Breach, Finding, ItemRef
 from interlock.judges.stream_items import AUTOMATA, DONE, StreamItems, TrackedItem
 
-_RESPONSE: Final = Automaton(RESPONSE)
+_RESPONSE: Final = LifecycleAutomaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
 _CREATED: Final = wire_name(stream.Created)
 _ERROR: Final = wire_name(stream.ErrorEvent)

@@ -1,4 +1,6 @@
-"""Infers the possible states of a lifecycle from the events of a stream, and the edges that explain each event.
+"""Infers the possible states of a machine from the events of a stream, and the edges that explain each event.
+
+A machine is a lifecycle of the Responses API, or a transducer, whose events are those of another API.
 
 A stream shows events but no triggers, and the same events can lead to several states: a message that is done may be complete
 or truncated. So an automaton tracks a *set* of positions in the table. A position is a state, or an edge with events still due.
@@ -19,12 +21,12 @@ from typing import Final, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from interlock.events.stream import EVENTS, PROGRESS, ItemAdded, ItemDone, OutputDone, Place, StreamEvent, wire_name
+from interlock.events.stream import EVENTS, PROGRESS, ItemAdded, ItemDone, OutputDone, StreamEvent, wire_name
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.subjects import AnyItem, ResponseState
 from interlock.fsm.table import Edge, reachable
 
-_INSIDE_A_PART = frozenset({Place.PART, Place.PART_DONE})
+_DELTAS: Final = frozenset(name for name, event in EVENTS.items() if "delta" in event.__struct_fields__)
 
 
 @frozen
@@ -66,8 +68,8 @@ OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
 """The observed edges of each kind of item."""
 
 
-_WireEdge: TypeAlias = Edge[str, str]
-"""An edge of the table with the wire names of its events, or an observed edge, whose trigger is empty."""
+NamedEdge: TypeAlias = Edge[str, str]
+"""An edge of the table with the names of its events, or an observed edge, whose trigger is empty."""
 
 
 @frozen(cache_hash=True)
@@ -75,20 +77,19 @@ class _TablePosition:
     """A state (`edge` is None and nothing is due), or an edge with events still due."""
 
     state: str
-    edge: _WireEdge | None = None
+    edge: NamedEdge | None = None
     due: Sequence[str] = ()
 
 
 @define(eq=False)
 class AutomatonNode:
-    """A set of positions in a lifecycle.
+    """A set of positions in a machine.
 
     Args:
         state: The possible states, for messages; `leaving` and the source state if every position has events due.
-        legal: The wire names of the events that may follow, in the order of the table.
+        legal: The names of the events that may follow, in the order of the table.
         states: The possible states; empty if every position has events due.
         ends: The final states among them.
-        inside_part: Whether every legal event belongs inside a part.
         following: The cached nodes after legal events.
         positions: The set of positions.
         moves: The positions after each legal event.
@@ -98,7 +99,6 @@ class AutomatonNode:
     legal: tuple[str, ...]
     states: frozenset[str]
     ends: frozenset[str]
-    inside_part: bool
     following: dict[str, AutomatonNode] = field(factory=dict[str, "AutomatonNode"], init=False)
     positions: frozenset[_TablePosition] = field(repr=False)
     moves: Mapping[str, frozenset[_TablePosition]] = field(repr=False)
@@ -113,7 +113,7 @@ class FiredEdge:
         trigger: The trigger of the edge.
         dest: The state that the edge enters.
         begins: Whether the event is the first that the edge emits.
-        due: The wire names of the edge's later events.
+        due: The names of the edge's later events.
         settled: Whether `dest` may be reached now: `due` has only deltas, which are optional.
         silent: The edges before this one that need no event, in order, each as source, trigger and dest.
     """
@@ -136,11 +136,11 @@ class FiredEdge:
 
 @frozen
 class Step:
-    """The effect of one event on a lifecycle.
+    """The effect of one event on a machine.
 
     Args:
-        machine: The name of the lifecycle, a kind of item or `response`; empty for an item of unknown kind.
-        index: The `output_index` of the item; None for an event of the response.
+        machine: The name of the lifecycle, a kind of item or `response`, or of the transducer; empty for an item of unknown kind.
+        index: The `output_index` of the item; None for an event of the response, and in other APIs.
         fired: The edges that may have emitted the event; none if the event was not legal.
         states: The states that the machine may be in or may be leaving.
         possible: Further states that it may be in, because edges that need no event lead there.
@@ -162,46 +162,30 @@ class Step:
 
 
 class Automaton:
-    """Recognizes the events of one lifecycle."""
+    """Recognizes the events of one machine.
 
-    def __init__(self, lifecycle: Lifecycle[AnyItem] | Lifecycle[ResponseState]) -> None:
-        self._name = lifecycle.name
-        self._edges: dict[str, list[_WireEdge]] = {name: [] for name in lifecycle.states}
-        for edge in lifecycle.edges:
-            self._edges[edge.source].append(_WireEdge(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))))
-        for seen in OBSERVED.get(lifecycle.name, ()):
-            self._edges[seen.source].append(_WireEdge(seen.source, "", seen.dest, tuple(map(wire_name, seen.events))))
-            self._edges.setdefault(seen.dest, [])
+    Args:
+        name: The name of the machine.
+        initial: Its first state.
+        edges: The edges that leave each state, with the names of their events.
+        optional: The names of the events that may be left out: deltas.
+    """
+
+    def __init__(self, name: str, initial: str, edges: Mapping[str, Sequence[NamedEdge]], optional: frozenset[str]) -> None:
+        self._name, self._edges, self._optional = name, edges, optional
         self._all = tuple(self._positions())
         """Every position, in the order of the table."""
         self._steps: dict[tuple[AutomatonNode, str, AutomatonNode], Step] = {}
         self._nodes: dict[frozenset[_TablePosition], AutomatonNode] = {}
         self._anywhere = self._moves(self._all)
-        self.start = self._node([_TablePosition(lifecycle.initial)])
+        self.start = self._node([_TablePosition(initial)])
         self.unknown = self._node(self._all)
         """The node for an unknown state: the union of all positions."""
         self.events = frozenset(self._anywhere)
-        """The wire names of all events of the lifecycle."""
-        self.completions = frozenset(
-            emission.name
-            for edge in lifecycle.edges
-            for emission in edge.effects
-            if edge.trigger == "succeed" and "run" in lifecycle.triggers and emission.event is not ItemDone
-        )
-        """The events that report the result of a tool."""
-        self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
-        """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
-        self.apart = frozenset(
-            emission.name
-            for name, state in lifecycle.states.items()
-            if name != lifecycle.initial and "close" not in state.rows
-            for _, emissions in state.rows.values()
-            for emission in emissions
-        )
-        """The events that may come while the model writes a later item, because it has finished writing this one."""
+        """The names of all events of the machine."""
 
     def step(self, node: AutomatonNode, event: str) -> AutomatonNode | None:
-        """Return the node after an event, by its wire name; None if the event is not legal."""
+        """Return the node after an event, by its name; None if the event is not legal."""
         next_node = node.following.get(event)
         if next_node is None and event in node.moves:
             next_node = node.following[event] = self._node(node.moves[event])
@@ -249,11 +233,11 @@ class Automaton:
         paths = self._silent_paths(one.state for one in positions if not one.due and self._is_certain(one, node.positions))
         for position in positions:
             for edge, due in self._begin(position):
-                rest = next((rest for name, rest in _following(due) if name == event), None)
+                rest = next((rest for name, rest in self._following(due) if name == event), None)
                 if edge.trigger and rest is not None:
                     begins = not position.due
                     path = paths.get(edge.source, ()) if begins else ()
-                    yield FiredEdge(edge.source, edge.trigger, edge.dest, begins, tuple(rest), _is_optional(rest), path)
+                    yield FiredEdge(edge.source, edge.trigger, edge.dest, begins, tuple(rest), self._is_optional(rest), path)
 
     def _silent_paths(self, starts: Iterable[str]) -> Mapping[str, tuple[tuple[str, str, str], ...]]:
         """Return the shortest path to each state that edges reach without an event."""
@@ -261,7 +245,7 @@ class Automaton:
         waiting = list(paths)
         for state in waiting:  # the list grows during the loop
             for edge in self._edges[state]:
-                if edge.dest not in paths and _is_optional(edge.effects):
+                if edge.dest not in paths and self._is_optional(edge.effects):
                     paths[edge.dest] = (*paths[state], (state, edge.trigger, edge.dest))
                     waiting.append(edge.dest)
         return paths
@@ -282,7 +266,6 @@ class Automaton:
             legal=tuple(moves),
             states=frozenset(at),
             ends=frozenset(name for name in at if not self._edges[name]),
-            inside_part=bool(moves) and all(EVENTS[event].before in _INSIDE_A_PART for event in moves),
             positions=closed,
             moves=moves,
         )
@@ -291,7 +274,7 @@ class Automaton:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
         return [position for position in self._all if position in closed]
 
-    def _begin(self, position: _TablePosition) -> Iterable[tuple[_WireEdge, Sequence[str]]]:
+    def _begin(self, position: _TablePosition) -> Iterable[tuple[NamedEdge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""
         if position.edge:
             return [(position.edge, position.due)]
@@ -303,17 +286,28 @@ class Automaton:
 
     def _settle(self, position: _TablePosition) -> Iterator[_TablePosition]:
         """Yield the positions that one edge reaches from a position without an event."""
-        yield from (_TablePosition(edge.dest) for edge, due in self._begin(position) if _is_optional(due))
+        yield from (_TablePosition(edge.dest) for edge, due in self._begin(position) if self._is_optional(due))
 
     def _moves(self, positions: Iterable[_TablePosition]) -> dict[str, frozenset[_TablePosition]]:
         """Return the positions after each legal event."""
         moves: dict[str, frozenset[_TablePosition]] = {}
         for position in positions:
             for edge, due in self._begin(position):
-                for event, rest in _following(due):
+                for event, rest in self._following(due):
                     after = _TablePosition(edge.source, edge, rest) if rest else _TablePosition(edge.dest)
                     moves[event] = moves.get(event, frozenset()) | {after}
         return moves
+
+    def _following(self, due: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the events that may come next, the first one and others after optional ones, each with the events after it."""
+        for number, event in enumerate(due):
+            yield event, due[number + 1 :]
+            if event not in self._optional:
+                return
+
+    def _is_optional(self, events: Iterable[str]) -> bool:
+        """Return whether all events may be left out."""
+        return self._optional.issuperset(events)
 
     def _positions(self) -> Iterator[_TablePosition]:
         """Yield every position in the table."""
@@ -323,17 +317,34 @@ class Automaton:
                 yield from (_TablePosition(name, edge, edge.effects[number:]) for number in range(1, len(edge.effects)))
 
 
-def _following(due: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the events that may come next, the first one and others after optional ones, each with the events after it."""
-    for number, event in enumerate(due):
-        yield event, due[number + 1 :]
-        if not _is_optional([event]):
-            return
+class LifecycleAutomaton(Automaton):
+    """Recognizes the events of one lifecycle, by their wire names."""
 
-
-def _is_optional(events: Iterable[str]) -> bool:
-    """Return whether all events are deltas."""
-    return all("delta" in EVENTS[event].__struct_fields__ for event in events)
+    def __init__(self, lifecycle: Lifecycle[AnyItem] | Lifecycle[ResponseState]) -> None:
+        edges: dict[str, list[NamedEdge]] = {name: [] for name in lifecycle.states}
+        for edge in lifecycle.edges:
+            edges[edge.source].append(NamedEdge(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))))
+        for seen in OBSERVED.get(lifecycle.name, ()):
+            edges[seen.source].append(NamedEdge(seen.source, "", seen.dest, tuple(map(wire_name, seen.events))))
+            edges.setdefault(seen.dest, [])
+        super().__init__(lifecycle.name, lifecycle.initial, edges, _DELTAS)
+        self.completions = frozenset(
+            emission.name
+            for edge in lifecycle.edges
+            for emission in edge.effects
+            if edge.trigger == "succeed" and "run" in lifecycle.triggers and emission.event is not ItemDone
+        )
+        """The events that report the result of a tool."""
+        self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
+        """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
+        self.apart = frozenset(
+            emission.name
+            for name, state in lifecycle.states.items()
+            if name != lifecycle.initial and "close" not in state.rows
+            for _, emissions in state.rows.values()
+            for emission in emissions
+        )
+        """The events that may come while the model writes a later item, because it has finished writing this one."""
 
 
 def narrow_steps(steps: Sequence[Step]) -> Sequence[Step]:

@@ -6,15 +6,17 @@ docs/dialects.md explains the rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, members
 from interlock.events.sse import CONTENT_TYPE
+from interlock.judges.automaton import Step
+from interlock.judges.dialect_events import DIALECT_AUTOMATA, name_chunk, name_message_event
 from interlock.judges.dialect_rules import Violation, check_chat, check_messages
-from interlock.judges.judging import DONE, Judge, Tally, Verdict, read_body
+from interlock.judges.judging import DONE, LISTED, Judge, JudgedMessage, Tally, Verdict, read_body
 from interlock.judges.rulebook import Finding, Rule, Severity, read_rows
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -76,27 +78,65 @@ class DialectJudge:
     """Validates the bytes of a stream of one of both APIs, at its end; then `findings` has all findings."""
 
     def __init__(self, api: Literal["messages", "chat"]) -> None:
-        self._api = api
+        self.api: Literal["messages", "chat"] = api
         self._decoder = SseDecoder()
         self._messages: list[SseMessage] = []
+        self._bodies: list[Mapping[str, object]] = []
+        """The body of each message; empty if it has none."""
+        self._automaton = DIALECT_AUTOMATA[api]
+        self._node = self._automaton.start
+        self._block: object = None
+        """The index of the block of Messages that began last; events of any other block are not legal."""
         self.findings: list[Finding] = []
 
     def content_type(self, value: str) -> None:
         """Check the value of the `Content-Type` header."""
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._find("C8" if self._api == "chat" else "M12", 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+            self._find("C8" if self.api == "chat" else "M12", 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes of the stream, which may be split anywhere."""
-        self._messages += self._decoder.feed(chunk)
+        for _ in self.follow(chunk):
+            pass
+
+    def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
+        """Read the next bytes, and yield each message that they complete, without findings."""
+        return self._take(self._decoder.feed(chunk))
+
+    def follow_end(self) -> Iterator[JudgedMessage]:
+        """Read and yield the last message if its final empty line is missing."""
+        return self._take(self._decoder.end())
+
+    def _take(self, messages: Iterable[SseMessage]) -> Iterator[JudgedMessage]:
+        for message in messages:
+            body = None if message.data == DONE else read_body(message)
+            self._messages.append(message)
+            self._bodies.append(body or {})
+            yield JudgedMessage(message, body, (), None if body is None else self._step(body))
+
+    def _step(self, body: Mapping[str, object]) -> Step | None:
+        """Return what an event does to the transducer's machine; None if it says nothing of it."""
+        name = name_message_event(body) if self.api == "messages" else name_chunk(body)
+        if name in ("", "ping", "usage"):
+            return None
+        kind = body.get("type") if self.api == "messages" else None
+        if kind == "content_block_start":
+            self._block = body.get("index")
+        is_stray = kind in ("content_block_delta", "content_block_stop") and body.get("index") != self._block
+        automaton, before, event = self._automaton, self._node, ""
+        if name in automaton.events and not is_stray:
+            event = name
+            # If the event is not legal, either it came too early, or another is missing.
+            self._node = automaton.step(before, event) or automaton.either(before, automaton.after(event))
+        return automaton.explain(before, event, self._node)
 
     def end(self) -> Verdict:
         """Validate the stream, and return the verdict."""
-        self._messages += self._decoder.end()
+        for _ in self.follow_end():
+            pass
         marked = bool(self._messages) and self._messages[-1].data == DONE
-        messages = self._messages[:-1] if marked else self._messages
-        bodies = [members(read_body(message)) for message in messages]
-        if self._api == "chat":
+        messages, bodies = (self._messages[:-1], self._bodies[:-1]) if marked else (self._messages, self._bodies)
+        if self.api == "chat":
             usage = any(body.get("usage") is not None for body in bodies)
             violations = check_chat(bodies, usage=usage)
             violations += [] if marked else [Violation("C8", len(bodies), "the stream has no end marker [DONE]")]
@@ -114,7 +154,7 @@ class DialectJudge:
 
     def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
         at = self._messages[index] if index < len(self._messages) else None
-        received = "" if at is None else as_text(members(read_body(at)).get("type")) or at.event
+        received = "" if at is None else as_text(self._bodies[index].get("type")) or at.event
         line = None if at is None else at.line
         severity: Severity = "deviation" if deviation else "error"
         self.findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
@@ -136,6 +176,7 @@ class DialectJudge:
             reported=tally.sorted,
             rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
             severities=tally.severities,
+            late=sorted(self.findings, key=lambda finding: finding.event)[:LISTED],
         )
 
 
@@ -160,22 +201,55 @@ class AnyJudge:
         """Check the value of the `Content-Type` header."""
         self._content_type = value
 
+    @property
+    def api(self) -> ApiName | None:
+        """The API of the stream; None as long as it is not known."""
+        match self._judge:
+            case DialectJudge():
+                return self._judge.api
+            case None:
+                return None
+            case _:
+                return "responses"
+
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere."""
-        self._unread += chunk
-        if self._judge is not None or find_api(self._unread) is not None:
-            self._read()
+        judge = self._read(chunk)
+        if judge is not None:
+            judge.feed(self._take_unread())
+
+    def follow(self, chunk: bytes) -> Iterator[JudgedMessage]:
+        """Validate the next bytes, and yield each message that they complete; `Judge` has its findings, too."""
+        judge = self._read(chunk)
+        return iter(()) if judge is None else judge.follow(self._take_unread())
+
+    def follow_end(self) -> Iterator[JudgedMessage]:
+        """Validate and yield the last message if its final empty line or line feed is missing."""
+        judge = self._choose("responses")
+        yield from judge.follow(self._take_unread())
+        yield from judge.follow_end()
 
     def end(self) -> Verdict:
         """Validate the end of the stream, and return the verdict."""
-        return self._read().end()
+        for _ in self.follow_end():
+            pass
+        return self._choose("responses").end()
 
-    def _read(self) -> Judge | DialectJudge:
+    def _read(self, chunk: bytes) -> Judge | DialectJudge | None:
+        """Return the judge of the stream, if its beginning shows the API."""
+        self._unread += chunk
+        api = self.api or find_api(self._unread)
+        return None if api is None else self._choose(api)
+
+    def _choose(self, api: ApiName) -> Judge | DialectJudge:
+        """Return the judge of the stream, making that of an API if there is none yet."""
         if self._judge is None:
-            self._judge = self._make(find_api(self._unread) or "responses")
+            self._judge = self._make(api)
         if self._content_type is not None:
             self._judge.content_type(self._content_type)
             self._content_type = None
-        self._judge.feed(self._unread)
-        self._unread = b""
         return self._judge
+
+    def _take_unread(self) -> bytes:
+        unread, self._unread = self._unread, b""
+        return unread

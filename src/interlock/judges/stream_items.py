@@ -12,11 +12,13 @@ from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.judges.automaton import Automaton, AutomatonNode
+from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton
 from interlock.judges.digests import Digest, LogprobsDigest, TextDigest, quote
 from interlock.judges.rulebook import Breach, ItemRef
 
-AUTOMATA: Final[Mapping[str, Automaton]] = {kind: Automaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()}
+AUTOMATA: Final[Mapping[str, LifecycleAutomaton]] = {
+    kind: LifecycleAutomaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()
+}
 """The automaton of each kind of item."""
 
 ADDED: Final = wire_name(ItemAdded)
@@ -150,7 +152,7 @@ class TrackedItem:
         )
 
     @property
-    def automaton(self) -> Automaton | None:
+    def automaton(self) -> LifecycleAutomaton | None:
         """The automaton of its kind; None for an unknown kind."""
         return AUTOMATA.get(self.kind)
 
@@ -240,14 +242,15 @@ class TrackedItem:
             self.node = automaton.either(self.node, automaton.after(event))
         return fault
 
-    def _find_misplaced(self, event: str, automaton: Automaton) -> Breach:
+    def _find_misplaced(self, event: str, automaton: LifecycleAutomaton) -> Breach:
         """Return the fault for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
             return Breach("R10", f"is not an event of {self.kind}", legal)
         if event in automaton.completions and automaton.leads_to(self.node, event):
             return Breach("R11", "reports the end of a tool that did not run", legal)
-        if self.node.inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
+        inside_part = bool(legal) and all(EVENTS[name].before in _PART_PLACES for name in legal)
+        if inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
             return Breach("R8", "breaks the order of parts", legal)
         return Breach("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
 

@@ -17,7 +17,7 @@ from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
-from interlock.serving.view.dialect_lines import AnyTrace
+from interlock.serving.view.trace import Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = CORPUS / "legal" / "message.sse"
@@ -163,7 +163,7 @@ def test_compressed_files_are_judged_like_others(tmp_path) -> None:
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_check_counts_as_the_viewer_counts(path) -> None:
-    trace = AnyTrace()
+    trace = Trace()
     lines = [*trace.feed(path.read_bytes()), *trace.end()]
     viewed = Counter(line[2]["severity"] for line in lines if line[0] == "f")
     assert sources(run(path, "--json"))[0]["counts"] == {kind: viewed[kind] for kind in ("error", "deviation", "not_judged")}

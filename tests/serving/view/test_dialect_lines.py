@@ -1,6 +1,7 @@
-"""Streams of Messages and Chat Completions as lines for the page."""
+"""Streams of Messages and Chat Completions as lines for the page, with the edges of the transducers."""
 
 import json
+from itertools import takewhile
 
 import pytest
 from live.dialect_streams import MESSAGES, broken_messages, chat, messages
@@ -9,12 +10,12 @@ from interlock.dialects import CHAT
 from interlock.dialects import MESSAGES as MESSAGES_TABLE
 from interlock.dialects.chat import ChatEffect
 from interlock.dialects.messages import MessagesEffect
-from interlock.serving.view.dialect_lines import SHOWN, AnyTrace
-from interlock.serving.view.event_lines import Trace, encode_lines
+from interlock.judges.dialect_events import EMITTED
+from interlock.serving.view.trace import Trace, encode_lines
 
 
 def lines(data, size=1_000_000):
-    trace = AnyTrace()
+    trace = Trace()
     made = [line for start in range(0, len(data), size) for line in trace.feed(data[start : start + size])]
     return [json.loads(line) for line in encode_lines([*made, *trace.end()]).splitlines()]
 
@@ -24,11 +25,19 @@ def of(trace_lines, kind):
 
 
 def walked(trace_lines):
-    """Return each event: its lane, its name, and the edges that may have fired."""
+    """Return each event, after corrections: its lane, its name, and the edges that may have fired."""
     steps = {line[1]: line[2] for line in of(trace_lines, "step")}
+    events = of(trace_lines, "e")
+    numbers = [event[4] for event in events]
+    for _, fixes in of(trace_lines, "fix"):
+        for first, number in zip(fixes[::2], fixes[1::2], strict=True):
+            before, lane = numbers[first], events[first][1]
+            later = [at for at in range(first, len(events)) if events[at][1] == lane]
+            for at in takewhile(lambda at, before=before: numbers[at] == before, later):
+                numbers[at] = number
     return [
         (lane, name, [f"{source} {trigger} {dest}" for source, trigger, dest, _, _ in steps.get(step, {"fired": []})["fired"]])
-        for _, lane, name, _, step, _, _, _ in of(trace_lines, "e")
+        for (_, lane, name, *_), step in zip(events, numbers, strict=True)
     ]
 
 
@@ -44,7 +53,7 @@ def test_a_message_is_shown_with_a_lane_for_each_block_and_the_edges_of_its_tabl
     ]
     assert walked(trace_lines) == [
         (0, "message_start", ["absent begin between"]),
-        (1, "content_block_start", ["between think thinking", "between seal between"]),
+        (1, "content_block_start", ["between think thinking"]),
         (1, "content_block_delta", ["between think thinking"]),
         (1, "content_block_delta", ["thinking seal between"]),
         (1, "content_block_stop", ["thinking seal between"]),
@@ -83,7 +92,7 @@ def test_a_completion_is_shown_with_a_lane_for_its_text_and_each_call() -> None:
         (3, "delta.tool_calls", ["open call call"]),
         (3, "delta.tool_calls", ["call argue call"]),
         (0, "finish_reason", ["open end ended"]),
-        (0, "usage", ["open end ended"]),
+        (0, "usage", []),
         (0, "[DONE]", []),
     ]
     assert trace_lines[-1][1]["legal"] is True
@@ -140,11 +149,8 @@ def test_the_walk_goes_on_after_events_that_no_edge_explains() -> None:
     assert places[4] == (2, "content_block_start", ["between result between"])
 
 
-def test_a_stream_of_the_responses_api_is_shown_as_before() -> None:
-    for data in (b"", b'event: response.created\ndata: {"type": "response.created", "sequence_number": 0}\n\n'):
-        trace = Trace()
-        expected = [*trace.feed(data), *trace.end()]
-        assert lines(data, 7) == [json.loads(line) for line in encode_lines(expected).splitlines()]
+def test_a_stream_without_an_event_is_one_of_responses() -> None:
+    assert [line[2]["rule"] for line in of(lines(b"", 7), "f")] == ["R3", "R3"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +158,7 @@ def test_a_stream_of_the_responses_api_is_shown_as_before() -> None:
     [(MessagesEffect, {"hold_use", "hold_result", "release"}), (ChatEffect, set())],
 )
 def test_every_effect_has_its_events(effects, silent) -> None:
-    assert {effect.value for effect in effects if effect not in SHOWN} == silent
+    assert {effect.value for effect in effects if effect not in EMITTED} == silent
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_every_effect_has_its_events(effects, silent) -> None:
         (
             MESSAGES_TABLE,
             messages(),
-            {"between refuse text", "text refuse text", "thinking think thinking", "between fail ended"},
+            {"between refuse text", "text refuse text", "thinking think thinking", "between seal between", "between fail ended"},
         ),
         (CHAT, chat(), {"open refuse open", "open fail ended"}),
     ],
@@ -171,6 +177,6 @@ def test_the_streams_fire_all_other_edges_that_emit(table, data, unseen) -> None
         f"{name} {trigger} {dest.name}"
         for name, state in table.states.items()
         for trigger, (dest, effects) in state.rows.items()
-        if any(effect in SHOWN for effect in effects)
+        if any(effect in EMITTED for effect in effects)
     }
     assert emitting - {edge for _, _, edges in walked(lines(data)) for edge in edges} == unseen

@@ -14,8 +14,7 @@ from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.judges.stream_items import AUTOMATA
 from interlock.serving.cli.commands import app
 from interlock.serving.view import page
-from interlock.serving.view.dialect_lines import dialect_writes
-from interlock.serving.view.page import writes
+from interlock.serving.view.page import dialect_writes, writes
 
 ROOT = Path(__file__).parents[3]
 

@@ -104,13 +104,13 @@ class StreamSource:
 
     def batches(self, dialect: DialectName) -> Batches:
         """Yield batches of the page's lines as the stream arrives."""
-        from interlock.serving.view.dialect_lines import AnyTrace
-        from interlock.serving.view.event_lines import Trace, recording_lines
+        from interlock.serving.view.recordings import recording_lines
+        from interlock.serving.view.trace import Trace
 
         if self.recording is not None:
             yield from recording_lines(self.recording, Trace(dialect), DIALECTS[dialect])
             return
-        trace = AnyTrace(dialect)
+        trace = Trace(dialect)
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
         for chunk in self.source.chunks:

@@ -2,8 +2,9 @@
 
 The judge and the machines run here, in Python; the page (its source is in `viewer/`) receives their results as lines of JSON.
 
-event_lines     the lines of a stream or a recording
-dialect_lines   the same for streams of Messages and Chat Completions
-page            the HTML document
-web             the site of `interlock view`, and the viewer inside of a server
+trace        the lines of a stream
+places       the lane and the name of an event on the page
+recordings   the lines of a recording
+page         the HTML document
+web          the site of `interlock view`, and the viewer inside of a server
 """

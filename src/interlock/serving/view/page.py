@@ -26,8 +26,7 @@ from interlock.events.stream import (
     wire_name,
 )
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
-from interlock.serving.view.dialect_lines import dialect_writes
-from interlock.serving.view.event_lines import Line, encode_lines
+from interlock.serving.view.trace import Line, encode_lines
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -102,6 +101,44 @@ def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
         yield from ({"op": "set", "from": name, "to": name, **place} for name in fields)
     elif any(last in statuses_of(item) and stem == f"response.{kind}" for kind, item in ITEMS.items()):
         yield {"op": "status", "from": "", "to": "status", "value": last}
+
+
+_DIALECT_WRITES: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
+    "message_start": [("all", "message", "")],
+    "content_block_start": [("all", "content_block", "")],
+    "content_block_delta": [
+        ("append", "delta.text", "text"),
+        ("append", "delta.thinking", "thinking"),
+        ("append", "delta.signature", "signature"),
+        ("append", "delta.partial_json", "input"),
+        ("push", "delta.citation", "citations"),
+    ],
+    "message_delta": [
+        ("put", "delta.stop_reason", "stop_reason"),
+        ("put", "delta.stop_sequence", "stop_sequence"),
+        ("put", "usage", "usage"),
+    ],
+    "delta.role": [("all", "", ""), ("append", "choices.0.delta.content", "content")],
+    "delta.content": [("append", "choices.0.delta.content", "content")],
+    "delta.refusal": [("append", "choices.0.delta.refusal", "refusal")],
+    "delta.reasoning": [("append", "choices.0.delta.reasoning_content", "reasoning_content")],
+    "delta.tool_calls": [
+        ("put", "choices.0.delta.tool_calls.0.id", "id"),
+        ("put", "choices.0.delta.tool_calls.0.function.name", "name"),
+        ("append", "choices.0.delta.tool_calls.0.function.arguments", "arguments"),
+    ],
+    "finish_reason": [("put", "choices.0.finish_reason", "finish_reason")],
+    "usage": [("put", "usage", "usage")],
+}
+"""What each event of Messages and Chat Completions writes, as operation, field of the event and field of the block."""
+
+
+def dialect_writes() -> dict[str, Sequence[Mapping[str, object]]]:
+    """Return what each event of Messages and Chat Completions writes, by the names that the page shows; see `writes`."""
+    return {
+        name: [{"op": op, "from": source, **({"to": to} if to else {})} for op, source, to in writes]
+        for name, writes in _DIALECT_WRITES.items()
+    }
 
 
 def _digest(name: str) -> str:

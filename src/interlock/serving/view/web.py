@@ -28,9 +28,8 @@ from interlock.events.json import as_text, elements, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TextDelta, wire_name
 from interlock.serving.requests.api_keys import Keys, authorization_of
-from interlock.serving.view.dialect_lines import AnyTrace
-from interlock.serving.view.event_lines import Line, encode_lines
 from interlock.serving.view.page import HEADERS, NDJSON, head, served
+from interlock.serving.view.trace import Line, Trace, encode_lines
 
 T = TypeVar("T")
 
@@ -291,7 +290,7 @@ class ViewerMiddleware:
 
     async def _lines(self, stream: CapturedStream) -> AsyncGenerator[bytes]:
         """Yield the lines of a stream, which may be unfinished. The judge runs in a thread."""
-        trace = AnyTrace(dialect=stream.dialect)
+        trace = Trace(dialect=stream.dialect)
         yield encode_lines([head("stream", stream.describe())])
         async for chunks in _follow(stream.chunks, lambda: stream.ended):
             for start in range(0, len(chunks), _BATCH):
@@ -301,7 +300,7 @@ class ViewerMiddleware:
 
 def _summary(stream: CapturedStream) -> Mapping[str, object]:
     """Return the verdict of an ended stream, the tokens that it counts, and its first words, or else the tools that it calls."""
-    trace = AnyTrace(dialect=stream.dialect)
+    trace = Trace(dialect=stream.dialect)
     lines = [*(line for arrival, chunk in stream.chunks for line in trace.feed(chunk, arrival)), *trace.end()]
     tokens: list[object] = [None, None]
     text = ""
@@ -331,5 +330,5 @@ def _text(body: Mapping[str, object]) -> str:
     return as_text(members(delta).get("text")) or as_text(members(members(chunk).get("delta")).get("content"))
 
 
-def _judge(trace: AnyTrace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
+def _judge(trace: Trace, chunks: Iterable[tuple[float, bytes]]) -> bytes:
     return b"".join(encode_lines(trace.feed(chunk, arrival)) for arrival, chunk in chunks)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.serving.engines.recordings import read
-from interlock.serving.view.event_lines import Trace, encode_lines, recording_lines
+from interlock.serving.view.recordings import recording_lines
+from interlock.serving.view.trace import Trace, encode_lines
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"

@@ -1,0 +1,99 @@
+"""Where the page shows an event: its lane, its name there, and what it says of its lane."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from attrs import frozen
+
+from interlock.events.json import as_text, elements, members
+from interlock.events.stream import ItemAdded, wire_name
+from interlock.judges import ApiName, JudgedMessage
+from interlock.judges.dialect_events import name_chunk
+from interlock.judges.digests import quote
+from interlock.judges.judging import DONE
+
+
+@frozen
+class Place:
+    """The place of an event.
+
+    Args:
+        name: Its name.
+        lane: Its lane; None for that of the response, the message or the completion.
+        about: The kind, the name, the id and the index of the lane, if the event says anything of it.
+        begins: Whether nothing later can say more of the lane.
+    """
+
+    name: str
+    lane: Hashable = None
+    about: Mapping[str, object] | None = None
+    begins: bool = True
+
+
+def place_of(api: ApiName | None, judged: JudgedMessage) -> Place:
+    """Return the place of an event."""
+    body = judged.body
+    if judged.message.data == DONE:
+        return Place(DONE)
+    if body is None:
+        return Place(judged.message.event)
+    match api:
+        case "messages":
+            return _message_place(body)
+        case "chat":
+            return _chunk_place(body)
+        case _:
+            return _item_place(judged, body)
+
+
+def _about(kind: str, name: object, id_: object, index: object = None) -> Mapping[str, object]:
+    return {
+        "kind": kind,
+        "name": as_text(name) or None,
+        "id": as_text(id_) or None,
+        "index": index if isinstance(index, int) else None,
+    }
+
+
+def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> Place:
+    type_ = body.get("type", judged.message.event)
+    name = type_ if isinstance(type_, str) else quote(type_)
+    index = judged.step.index if judged.step else body.get("output_index")
+    if type(index) is not int:
+        return Place(name)
+    item = members(body.get("item"))
+    kind = as_text(item.get("type")) or (judged.step.machine if judged.step else "")
+    called = as_text(item.get("name")) or item.get("server_label")
+    about = _about(kind, called, as_text(item.get("id")) or body.get("item_id"), body.get("output_index"))
+    return Place(name, index, about, begins=type_ == wire_name(ItemAdded))
+
+
+def _message_place(body: Mapping[str, object]) -> Place:
+    name, index = as_text(body.get("type")), body.get("index")
+    lane = index if name.startswith("content_block_") and type(index) is int else None
+    if name == "content_block_start":
+        block = members(body.get("content_block"))
+        id_ = as_text(block.get("id")) or block.get("tool_use_id")
+        return Place(name, lane, _about(as_text(block.get("type")), block.get("name"), id_, lane))
+    if name == "message_start":
+        message = members(body.get("message"))
+        return Place(name, lane, _about("message", message.get("model"), message.get("id")))
+    return Place(name, lane)
+
+
+def _chunk_place(body: Mapping[str, object]) -> Place:
+    choice = members(next(iter(elements(body.get("choices"))), None))
+    at = choice.get("index") or 0
+    match name_chunk(body):
+        case "delta.role":
+            return Place("delta.role", None, _about("completion", body.get("model"), body.get("id")))
+        case "start call" | "delta.tool_calls" as name:
+            call = members(elements(members(choice.get("delta")).get("tool_calls"))[0])
+            about = _about("tool_call", members(call.get("function")).get("name"), call.get("id"))
+            return Place("delta.tool_calls", (at, "call", str(call.get("index"))), about if name == "start call" else None)
+        case "delta.content" | "delta.refusal" | "delta.reasoning" as name:
+            kind = name.removeprefix("delta.")
+            return Place(name, (at, kind), _about(kind, None if at == 0 else f"choice {at}", None))
+        case name:
+            return Place(name or as_text(body.get("object")) or "chunk")
