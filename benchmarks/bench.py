@@ -1,4 +1,4 @@
-"""`make bench`: Interlock beside vLLM's own code, in one process; see docs/performance.md.
+"""Interlock beside vLLM's own code, in one process; see docs/performance.md.
 
     python benchmarks/bench.py [--only GROUP]
 

@@ -1,10 +1,10 @@
-"""`make bench-store`: the cost of each store per event, per response and per token of a stream, and with many clients at once.
+"""The cost of each store per event, per response and per token of a stream, and with many clients at once.
 
     PYTHONPATH=tests/support python benchmarks/bench_store.py
 
 The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
 tests/support/store_fleet/loads.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
-The figures go to benchmarks/out/store.json; `make bench-docs` copies them to docs/performance/stores.md.
+The figures go to benchmarks/out/store.json; `benchmarks/write_docs.py` copies them to docs/performance/stores.md.
 """
 
 from __future__ import annotations

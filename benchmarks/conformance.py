@@ -1,10 +1,10 @@
 """The same scripted turns against vLLM's own routes and against Interlock's, on the same build; writes docs/conformance.md.
 
-    make conformance ONLY='harmony hermes'
+    .venv-vllm/bin/python benchmarks/conformance.py harmony hermes
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
-in one piece is another one. The results stay in benchmarks/out/conformance.json; `ONLY` names the groups to play again.
+in one piece is another one. The results stay in benchmarks/out/conformance.json; its arguments name the groups to play again.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ INTRODUCTION: Final = """\
 
 {turns} scripted turns, played on {build},
 once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
-tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `make conformance` plays them again
-and writes this page; `ONLY=hermes` plays one group, and keeps the figures of the others. So groups may come from different runs.
+tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `benchmarks/conformance.py` plays them
+again and writes this page; with `hermes`, it plays one group, and keeps the figures of the others.
+So groups may come from different runs.
 
 ## Responses
 
@@ -246,7 +247,7 @@ def turns_page(sides: Sides) -> Iterator[str]:
     yield "# Conformance, turn by turn"
     yield ""
     yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. *Other content*:"
-    yield "the stream says something else than the model wrote. `make conformance` writes this page."
+    yield "the stream says something else than the model wrote. `benchmarks/conformance.py` writes this page."
     yield ""
     yield "## Responses"
     yield ""

@@ -1,6 +1,6 @@
 """The turns of the conformance through a gateway in front of vLLM without the plugin; writes docs/conformance/gateway.md.
 
-    make conformance-gateway API=chat
+    .venv-vllm/bin/python benchmarks/conformance_gateway.py chat
 
 Findings are counted as for docs/conformance.md. The results of each API stay in benchmarks/out/conformance-gateway.json.
 """
@@ -33,8 +33,8 @@ INTRODUCTION: Final = """\
 # Conformance through a gateway
 
 The turns of [the conformance](../conformance.md), played on {build} without the plugin, through
-a [gateway](../gateway.md) in front of it. `make conformance-gateway API=chat` plays them again through one API of the upstream,
-and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
+a [gateway](../gateway.md) in front of it. `benchmarks/conformance_gateway.py chat` plays them again through one API of the
+upstream, and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
 
 What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream
 of that turn once differed from the whole response through `chat` and `responses` (R19); when repeated, it did not.

@@ -1,9 +1,10 @@
 """Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/servers.md.
 
-    make servers ONLY='vllm agentic-api' API='responses chat'
+    API='responses chat' .venv/bin/python benchmarks/conformance_servers.py vllm agentic-api
 
 The results stay in benchmarks/conformance_servers.json, so that a run of some servers keeps those of the others. A server that is
-not installed is skipped.
+not installed is skipped. Each has an environment of its own in .venv-servers, because they pin what others want otherwise:
+agentic (agentic-api==0.9.0), litellm (litellm[proxy]==1.108.7) and relay (codex-relay==0.5.8).
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ INTRODUCTION: Final = """\
 
 Which servers of the Responses API, Messages and Chat Completions send what the APIs promise? [`interlock
 conformance`](check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet; the notes
-quote the first finding of each kind. `make servers` runs them again and writes this page.
+quote the first finding of each kind. `benchmarks/conformance_servers.py` runs them again and writes this page.
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
 [Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.

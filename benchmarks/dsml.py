@@ -1,4 +1,4 @@
-"""`make dsml`: DeepSeek's markup as its models write it, read by Interlock and by vLLM's parsers; writes docs/families.md.
+"""DeepSeek's markup as its models write it, read by Interlock and by vLLM's parsers; writes docs/families.md.
 
     PYTHONPATH=tests/support python benchmarks/dsml.py
 
@@ -91,7 +91,7 @@ def table() -> Iterator[str]:
 def main() -> None:
     """Read all shapes, and write the section."""
     logging.disable(logging.ERROR)
-    text = "\n".join([f"Measured on vLLM {version('vllm')} by `make dsml`.", "", *table()])
+    text = "\n".join([f"Measured on vLLM {version('vllm')} by `benchmarks/dsml.py`.", "", *table()])
     PAGE.write_text(SECTION.sub(lambda match: f"{match[1]}{text}\n{match[2]}", PAGE.read_text("utf-8")), "utf-8")
     print(text)
 

@@ -1,4 +1,4 @@
-"""`make losses`: what vLLM's parsers lose beside Interlock's on the same inputs; writes docs/families.md.
+"""What vLLM's parsers lose beside Interlock's on the same inputs; writes docs/families.md.
 
     python benchmarks/losses.py
 
@@ -167,7 +167,7 @@ def losses() -> Iterator[str]:
 
 def main() -> None:
     """Measure, and write the section."""
-    lines = [f"Measured on vLLM {version('vllm')} by `make losses`.", "", *losses()]
+    lines = [f"Measured on vLLM {version('vllm')} by `benchmarks/losses.py`.", "", *losses()]
     text = "\n".join(lines)
     PAGE.write_text(SECTION.sub(lambda found: f"{found[1]}{text}\n{found[2]}", PAGE.read_text("utf-8")), "utf-8")
     print("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The cost per token of streams that are not stored, in the foreground, and in the background; part of `make bench-store`.
+"""The cost per token of streams that are not stored, in the foreground, and in the background; part of `bench_store.py`.
 
 32 streams at a time receive a token every 5 ms, and process it as the plugin in vLLM does: with its parser, the run, the driver
 and the writer of frames. One client reads each background response meanwhile. The figures are the CPU time of the process, with

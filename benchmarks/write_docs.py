@@ -1,4 +1,4 @@
-"""`make bench-docs`: write the figures of docs/performance.md and of the pages in docs/performance/ again, from the last runs.
+"""Write the figures of docs/performance.md and of the pages in docs/performance/ again, from the last runs.
 
     python benchmarks/write_docs.py
 

@@ -1,4 +1,4 @@
-"""Checks figures of the source that no linter checks, for `make layers`: circles of imports, places of a kind, casts."""
+"""Checks figures of the source that no linter checks, for `make lint`: circles of imports, places of a kind, casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of one row of the framing are refused when it is declared, or a text shows them: a sample of `make prove-framing`."""
+"""Changes of one row of the framing are refused when it is declared, or a text shows them: a sample of `families.mutations`."""
 
 from itertools import chain
 

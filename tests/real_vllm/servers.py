@@ -142,9 +142,6 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 """The families that the tests play on real engines, each with its reasoning parser."""
 
-COMMON: Final = ("qwen3_coder", "mistral", "kimi_k3")
-"""The families that have a server of their own in every run: one with markup, one without reasoning, one with channels."""
-
 EVERY: Final[Mapping[str, str]] = {
     **{name: DEFAULT_REASONING[name] or "" for name in DISTINCT if not name.startswith("cohere_")},  # vLLM needs a package for it
     "mistral": "",

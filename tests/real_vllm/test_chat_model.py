@@ -10,7 +10,7 @@ from playing import judged, stream
 
 from interlock.verify import oracle
 
-pytestmark = pytest.mark.parametrize("server", ["smollm2"], indirect=True)
+pytestmark = [pytest.mark.long, pytest.mark.parametrize("server", ["smollm2"], indirect=True)]
 
 CAPITAL = {
     "model": "tiny",

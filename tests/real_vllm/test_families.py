@@ -1,22 +1,19 @@
 """The families on real engines: a model's output gives the expected items, with and without streaming.
 
-Only `COMMON` ones have a server in every run. `test_gateway` plays the turns of all, on one server, and `make test-every-family`
-starts a server for each.
+`make nightly` starts a server for each. In every run, `test_gateway` plays the turns of all on one server.
 """
 
 import httpx
 import pytest
 from playing import body, judged, stream, summary, without_chance
-from servers import COMMON, FAMILIES
+from servers import FAMILIES
 from turns import LOOK, family_turns
 
-MARKS = {name: () if name in COMMON else pytest.mark.long for name in FAMILIES}
-SERVERS = pytest.mark.parametrize(
-    "server", [pytest.param(f"family-{name}", marks=marks) for name, marks in MARKS.items()], indirect=True
-)
+pytestmark = pytest.mark.long
+SERVERS = pytest.mark.parametrize("server", [f"family-{name}" for name in FAMILIES], indirect=True)
 
 TURNS = [
-    pytest.param(f"family-{name}", turn, id=turn.name, marks=MARKS[name])
+    pytest.param(f"family-{name}", turn, id=turn.name)
     for name, reasoning in FAMILIES.items()
     for turn in family_turns(name, reasoning)
 ]

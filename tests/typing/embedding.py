@@ -1,4 +1,4 @@
-"""What a type checker knows of events and parsers. `make types` checks this file with mypy and pyright; nothing runs it."""
+"""What a type checker knows of events and parsers. `make lint` checks this file with mypy and pyright; nothing runs it."""
 
 from typing import Any, Literal, assert_never, assert_type
 

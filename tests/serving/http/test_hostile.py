@@ -17,7 +17,7 @@ from live.watched import serving
 from interlock.events.response_object import CreateResponse
 
 KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "hostile_requests").glob("*.json"))
-"""What `make fuzz-requests` has found."""
+"""What `fuzzing.request_campaign` has found."""
 
 ANSWERS = {
     "a pattern that takes exponential time": (200, "invalid_prompt"),

@@ -1,6 +1,6 @@
 """Equivalent changes of the framing, by the reason, as `families.mutations` names them.
 
-`make prove-framing` checks that no text of three chunks behind their edges is parsed differently, in any family with the edge.
+`families.mutations` checks that no text of three chunks behind their edges is parsed differently, in any family with the edge.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A long run of the properties over random texts: `python -m families.campaign SEQUENCES [SEED]` in the folder tests/support.
+"""A long run of the properties over random texts.
 
-Each group of families with the same style gets SEQUENCES texts. Each is parsed at once and in chunks, one in sixteen letter by
+Each group of families with the same style gets as many sequences. Each is parsed at once and in chunks, one in sixteen letter by
 letter; the stream of one in eight is checked, too. A text that violates a property is shrunk by dropping chunks and printed; the
 exit status is then 1.
 """
@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from campaigns import any_seed, options
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
@@ -121,4 +122,4 @@ def main(sequences: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    sys.exit(main(**options(__doc__, sequences=1_000_000, seed=any_seed())))

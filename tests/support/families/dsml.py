@@ -1,7 +1,7 @@
 """Shapes of DeepSeek's markup as its models write it, each with the calls that are meant.
 
-Every shape is a way to open and close a section, with the invokes in it and the text around them. `make dsml` reads all of them
-with vLLM's own parsers, too (`benchmarks/dsml.py`).
+Every shape is a way to open and close a section, with the invokes in it and the text around them. benchmarks/dsml.py reads all of
+them with vLLM's own parsers, too.
 """
 
 from __future__ import annotations

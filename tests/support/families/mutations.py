@@ -2,11 +2,8 @@
 
 A change is tried on the texts that pass through its state: the cases with their items, the pairs with equal items, and random
 texts with the properties. A change that passes all of them is compared with the original framing, on every text of a few chunks
-behind its edge; if that shows no difference, it counts as equivalent.
-
-    python -m families.mutations [CHUNKS]
-
-tries all changes, in the folder tests/support; the exit status is 1 if a text shows a difference that no case does.
+behind its edge; if that shows no difference, it counts as equivalent. The exit status is 1 if a text shows a difference that no
+case does. docs/ has to be on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
+from campaigns import options
 from families.alike import ALIKE
 from families.campaign import log, random_text
 from families.cases import CASES
@@ -237,4 +235,4 @@ def main(longest: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+    sys.exit(main(**options(__doc__, longest=3)))

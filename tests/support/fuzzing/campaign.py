@@ -1,4 +1,4 @@
-"""A long run of the properties over random scenarios: `python -m fuzzing.campaign MINUTES` in the folder tests/support.
+"""A long run of the properties over random scenarios.
 
 A scenario is a random list of deltas. Each round draws 250 for each property. A scenario that breaks one is shrunk, printed and
 written to `counterexamples/`, where the ordinary tests replay it; the exit status is then 1.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from campaigns import options
 from fuzzing.properties import PROPERTIES
 from fuzzing.scenarios import SCENARIOS, to_json
 from hypothesis import HealthCheck, given, seed, settings
@@ -71,4 +72,4 @@ def main(minutes: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1])))
+    sys.exit(main(**options(__doc__, minutes=5.0)))

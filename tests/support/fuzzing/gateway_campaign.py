@@ -1,4 +1,4 @@
-"""Hostile streams of Chat Completions through a gateway: `python -m fuzzing.gateway_campaign MINUTES` in tests/support.
+"""Hostile streams of Chat Completions through a gateway.
 
 The gateway is in this process; only the bytes of its upstream are made up. Each stream is judged. One that breaks something is
 shrunk, printed and written to `counterexamples/hostile_streams/`, where the ordinary tests replay it; the exit status is then 1.
@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import httpx
 from attrs import define, field
+from campaigns import any_seed, options
 from fuzzing.campaign import broken_by, show
 from fuzzing.chunk_streams import ChunkStream, Kind, chunk_streams, to_json
 from live.wire import bodies
@@ -165,24 +166,24 @@ class GatewayProber:
         return self._clients[family]
 
 
-def main(minutes: float, number: int) -> int:
+def main(minutes: float, seed: int) -> int:
     """Run for some minutes, and return the exit status."""
     start, streams = time.monotonic(), 0
     with GatewayProber() as prober:
         while (seconds := time.monotonic() - start) < minutes * 60:
-            broken = broken_by(chunk_streams(), prober.probe, ROUND, number)
+            broken = broken_by(chunk_streams(), prober.probe, ROUND, seed)
             if broken is not None:
                 stream, error = broken
                 FOUND.mkdir(exist_ok=True)
                 path = FOUND / time.strftime("%Y%m%d-%H%M%S.json")
                 path.write_text(json.dumps(to_json(stream), indent=1) + "\n")
-                show(f"{error!r}\n{str(stream)[:2_000]}\nwritten to {path}, seed {number}\n")
+                show(f"{error!r}\n{str(stream)[:2_000]}\nwritten to {path}, seed {seed}\n")
                 return 1
-            streams, number = streams + ROUND, number + 1
+            streams, seed = streams + ROUND, seed + 1
             show(f"{streams:,} streams, {seconds / 60:.1f} of {minutes:g} minutes ")
     show(f"{streams:,} streams in {minutes:g} minutes, and each became a legal one with all words\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(**options(__doc__, minutes=5.0, seed=any_seed())))

@@ -1,4 +1,4 @@
-"""Sends hostile requests to a real server, and writes their cost into docs/performance/hostile.md: `make hostile`.
+"""Sends hostile requests to a real server, and writes their cost into docs/performance/hostile.md.
 
 The server is `interlock serve` in its own process. During each request, another client fetches `/health` every few milliseconds;
 its longest wait is the delay that the request causes for others.
@@ -10,6 +10,7 @@ import json
 import platform
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import cache
@@ -29,8 +30,8 @@ MCP_SERVERS: Final = ExitStack()
 JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
 PAGE: Final = Path(__file__).parents[3] / "docs" / "performance" / "hostile.md"
-BEGIN: Final = "<!-- begin: make hostile -->"
-END: Final = "<!-- end: make hostile -->"
+BEGIN: Final = "<!-- begin: hostile -->"
+END: Final = "<!-- end: hostile -->"
 
 
 def body(**settings: object) -> bytes:
@@ -257,8 +258,11 @@ def show(line: str) -> None:
 
 def main() -> int:
     """Send the requests whose names have a word of the command line; without words, send all and write the page's table."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="send only the requests whose names have one of these words")
+    words = parser.parse_args().words
     rows, worst = [], 0.0
-    chosen = [name for name in (*REQUESTS, *FRAMES) if not sys.argv[1:] or any(word in name for word in sys.argv[1:])]
+    chosen = [name for name in (*REQUESTS, *FRAMES) if not words or any(word in name for word in words)]
     with serving(*ALLOWED) as (url, pid), MCP_SERVERS:
         for name in chosen:
             if name in FRAMES:
@@ -269,7 +273,7 @@ def main() -> int:
             worst = max(worst, outcome.busy)
             rows.append(row(name, size, outcome))
             show(rows[-1])
-    if not sys.argv[1:]:
+    if not words:
         write(rows)
     show(f"The longest delay of /health was {worst * 1000:.0f} ms.")
     return 0

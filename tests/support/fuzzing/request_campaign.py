@@ -1,4 +1,4 @@
-"""A long run of hostile requests against a real server: `python -m fuzzing.request_campaign MINUTES` in the folder tests/support.
+"""A long run of hostile requests against a real server.
 
 Half of them are sent over HTTP, half over WebSockets; every second round goes to a gateway, whose upstream refuses what the
 strictest services refuse. Every answer and every stream is judged, while another client fetches `/health`. A request that breaks
@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from campaigns import any_seed, options
 from fuzzing.bodies import frames, requests
 from fuzzing.campaign import broken_by, show
 from fuzzing.prober import Prober
@@ -28,23 +29,23 @@ GROWTH = 100_000_000
 """The most bytes by which the server's memory may grow after the first round."""
 
 
-def main(minutes: float, number: int) -> int:
+def main(minutes: float, seed: int) -> int:
     """Run for some minutes, and return the exit status."""
     start = time.monotonic()
     with serving() as server, serving_gateway() as gateway, Prober(*server) as plain, Prober(*gateway) as translating:
         probers, first_memory = (plain, translating), dict[int, int]()
         while (seconds := time.monotonic() - start) < minutes * 60:
-            prober = probers[number % 2]
-            broken = broken_by(st.one_of(requests(), frames()), prober.send_watched, ROUND, number)
+            prober = probers[seed % 2]
+            broken = broken_by(st.one_of(requests(), frames()), prober.send_watched, ROUND, seed)
             if broken is not None:
                 body, error = broken
                 FOUND.mkdir(exist_ok=True)
                 path = FOUND / time.strftime("%Y%m%d-%H%M%S.json")
                 path.write_text(json.dumps(body, indent=1) + "\n")
-                show(f"{error!r}\n{str(body)[:2_000]}\nwritten to {path}, seed {number}\n")
+                show(f"{error!r}\n{str(body)[:2_000]}\nwritten to {path}, seed {seed}\n")
                 return 1
             first_memory.setdefault(prober.pid, prober.memory)
-            number += 1
+            seed += 1
             count = sum(each.count for each in probers)
             show(f"{count:,} requests, {seconds / 60:.1f} of {minutes:g} minutes, delay {prober.busy * 1000:.0f} ms ")
         return max(_summarize(prober, minutes, first_memory.get(prober.pid, prober.memory)) for prober in probers)
@@ -61,4 +62,4 @@ def _summarize(prober: Prober, minutes: float, first_memory: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(**options(__doc__, minutes=5.0, seed=any_seed())))

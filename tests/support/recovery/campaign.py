@@ -1,4 +1,4 @@
-"""A long run of the properties over random turns: `python -m recovery.campaign SEQUENCES [SEED]` in the folder tests/support.
+"""A long run of the properties over random turns.
 
 Of ten turns one is well-formed, and is compared with what `openai_harmony` reads; the others are random or mutated. A turn
 that breaks a property is shrunk by dropping tokens and printed; the exit status is then 1.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from campaigns import any_seed, options
 from recovery.cases import CASES
 from recovery.notation import words
 from recovery.properties import (
@@ -151,4 +152,4 @@ def main(sequences: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    sys.exit(main(**options(__doc__, sequences=1_000_000, seed=any_seed())))

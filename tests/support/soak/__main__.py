@@ -1,4 +1,4 @@
-"""Soak a server: `python -m soak MINUTES SEED` in the folder tests/support, which is `make soak`.
+"""Soak a server.
 
 Clients of every kind come and go, and every stream is judged. Once a second the server's memory, what it has given out of that,
 its tasks, its file descriptors and the size of its store are read; of the second half, in which all caches and stores are full,
@@ -19,6 +19,7 @@ from random import Random
 
 import httpx
 from attrs import define, field
+from campaigns import any_seed, options
 from live.watched import descriptors_of, memory_of
 from soak.clients import PATIENCE, VISITS, Place
 from soak.trend import trend
@@ -123,4 +124,4 @@ def main(minutes: float, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(**options(__doc__, minutes=5.0, seed=any_seed())))

@@ -1,4 +1,4 @@
-"""Sends many requests at once to server processes with one store, for tests and for `make bench-store`."""
+"""Sends many requests at once to server processes with one store, for tests and for benchmarks/bench_store.py."""
 
 import asyncio
 import time

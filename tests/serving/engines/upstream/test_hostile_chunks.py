@@ -15,7 +15,7 @@ from live.upstream import CUT, Reply, gateway
 from interlock.parsers.chat_deltas import ChatParser
 
 KEPT = sorted((Path(__file__).parents[3] / "counterexamples" / "hostile_streams").glob("*.json"))
-"""What `make fuzz-gateway` has found."""
+"""What `fuzzing.gateway_campaign` has found."""
 
 QUICK = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
