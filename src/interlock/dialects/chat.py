@@ -12,11 +12,11 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, Transducer
+from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, Transducer, end_of
 from interlock.events import chat as api
 from interlock.events import items, stream
 from interlock.events.json import as_json, dumps
-from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
+from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 
 
@@ -160,8 +160,8 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         return replace(chunk, choices=[replace(chunk.choices[0], logprobs=logprobs)])
 
     def _finish_reason(self, response: Response) -> api.StopWord:
-        if isinstance(response.incomplete_details, IncompleteDetails):
-            return "content_filter" if response.incomplete_details.reason == "content_filter" else "length"
+        if (end := end_of(response)) is not None:
+            return end.finish_reason or "length"
         if response.status == "completed" and self._call >= 0 and not self._named:
             return "tool_calls"
         return "stop"

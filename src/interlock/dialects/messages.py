@@ -6,19 +6,19 @@ with its result. A call or result of the server's tools that comes while a block
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final, Self
 
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer
+from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, end_of
 from interlock.events import items, stream
 from interlock.events import messages as api
 from interlock.events.json import as_json, as_text, dumps, elements, is_object, members, parse
 from interlock.events.parts import OutputRefusal
-from interlock.events.response_object import IncompleteDetails, Response, ResponseUsage
+from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 
 
@@ -95,9 +95,6 @@ MESSAGES: Final[Table[EventTrigger, MessagesEffect]] = Table(
     ],
 )  # fmt: skip
 """A stream of Messages: at most one block is open, and every block ends before the message does."""
-
-STOP_REASONS: Final[Mapping[object, api.StopReason]] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
-"""Why a message ended, by the reason of an incomplete response."""
 
 
 class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
@@ -252,9 +249,9 @@ def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
 
     `stopped` is whether a stop string ended the output.
     """
-    details = response.incomplete_details
-    if isinstance(details, IncompleteDetails) and details.reason in STOP_REASONS:
-        return STOP_REASONS[details.reason]
+    end = end_of(response)
+    if end is not None and end.stop_reason:
+        return end.stop_reason
     calls = any(isinstance(item, items.ClientCall) for item in response.output)
     if calls and response.status == "completed":
         return "tool_use"

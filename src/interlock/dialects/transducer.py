@@ -20,12 +20,21 @@ from msgspec.structs import replace
 from interlock.events import items, stream
 from interlock.events.json import dumps, encode
 from interlock.events.parts import ReasoningText
+from interlock.events.response_object import IncompleteDetails, Response
+from interlock.fsm.deltas import REASON_OF_DETAIL, TURN_ENDS, TurnEnd
 from interlock.fsm.table import Machine, Table
 
 E = TypeVar("E", bound=StrEnum)
 """The type of the effects."""
 D = TypeVar("D", bound=Struct)
 """The type of the other API's events."""
+
+
+def end_of(response: Response) -> TurnEnd | None:
+    """Return the end of the last turn of an incomplete response; None if the API has no reason for it."""
+    details = response.incomplete_details
+    return TURN_ENDS[REASON_OF_DETAIL.get(details.reason, "length")] if isinstance(details, IncompleteDetails) else None
+
 
 StreamEntry: TypeAlias = stream.StreamEvent | str
 """An event, or the text of a delta event like the last one."""

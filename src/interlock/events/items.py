@@ -74,6 +74,8 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     - `type`: the name of the kind.
     - `prefix`: the prefix of the item's id.
+    - `events`: `own` for a kind with a lifecycle of its own; `bracket` for a call that the model writes without further events
+      between `added` and `done`; `none` for an item that is added and done at once.
     - `made`: the prefixes of other fields with generated ids, by field.
     - `opening`: the fields that an item must open with, besides the required ones.
     - `written`: the initial values of the fields that are written while the item is open.
@@ -92,6 +94,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     type: ClassVar[str]
     prefix: ClassVar[str] = ""
+    events: ClassVar[Literal["own", "bracket", "none"]] = "own"
     made: ClassVar[Mapping[str, str]] = NOTHING
     opening: ClassVar[tuple[str, ...]] = ()
     written: ClassVar[Mapping[str, object]] = NOTHING
@@ -258,6 +261,7 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
 
     type: ClassVar[Literal["function_call_output"]]
     prefix = "fco"
+    events = "none"
     shown_output = "output"
 
     status: Outbound[Status] = UNSET
@@ -274,6 +278,7 @@ class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
 
     type: ClassVar[Literal["custom_tool_call_output"]]
     prefix = "ctco"
+    events = "none"
     shown_output = "output"
 
     status: Outbound[Status] = UNSET
@@ -373,6 +378,7 @@ class McpApprovalRequest(McpItem, tag="mcp_approval_request", kw_only=True):
 
     type: ClassVar[Literal["mcp_approval_request"]]
     prefix = "mcpr"
+    events = "none"
     answer = "mcp_approval_response"
     shown_call = ("", "arguments")
 
@@ -386,6 +392,7 @@ class McpApprovalResponse(McpItem, tag="mcp_approval_response", kw_only=True):
 
     type: ClassVar[Literal["mcp_approval_response"]]
     prefix = "mcpra"
+    events = "none"
 
     approval_request_id: str
     approve: bool
@@ -529,6 +536,7 @@ class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
 
     type: ClassVar[Literal["tool_search_call"]]
     prefix = "tsc"
+    events = "bracket"
     answer = "tool_search_output"
     shown_call = ("tool_search", "arguments")
     opening = ("execution",)
@@ -547,6 +555,7 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
 
     type: ClassVar[Literal["tool_search_output"]]
     prefix = "tso"
+    events = "none"
     shown_output = "tools"
     opening = ("execution", "call_id")
 
@@ -567,6 +576,7 @@ class AdditionalTools(Item, tag="additional_tools", kw_only=True):
 
     type: ClassVar[Literal["additional_tools"]]
     prefix = "at"
+    events = "none"
 
     role: Literal["unknown", "user", "assistant", "system", "critic", "discriminator", "developer", "tool"]
     tools: list[AnyTool]
@@ -671,6 +681,7 @@ class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
 
     type: ClassVar[Literal["apply_patch_call_output"]]
     prefix = "apco"
+    events = "none"
     shown_output = "output"
 
     status: Outbound[Literal["completed", "failed"]] = UNSET
@@ -769,6 +780,7 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
 
     type: ClassVar[Literal["local_shell_call"]]
     prefix = "lsh"
+    events = "bracket"
     answer = "local_shell_call_output"
     shown_call = ("local_shell", "action")
     made = CALL_ID
@@ -790,6 +802,7 @@ class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
 
     type: ClassVar[Literal["local_shell_call_output"]]
     prefix = "lsho"
+    events = "none"
     shown_output = "output"
 
     status: Nullable[Status] = UNSET
@@ -879,6 +892,7 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
 
     type: ClassVar[Literal["computer_call"]]
     prefix = "cu"
+    events = "bracket"
     answer = "computer_call_output"
     shown_call = ("computer", "action")
     made = CALL_ID
@@ -896,6 +910,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
 
     type: ClassVar[Literal["computer_call_output"]]
     prefix = "cuo"
+    events = "none"
     shown_output = "output"
 
     status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
@@ -919,6 +934,7 @@ class Program(Item, tag="program", kw_only=True):
 
     type: ClassVar[Literal["program"]]
     prefix = "prog"
+    events = "bracket"
     shown_call = ("program", "code")
     made = CALL_ID
     late = ("code",)
@@ -933,6 +949,7 @@ class ProgramOutput(Item, tag="program_output", kw_only=True):
 
     type: ClassVar[Literal["program_output"]]
     prefix = "progo"
+    events = "none"
     shown_output = "result"
 
     status: Outbound[Literal["completed", "incomplete"]] = UNSET
@@ -950,6 +967,7 @@ class AgentMessage(Item, tag="agent_message", kw_only=True):
 
     type: ClassVar[Literal["agent_message"]]
     prefix = "amsg"
+    events = "none"
 
     author: str
     recipient: str
@@ -961,6 +979,7 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
 
     type: ClassVar[Literal["multi_agent_call"]]
     prefix = "mac"
+    events = "none"
     made = CALL_ID
     shown_call = ("", "arguments")
 
@@ -974,6 +993,7 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
 
     type: ClassVar[Literal["multi_agent_call_output"]]
     prefix = "maco"
+    events = "none"
     shown_output = "output"
 
     call_id: str

@@ -10,6 +10,7 @@ other deltas are frozen classes. `docs/rules.md` has the rules (R7, …).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Attribute, asdict, field, frozen
@@ -21,6 +22,42 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "
 it, the engine failed, the model stopped inside a call, or the client has sent input to steer the response."""
 
 FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
+
+
+@frozen
+class TurnEnd:
+    """What the end of a turn means to the response, and what each API calls it.
+
+    Args:
+        trigger: The trigger of the response's lifecycle; empty if the response goes on.
+        detail: The `reason` in `incomplete_details`; empty if the Responses API has none.
+        finish_reason: The reason in Chat Completions; empty if it depends on the calls of the response.
+        stop_reason: The reason in Messages; empty if it depends on the contents of the response.
+    """
+
+    trigger: Literal["", "cut", "fail", "cancel"]
+    detail: Literal["", "max_output_tokens", "content_filter", "steered"] = ""
+    finish_reason: Literal["", "length", "content_filter"] = ""
+    stop_reason: Literal["", "max_tokens", "refusal"] = ""
+
+
+TURN_ENDS: Final[Mapping[FinishReason, TurnEnd]] = MappingProxyType(
+    {
+        "stop": TurnEnd(""),
+        "length": TurnEnd("cut", "max_output_tokens", "length", "max_tokens"),
+        "content_filter": TurnEnd("cut", "content_filter", "content_filter", "refusal"),
+        "steered": TurnEnd("cut", "steered", "length"),
+        "cut": TurnEnd("cut"),  # none of the API's reasons applies, so none is sent (rule R12)
+        "abort": TurnEnd("cancel"),
+        "error": TurnEnd("fail"),
+    }
+)
+"""The end of a turn, by its reason. The driver, the parsers and the dialects read it."""
+
+REASON_OF_DETAIL: Final[Mapping[object, FinishReason]] = MappingProxyType(
+    {end.detail: reason for reason, end in TURN_ENDS.items() if end.detail}
+)
+"""The reason of the last turn's end, by the `reason` in `incomplete_details`."""
 
 
 @frozen(kw_only=True)
@@ -248,10 +285,9 @@ class Fail(ToolDelta):
 class EndTurn:
     """The model's turn ended.
 
-    After `stop` the response goes on: tools run, another turn follows, or `Finish` ends it. Any other reason ends the response:
-    `length`, `content_filter` and `steered` as incomplete, `abort` as cancelled, `error` as failed. Parsers use `cut` if the
-    model stopped inside a call, by itself or at a stop sequence; the response ends as incomplete. If no call is being written,
-    `cut` equals `stop`. A server uses `steered` if the client sent input to continue with.
+    After `stop` the response goes on: tools run, another turn follows, or `Finish` ends it. Any other reason ends the response
+    (`TURN_ENDS`). Parsers use `cut` if the model stopped inside a call, by itself or at a stop sequence. If no call is being
+    written, `cut` equals `stop`. A server uses `steered` if the client sent input to continue with.
 
     Args:
         reason: Why the turn ended.

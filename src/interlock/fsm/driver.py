@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, Never, TypeVar, assert_never
+from typing import Final, Generic, Never, TypeVar
 
 from attrs import frozen
 from msgspec import UNSET
@@ -427,27 +427,20 @@ class ResponseDriver(Generic[T]):
             self._fire_item(item, last, args)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage | None) -> None:
-        match reason:
-            case "stop":
+        if reason == "cut" and (self._active is None or self._active.body.prose):
+            reason = "stop"
+        end = deltas.TURN_ENDS[reason]
+        match end.trigger:
+            case "":
                 self._usage = deltas.total(self._usage, usage)
                 self._try("start")
                 self._close_active()
-            case "cut" if self._active is None or self._active.body.prose:
-                self._end_turn("stop", usage)
-            case "cut":
-                self._end("cut", usage)  # neither of the API's reasons applies, so none is sent (rule R12)
-            case "length":
-                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="max_output_tokens"))
-            case "content_filter":
-                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="content_filter"))
-            case "steered":
-                self._end("cut", usage, incomplete_details=IncompleteDetails(reason="steered"))
-            case "abort":
-                self._end("cancel", usage)
-            case "error":
+            case "fail":
                 self._end("fail", usage, error=ResponseError(code="server_error", message=_ENGINE_FAILED))
-            case _:
-                assert_never(reason)
+            case trigger if end.detail:
+                self._end(trigger, usage, incomplete_details=IncompleteDetails(reason=end.detail))
+            case trigger:
+                self._end(trigger, usage)
 
     def _finish(self) -> None:
         self._try("start")

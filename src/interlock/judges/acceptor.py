@@ -32,7 +32,6 @@ _RESPONSE: Final = LifecycleAutomaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
 _CREATED: Final = wire_name(stream.Created)
 _ERROR: Final = wire_name(stream.ErrorEvent)
-_RATE_LIMITS: Final = "response.rate_limits.updated"
 _OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
 _MIN_RESUMED: Final = 2
 """The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
@@ -243,7 +242,7 @@ class Acceptor:
             faults.append(Breach("R3", "another response begins; it is judged separately", deviation="another-stream"))
             self._begin(0)
         if self.ended:
-            deviation = "late-rate-limits" if name == _RATE_LIMITS else ""
+            deviation = "late-rate-limits" if DEVIATIONS["late-rate-limits"].covers(name) else ""
             faults.append(Breach("R3", "comes after the terminal event", deviation=deviation))
         else:
             faults += self._check_resumption(name, number)

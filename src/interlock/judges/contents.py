@@ -15,11 +15,10 @@ from attrs import evolve
 from interlock.events import stream
 from interlock.events.items import literals_of
 from interlock.events.json import as_text, elements, members
-from interlock.events.parts import OutputRefusal, ReasoningText, SummaryText
 from interlock.events.response_object import IncompleteDetails
-from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
+from interlock.events.stream import EVENTS, TEXTS, Place, StreamEvent, own_fields, wire_name
 from interlock.judges.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
-from interlock.judges.rulebook import Breach
+from interlock.judges.rulebook import DEVIATIONS, Breach
 from interlock.judges.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
@@ -30,9 +29,7 @@ _COMMAND: Final = "command"
 """The type of the `TrackedPart` that stands for a shell command."""
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
-_UNREAD_AT_ADDED: Final = frozenset({("tool_search_call", "call_id")})
-"""The fields, with the kinds of their items, that every client reads only from `done`."""
-_TEXT_KINDS: Final = frozenset({"message", "reasoning"})
+_TEXT_KINDS: Final = frozenset(text.kind for text in TEXTS.values() if text.part)
 """The kinds of items that must not be blank; reasoning may have no parts."""
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
     stream.Created: {"queued", "in_progress"},
@@ -81,7 +78,7 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
     for name, value in opening.stable.items():
         if item.get(name) != value:
             message = f"the item was added with {name} {quote(value)} and is done with {quote(item.get(name))}"
-            yield Breach("R7", message, deviation="unread-at-added" if (state.kind, name) in _UNREAD_AT_ADDED else "")
+            yield Breach("R7", message, deviation=_if_covered("unread-at-added", f"{state.kind}.{name}"))
     yield from _early_content(state, opening)
     if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
         ends = " or ".join(sorted(_ends(state)))
@@ -89,6 +86,11 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
         yield Breach("R10", message, deviation=_status_deviation(state))
     yield from _whole(state, item)
     yield from _result(state, item)
+
+
+def _if_covered(deviation: str, subject: str) -> str:
+    """Return the name of a deviation if it covers a subject; otherwise an empty string, for an error."""
+    return deviation if DEVIATIONS[deviation].covers(subject) else ""
 
 
 def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Breach]:
@@ -176,7 +178,7 @@ def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> 
     if state.opening is not None and body.get("name", name) != name:
         yield Breach("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
     field = own_fields(event)[0]
-    yield from _compare(field, as_text(body.get(field)), state.text, "text-at-once" if state.kind == "mcp_call" else "")
+    yield from _compare(field, as_text(body.get(field)), state.text, _if_covered("text-at-once", state.kind))
 
 
 def _compare(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iterator[Breach]:
@@ -358,16 +360,12 @@ def _text(part: Body) -> str:
     return as_text(part.get("refusal")) or as_text(part.get("text"))
 
 
-def _part_type(event: str) -> str:
-    """Derive the type of an event's part from the event's name."""
-    about = event.rpartition(".")[0]
-    tags = (wire_name(part) for part in (SummaryText, ReasoningText, OutputRefusal))
-    return next((tag for tag in tags if about.endswith(tag)), "output_text")
-
-
 _TYPE_OF: Final[Mapping[type[StreamEvent], str]] = {
-    event: _part_type(name) for name, event in EVENTS.items() if issubclass(event, stream.PartEvent | stream.SummaryEvent)
+    event: TEXTS[subject].part
+    for name, event in EVENTS.items()
+    if (subject := name.removeprefix("response.").partition(".")[0]) in TEXTS
 }
+"""The type of the part that holds the text of an event."""
 
 
 def _judge_of(event: type[StreamEvent]) -> Reporter | None:

@@ -171,6 +171,7 @@ class Deviation:
         what: The departure.
         why: Why it is not an error.
         severity: `deviation`, or `not_judged` for unknown events and items.
+        subjects: The kinds of items, or the events, of which alone it is a deviation, separated by commas; empty for any.
     """
 
     name: str
@@ -179,6 +180,11 @@ class Deviation:
     what: str
     why: str
     severity: Severity = "deviation"
+    subjects: str = ""
+
+    def covers(self, subject: str) -> bool:
+        """Return whether a subject is one of `subjects`."""
+        return subject in self.subjects.split(", ")
 
 
 _DEVIATIONS: Final = """
@@ -205,6 +211,7 @@ error-is-last | R3 | services whose generation fails (recorded)
 late-rate-limits | R3 | OpenAI
 | `response.rate_limits.updated` comes after the terminal event
 | the answer is complete, and OpenAI's own service sends the event there; openai-node and LiteLLM fail on it
+| deviation | response.rate_limits.updated
 
 no-event-line | R5 | —
 | messages have no `event:` line
@@ -225,6 +232,7 @@ foreign-id | R7 | services other than OpenAI
 unread-at-added | R7 | OpenAI
 | a `tool_search_call` has different call ids in `added` and `done`
 | clients read it from `done`
+| deviation | tool_search_call.call_id
 
 never-done | R7 | OpenAI
 | an `mcp_list_tools` item has no `done` event after its `completed` or `failed` event
@@ -233,6 +241,7 @@ never-done | R7 | OpenAI
 text-at-once | R9 | OpenAI
 | an MCP call's arguments come in their `done` event without a delta
 | clients read these arguments from `done`, but other texts from deltas
+| deviation | mcp_call
 
 begins-whole | R9 | —
 | an item is added with its complete text, and no delta follows
@@ -261,6 +270,7 @@ status-of-tool | R10 | hosted tools
 no-middle | R10 | xAI (searches), a recording of the AI SDK (custom tool)
 | a search has no event between `added` and `done`, or a custom tool call has no event that ends its input
 | clients read the item from `done`
+| deviation | web_search_call, file_search_call, custom_tool_call
 
 late-done | R10 | xAI, OpenRouter
 | an item is done after the next one has begun

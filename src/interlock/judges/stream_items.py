@@ -14,7 +14,7 @@ from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, It
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton
 from interlock.judges.digests import Digest, LogprobsDigest, TextDigest, quote
-from interlock.judges.rulebook import Breach, ItemRef
+from interlock.judges.rulebook import DEVIATIONS, Breach, ItemRef
 
 AUTOMATA: Final[Mapping[str, LifecycleAutomaton]] = {
     kind: LifecycleAutomaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()
@@ -26,8 +26,6 @@ DONE: Final = wire_name(ItemDone)
 FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 """The statuses of an item that has ended."""
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
-_MAY_LACK_EVENTS: Final = {"web_search_call": True, "file_search_call": True, "custom_tool_call": False}
-"""The kinds of item that may be done right after `added` (True), or after deltas without the `.done` of their text (False)."""
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 
@@ -232,7 +230,8 @@ class TrackedItem:
             self.node = following or self.node
             return None
         fault = self._find_misplaced(event, automaton)
-        if event == DONE and self.only_done_events == _MAY_LACK_EVENTS.get(self.kind):
+        # Only the `.done` of a text is missing after its deltas; without a text, every event between `added` and `done` is.
+        if event == DONE and DEVIATIONS["no-middle"].covers(self.kind) and self.only_done_events != bool(self.own_text):
             fault = evolve(fault, deviation="no-middle")
         self.in_order = False
         if fault.rule == "R8":

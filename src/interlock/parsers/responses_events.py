@@ -23,7 +23,9 @@ from interlock.events.items import ITEMS, ClientCall, Exit, ItemKind, Timeout, e
 from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
+from interlock.events.stream import TEXTS
 from interlock.fsm.deltas import (
+    REASON_OF_DETAIL,
     Annotate,
     Close,
     Delta,
@@ -54,48 +56,20 @@ TextPlace: TypeAlias = tuple[str, int]
 """A text of an item: the subject of its events in `TEXTS`, and its index in the item."""
 
 
-@frozen
-class TextEvents:
-    """The events of a text: the kind of item, the fields with its index and with the whole text, and its delta class."""
+DELTAS: Final[Mapping[str, Callable[[str], Delta]]] = {"refusal": Refusal, "reasoning_summary_text": Summary}
+"""The deltas of the texts that are not plain ones, by the subject of their events."""
 
-    kind: ItemKind
-    index: str
-    whole: str
-    delta: Callable[[str], Delta] = str
-
-
-OWN_TEXTS: Final = {
-    kind: effect.name.split(".")[1]
-    for kind, lifecycle in LIFECYCLES.items()
-    for edge in lifecycle.edges
-    for effect in edge.effects
-    if ITEMS[kind].text_path and effect.name.endswith(".delta")
-}
+OWN_TEXTS: Final = {text.kind: subject for subject, text in TEXTS.items() if not text.index}
 """The subject of the text that is a field of the item, by kind of item."""
-
-TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
-    {
-        "output_text": TextEvents("message", "content_index", "text"),
-        "refusal": TextEvents("message", "content_index", "refusal", Refusal),
-        "reasoning_text": TextEvents("reasoning", "content_index", "text"),
-        "reasoning_summary_text": TextEvents("reasoning", "summary_index", "text", Summary),
-        "shell_call_command": TextEvents("shell_call", "command_index", "command"),
-        **{subject: TextEvents(kind, "", ITEMS[kind].text_path[-1]) for kind, subject in OWN_TEXTS.items()},
-    }
-)
-"""The texts of items by the subject of their events, `response.SUBJECT.delta` and `.done`."""
 
 OTHER_NAMES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
 """The subjects, by their names in Open Responses and older services."""
 
-PARTS: Final = {
-    "output_text": "output_text",
-    "text": "output_text",
-    "refusal": "refusal",
-    "reasoning_text": "reasoning_text",
-    "summary_text": "reasoning_summary_text",
-}
-"""The subjects of parts by type."""
+PARTS: Final = {"text": "output_text", **{text.part: subject for subject, text in TEXTS.items() if text.part}}
+"""The subjects of parts by type; older services have an output text of the type `text`."""
+
+PLAIN: Final = {(text.kind, text.parts): subject for subject, text in reversed([*TEXTS.items()])}
+"""The subject of a part that is plain text, by kind of item and list of parts."""
 
 COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
 """The kinds of item that the service completes itself."""
@@ -108,20 +82,20 @@ NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclas
 OPENING: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
 
-STARTS: Final = frozenset({"searching", "generating"})
-"""The last words of the events that report the start of a tool without text."""
+STARTS: Final = frozenset(
+    edge.effects[0].name.removeprefix("response.")
+    for kind, lifecycle in LIFECYCLES.items()
+    for edge in lifecycle.edges
+    if edge.trigger == "run" and kind not in OWN_TEXTS
+)
+"""The events that report the start of a tool without text."""
 
 SEARCH: Final[Fields] = {"type": "search", "query": ""}
 """The action of a web search before the service sends it."""
 
-PARTED: Final[Mapping[ItemKind, Mapping[str, str]]] = MappingProxyType(
-    {
-        "message": {"content": "output_text"},
-        "reasoning": {"summary": "reasoning_summary_text", "content": "reasoning_text"},
-    }
-)
-"""The items whose texts are parts: their lists of parts, each with the subject of a part that is plain text."""
-AT_ONCE: Final = frozenset(kind for kind, each in LIFECYCLES.items() if not each.states["absent"].rows["open"][0].rows)
+PARTED: Final = frozenset(text.kind for text in TEXTS.values() if text.part)
+"""The kinds of item whose texts are parts."""
+AT_ONCE: Final = frozenset(kind for kind, item in ITEMS.items() if item.events == "none")
 """The items that are added and done at once."""
 
 STATUSES: Final[Mapping[str, ItemStatus]] = {"incomplete": "incomplete", "failed": "failed"}
@@ -193,7 +167,7 @@ class _UpstreamItem:
             self.end_part()
         self.place = place
         self.texts.setdefault(place, []).append(text)
-        delta = TEXTS[place[0]].delta
+        delta = DELTAS.get(place[0], str)
         if delta is str and not entries and self.alignment.idle:
             self.pending.append(text)
         elif delta is str:
@@ -259,7 +233,7 @@ def finish_reason(event: Fields) -> FinishReason | None:
     if verb not in ENDINGS:
         return None
     response = members(event.get("response"))
-    if members(response.get("incomplete_details")).get("reason") == "content_filter":
+    if REASON_OF_DETAIL.get(members(response.get("incomplete_details")).get("reason")) == "content_filter":
         return "content_filter"
     return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])
 
@@ -372,7 +346,7 @@ class ResponsesParser:
                 self._annotate(event)
             case "image_generation_call", "partial_image":
                 self._add_delta(subject, event, Progress("", {"partial_image_b64": as_text(event.get("partial_image_b64"))}))
-            case _ if verb in STARTS and subject in COMPLETED:
+            case _ if f"{subject}.{verb}" in STARTS:
                 self._add_delta(subject, event, Run(""))
             case "", "error":
                 self._fail(members(event.get("error")) or event)
@@ -387,9 +361,9 @@ class ResponsesParser:
         if text:
             item, place = self._place(subject, event)
             self._add(item, place, text, self._entries(event))
-            texts = TEXTS[subject]
-            if texts.delta is str and item.id and item.id == event.get("item_id"):
-                self._stream = _RepeatedText(item, place, event.get("type"), texts.index, event.get(texts.index))
+            index = TEXTS[subject].index
+            if subject not in DELTAS and item.id and item.id == event.get("item_id"):
+                self._stream = _RepeatedText(item, place, event.get("type"), index, event.get(index))
 
     def _passes_through(self, item: _UpstreamItem) -> bool:
         """Return whether only this item is being written, and its text passes through unchanged."""
@@ -397,7 +371,7 @@ class ResponsesParser:
 
     def _read_part(self, subject: str, event: Fields, part: Fields) -> None:
         """Read a whole text, which is in a part or in the event itself."""
-        if subject and part.get(TEXTS[subject].whole):
+        if subject and part.get(TEXTS[subject].field):
             self._complete_part(*self._place(subject, event), part)
 
     def _place(self, subject: str, event: Fields) -> tuple[_UpstreamItem, TextPlace]:
@@ -488,7 +462,7 @@ class ResponsesParser:
             self._out.append(Fault("server_error", CONTRADICTION))
 
     def _complete_part(self, item: _UpstreamItem, place: TextPlace, part: Fields) -> None:
-        self._complete(item, place, as_arguments(part.get(TEXTS[place[0]].whole)), self._entries(part))
+        self._complete(item, place, as_arguments(part.get(TEXTS[place[0]].field)), self._entries(part))
         self._add_annotations(item, place, elements(part.get("annotations"))[item.annotations.get(place, 0) :])
 
     def _end_item(self, item: _UpstreamItem, body: Fields) -> None:
@@ -632,12 +606,12 @@ class ResponsesParser:
 def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
     """Yield the texts in a whole item, each as a part."""
     if kind in PARTED:
-        for name, plain in PARTED[kind].items():
+        for name in dict.fromkeys(text.parts for text in TEXTS.values() if text.kind == kind):
             parts = body.get(name)
             for index, part in enumerate([parts] if isinstance(parts, str) else elements(parts)):
-                subject = plain if isinstance(part, str) else PARTS.get(as_text(members(part).get("type")))
+                subject = PLAIN[kind, name] if isinstance(part, str) else PARTS.get(as_text(members(part).get("type")))
                 if subject is not None and TEXTS[subject].kind == kind:
-                    yield (subject, index), {TEXTS[subject].whole: part} if isinstance(part, str) else members(part)
+                    yield (subject, index), {TEXTS[subject].field: part} if isinstance(part, str) else members(part)
     elif kind == "shell_call":
         for index, command in enumerate(elements(members(body.get("action")).get("commands"))):
             yield ("shell_call_command", index), {"command": command}
@@ -665,7 +639,7 @@ def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace])
 
 def _is_repeated(body: Fields, items: Sequence[_UpstreamItem]) -> bool:
     """Return whether other items have all texts of an item; a service may rename an item in its last event."""
-    wholes = [as_arguments(part.get(TEXTS[place[0]].whole)) for place, part in _wholes(str(body["type"]), body)]
+    wholes = [as_arguments(part.get(TEXTS[place[0]].field)) for place, part in _wholes(str(body["type"]), body)]
     streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]
     return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
 
