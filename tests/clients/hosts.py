@@ -12,12 +12,12 @@ from pathlib import Path
 from threading import Thread
 
 from attrs import define, evolve, field, frozen
-from live.engines import steps
+from live.engines import prompt_text, steps
 
 from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, ModelFacts
-from interlock.serving.engines.prompt import count_prompt, prompt
+from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import read_upstream
 from interlock.serving.http.app import AppSettings, create_app
@@ -86,10 +86,10 @@ class Listening(Engine):
         return self.known
 
     async def count(self, turn):
-        return await count_prompt(turn)
+        return count_prompt(turn)
 
     async def generate(self, turn):
-        text = "".join(text for text, _ in prompt(turn))
+        text = prompt_text(turn)
         self.prompts.append(text)
         count = await self.count(turn)
         written = self.turns(text) if callable(self.turns) else self.turns[len(self.prompts) - 1]

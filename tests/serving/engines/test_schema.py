@@ -1,15 +1,13 @@
-"""Plain JSON schemas are filled correctly, strict ones with other keywords are refused, and the work is bounded."""
+"""Examples fit plain JSON schemas, strict schemas without a fitting example are refused, and the work is bounded."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from interlock.serving.engines.example_values import arguments_for, value_for
+from interlock.serving.engines.example_values import arguments_for, example
 from interlock.serving.requests.api_errors import PromptError
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -79,7 +77,7 @@ SCHEMAS = st.recursive(LEAVES, grown, max_leaves=6).map(lambda schema: {**schema
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SCHEMAS, st.sampled_from([None, "Paris", ""]))
 def test_a_plain_schema_is_filled_correctly(schema, text):
-    Draft202012Validator(schema).validate(value_for(schema, text))
+    Draft202012Validator(schema).validate(example(schema, text))
 
 
 @pytest.mark.parametrize(
@@ -113,40 +111,44 @@ def test_a_plain_schema_is_filled_correctly(schema, text):
     ],
 )
 def test_a_value_is_plain_and_has_the_text_where_it_may(schema, value):
-    assert value_for(schema, "Paris") == value
+    assert example(schema, "Paris") == value
     Draft202012Validator(schema).validate(value)
 
 
 def test_deep_optional_members_are_left_out():
     tree = {"properties": {"v": {"type": "integer"}, "child": {"$ref": "#"}}, "type": "object"}
-    assert value_for(tree) == {"v": 1, "child": {"v": 1, "child": {"v": 1, "child": {}}}}
+    assert example(tree) == {"v": 1, "child": {"v": 1, "child": {"v": 1, "child": {}}}}
 
 
 NO_SCHEMA = "a subschema that is neither an object nor `true`"
-BESIDE = {"$ref": "#/$defs/a", "minLength": 9, "$defs": {"a": {"type": "string"}}}
+CHAIN = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(17)}
+"""Each schema refers to the next one twice, so validation would visit the last one 131,072 times."""
 
 
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ({"type": "string", "pattern": "^[A-Z]{3}$"}, "`pattern`"),
+        ({"type": "string", "pattern": "^(P+)+$"}, "`pattern`"),
         ({"not": {}}, "`not`"),
-        ({"if": {}, "then": False}, "`if`"),
+        ({"if": {}, "then": False}, "`false`"),
         ({"type": "object", "patternProperties": {"a": {}}}, "`patternProperties`"),
+        ({"type": "object", "unevaluatedProperties": False}, "`unevaluatedProperties`"),
         ({"properties": {"a": {"contains": {}, "type": "array"}}}, "`contains`"),
         ({"type": "array", "items": {}, "minItems": 2, "uniqueItems": True}, "`uniqueItems`"),
-        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "several schemas in `oneOf`"),
-        ({"allOf": [{"type": "number"}, {"type": "integer"}]}, "several schemas in `allOf`"),
-        ({"enum": ["a"], "minLength": 2}, "`minLength` beside `enum`"),
-        (BESIDE, "`minLength` beside `$ref`"),
-        ({"type": "string", "anyOf": [{"type": ["integer", "string"]}]}, "`type` beside `anyOf`"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "`oneOf`"),
+        ({"allOf": [{"minimum": 3}, {"type": "integer", "maximum": 2}, {"minimum": 1}]}, "`minimum`"),
+        ({"enum": ["a"], "minLength": 2}, "`minLength`"),
+        ({"enum": []}, "`enum`"),
+        ({"type": "string", "format": "date", "maxLength": 3, "const": "2026"}, "`maxLength`"),
+        ({"type": "integer", "minimum": "x"}, "invalid keywords"),
+        ({"$ref": "#/$defs/a0", "$defs": {**CHAIN, "a17": {}}}, "so many values"),
     ],
 )
-def test_an_unsupported_keyword_is_refused_if_strict_and_ignored_otherwise(schema, reason):
+def test_an_example_that_does_not_fit_is_refused_if_strict_and_returned_otherwise(schema, reason):
     with pytest.raises(PromptError) as error:
-        value_for(schema, "Paris")
+        example(schema, "Paris")
     assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
-    function = {"parameters": {"type": "object", "properties": {"a": schema}, "$defs": BESIDE["$defs"]}}
+    function = {"parameters": {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}}
     assert arguments_for(function, "Paris").keys() == {"a"}
     with pytest.raises(PromptError):
         arguments_for({**function, "strict": True})
@@ -155,10 +157,8 @@ def test_an_unsupported_keyword_is_refused_if_strict_and_ignored_otherwise(schem
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ({"type": "integer", "minimum": 2, "maximum": 1}, "a `minimum` above its `maximum`"),
+        ({"type": "integer", "minimum": 2, "maximum": 1}, "these limits of a number"),
         ({"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}, "these limits of a number"),
-        ({"type": "integer", "minimum": "x"}, "this `minimum`"),
-        ({"type": "number", "exclusiveMinimum": True}, "this `exclusiveMinimum`"),
         ({"type": "number", "multipleOf": 5e-324, "minimum": 2}, "these limits of a number"),
         ({"type": "object", "required": ["a"], "properties": {"a": False}}, NO_SCHEMA),
         ({"type": "object", "required": ["a"], "additionalProperties": False}, NO_SCHEMA),
@@ -167,25 +167,21 @@ def test_an_unsupported_keyword_is_refused_if_strict_and_ignored_otherwise(schem
         ({"$ref": "#"}, "so many levels"),
         ({"$ref": "#/nowhere"}, "a `$ref` that leads nowhere"),
         ({"$ref": "http://127.0.0.1:9/schema"}, "a `$ref` that leads nowhere"),
-        ({"enum": []}, "an empty `enum`"),
         ({"anyOf": []}, "an `anyOf` that lists no object"),
         ({"anyOf": [False]}, "an `anyOf` that lists no object"),
         ({"type": "thing"}, "an unknown `type`"),
-        ({"type": "string", "format": "date", "maxLength": 3}, "this `minLength` or `maxLength`"),
-        ({"type": "string", "minLength": 10**12}, "this `minLength` or `maxLength`"),
+        ({"type": "string", "minLength": 10**12}, "this `minLength`"),
         ({"type": "array", "minItems": 10**12}, "so many values"),
         ({"properties": {f"p{n}": {"type": "string"} for n in range(20_000)}}, "so many values"),
         ({"required": [f"p{n}" for n in range(3_000)]}, "so many values"),
         ({"type": "array", "minItems": 900, "items": {"anyOf": [{}] * 3_000}}, "so many values"),
     ],
 )
-def test_a_schema_without_a_value_is_refused_strict_or_not(schema, reason):
-    began = time.thread_time()
+def test_a_schema_without_an_example_is_refused_strict_or_not(schema, reason):
     for strict in (True, False):
         with pytest.raises(PromptError) as error:
-            value_for(schema, "Paris", strict=strict)
+            example(schema, "Paris", strict=strict)
         assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
-    assert time.thread_time() - began < 10  # it takes milliseconds; the limit allows for a busy machine
 
 
 WORDS = st.sampled_from(

@@ -40,7 +40,7 @@ class Crowd(Engine):
     _loop: asyncio.AbstractEventLoop | None = None
 
     async def count(self, turn):
-        return await count_prompt(turn)
+        return count_prompt(turn)
 
     async def generate(self, turn):
         texts = [item.get("content") or item.get("output") for item in turn.items if item["type"] != "reasoning"]

@@ -10,10 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from live.engines import StagedEngine, step, steps
+from live.engines import StagedEngine, prompt_text, step, steps
 from live.mcp_servers import plain, running
 
-from interlock.serving.engines.prompt import prompt
 from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread, listen
 from interlock.serving.tools import address, mcp_session
@@ -76,7 +75,7 @@ def test_secrets_are_in_no_prompt_log_stream_or_store(caplog, path) -> None:
         secrets = {"authorization": SECRET, "headers": {"X-Key": f"{SECRET}-2"}}
         text, stored, engine = ask(["localhost"], tool(f"{base}/{path}", **secrets))
     assert {(head[b"authorization"], head[b"x-key"]) for head in seen} == {(f"Bearer {SECRET}".encode(), f"{SECRET}-2".encode())}
-    rendered = "".join(piece for turn in engine.turns for piece, _ in prompt(turn))
+    rendered = "".join(map(prompt_text, engine.turns))
     assert "shop" in rendered
     for where, surface in {
         "the prompt": rendered,

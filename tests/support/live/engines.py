@@ -6,12 +6,31 @@ import threading
 from attrs import define, field
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
+from interlock.events.json import dumps
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import Engine, EngineOutput
-from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.engines.prompt import count_prompt, output_text
+from interlock.serving.requests.input_items import text_of
 from interlock.serving.tools.tool_runner import NullTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+
+
+def prompt_text(turn):
+    """Return what a model reads of a turn, roughly as gpt-oss's template writes it."""
+    texts = [turn.request.instructions or "", *(dumps(tool).decode() for tool in turn.request.tools)]
+    for item in turn.items:
+        match item["type"]:
+            case "message":
+                texts.append(text_of(item["content"]))
+            case "reasoning":
+                texts.append(text_of(item.get("content")) or text_of(item["summary"]))
+            case kind if kind.endswith("call_output"):
+                texts.append(output_text(item))
+            case _:
+                texts.append(dumps(item).decode())
+    return "<|end|>".join([*texts, "<|start|>assistant"])
+
 
 REASONING = "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant"
 ANSWER = "<|channel|>final<|message|>Hello there, world."
@@ -64,7 +83,7 @@ class StagedEngine(Engine):
         self.closed = threading.Event()
 
     async def count(self, turn):
-        return await count_prompt(turn)
+        return count_prompt(turn)
 
     async def generate(self, turn):
         script = self.scripts[min(len(self.turns), len(self.scripts) - 1)]

@@ -373,17 +373,15 @@ def _engine(settings: ServeSettings, upstreams: Sequence[Upstream], servers: Too
 
 
 def _local_engine(settings: ServeSettings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
-    from interlock.parsers import Tagged
-    from interlock.parsers.families import DEFAULT_REASONING
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+    from interlock.serving.engines.script import family_format
     from interlock.serving.engines.scripted_engine import ScriptedEngine
     from interlock.serving.tools.tool_runner import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
-    if family is not None and family not in DEFAULT_REASONING:
-        fail(f"--family {family}: unknown family; choose one of {', '.join(DEFAULT_REASONING)}")
     if script is None:
-        output_format = None if family is None else Tagged(family, DEFAULT_REASONING[family])
+        with option_errors("--family"):
+            output_format = None if family is None else family_format(family)
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
         fail("--family does not apply to --script, which names the families of its rules")

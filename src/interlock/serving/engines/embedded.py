@@ -1,34 +1,26 @@
-"""The embedded engine: a deterministic stand-in model that runs anywhere, for writing and testing clients.
+"""The embedded engine: a deterministic stand-in for a model, which runs anywhere, for writing and testing clients.
 
-The model composes its messages from the words of the request, the same for the same turn. It calls the hosted tools that the
-user's message asks for; of the other tools, it calls two that the message names, or else one whose name shares words with it. So
-tests can predict the calls. The engine writes the messages as a real model would: in harmony, or in the format of a model
-family.
+It answers each turn with a step of a script, made from the words of the request. Of the tools it calls those that the message
+names, or else one whose name shares words with it. So tests can predict the calls.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import zlib
-from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from attrs import Factory, evolve, field, frozen
 from attrs.validators import ge
 
-from interlock.events.json import dumps, elements, members
-from interlock.fsm.deltas import FinishReason
-from interlock.parsers import Chunk, Format, Tagged
-from interlock.parsers.families import family
-from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.events.json import elements, members
+from interlock.parsers import Format, Tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
-from interlock.serving.engines.example_values import arguments_for, value_for
-from interlock.serving.engines.harmony_tokens import SERVER_CALLS, encode_framing, encode_text, encoding, token_bytes, token_entry
+from interlock.serving.engines.example_values import arguments_for, example
 from interlock.serving.engines.prompt import (
     CONTEXT,
+    SERVER_CALLS,
     count_prompt,
     is_client_output,
     is_from_user,
@@ -36,64 +28,33 @@ from interlock.serving.engines.prompt import (
     tool_name,
     tool_names,
 )
+from interlock.serving.engines.script import Call, ScriptStep
+from interlock.serving.engines.scripted_engine import play, write_step
 from interlock.serving.requests.input_items import JsonItem, text_of
-from interlock.serving.requests.runtime import Yielder
+from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 MODEL: Final = "interlock-embedded"
 
-LARGEST: Final = 6
-"""The most tokens in a chunk; as with speculative decoding, a chunk can span messages and split characters."""
-
-ORDINARY: Final = 199_000
-"""All token ids below this one are text; control tokens have higher ids."""
-
-LIKELY: Final = 0.7
-"""The lower bound of a chosen token's log probability, negated, and the step from each alternative to the next."""
-
 READ: Final = 4_000
-"""The most characters used of the user's text, a tool's description or a tool's output."""
-
+"""The most characters used of the user's text or of a tool's output."""
 QUOTE: Final = 300
-
 MOST_OUTPUTS: Final = 16
 """The most tool outputs in an answer."""
-MOST_SEARCHED: Final = 100_000
-"""The most characters of an output that are searched for pages."""
-
-PAGE: Final = re.compile(r"^\[(\d+)\] (.*) \(\S+\)\nL0: (.*)$", re.MULTILINE)
-"""A page in a browser's output: its number, title and first line."""
 
 SMALL_WORDS: Final = frozenset({"the", "and", "for", "what", "with", "from", "that", "this", "you", "get", "use", "please"})
 SHORTEST_WORD: Final = 3
 
-SEARCH: Final = re.compile(r"\b(?:search|look\s+up|latest|news)\b", re.IGNORECASE)
-QUERY: Final = re.compile(
-    r"\b(?:search(?:\s+the\s+web)?(?:\s+for)?|look\s+up|news\s+(?:about|of|on))\s+([^,.;:?!]+)", re.IGNORECASE
-)
 CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?:[-+*/%]|\*\*)\s*\(?\d", re.IGNORECASE)
+"""Matches a message that fits the code interpreter."""
 ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
 
-HOSTED: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
-    "code_interpreter": ("python", CODE),
-    "web_search": ("browser.search", SEARCH),
-    "web_search_preview": ("browser.search", SEARCH),
-}
-"""The hosted tools: their recipients in harmony, and the user's words that request them."""
-
-
-@frozen
-class PlainMessage:
-    """One message of the model, in harmony's terms; the recipient is the called tool."""
-
-    channel: Literal["analysis", "commentary", "final"]
-    text: str
-    recipient: str | None = None
-    is_json: bool = False
+HOSTED: Final[Mapping[str, str]] = {kind: call.recipient for call in HOSTED_CALLS.values() for kind in call.types}
+"""The names with which models call the hosted tools, by the types of the tools in requests."""
 
 
 @frozen
 class CallableTool:
-    """A tool that the model can call: its kind, its own name, its recipient in harmony, and its declaration."""
+    """A tool that the model can call: its kind, its own name, the name in calls, and its declaration."""
 
     kind: str
     name: str
@@ -103,115 +64,57 @@ class CallableTool:
 
 @frozen
 class EmbeddedEngine(Engine):
-    """An engine without a model, which writes harmony or the format of a `family`, `rate` tokens per second (0 for no limit)."""
+    """An engine without a model, which writes `rate` words per second (0 for no limit), perhaps in the format of a `family`."""
 
     models: Sequence[str] = (MODEL,)
     rate: float = field(default=0.0, validator=ge(0))
-    family: Tagged | None = field(default=None, kw_only=True)
-    format: Format = field(default=Factory(lambda self: self.family or "harmony", takes_self=True), init=False)
-
-    def __attrs_post_init__(self) -> None:
-        encoding()  # loads the vocabulary before the first request needs it
+    family: Tagged | Literal["harmony"] | None = field(default=None, kw_only=True)
+    format: Format = field(default=Factory(lambda self: self.family or "chat", takes_self=True), init=False)
 
     def facts(self, name: str) -> ModelFacts:
         del name
         return ModelFacts(window=CONTEXT, efforts=["none", "low", "medium", "high"], modalities=["text"])
 
     async def count(self, turn: Turn) -> int:
-        return await count_prompt(turn)
+        return count_prompt(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        prompt = await count_prompt(turn)
-        messages, stop = _cut_at_stop(turn_messages(turn), turn.request.extensions.get("stop"))
-        tokens = await (_harmony(messages) if self.family is None else _write_tags(messages, self.family))
-        is_whole = turn.budget is None or len(tokens) <= turn.budget
-        tokens = tokens[: turn.budget]
-        seed = zlib.crc32(f"{turn.index} {prompt} {user_text(turn)}".encode())
-        start = asyncio.get_running_loop().time()
-        decode = getincrementaldecoder("utf-8")("replace").decode
-        end = 0
-        while end < len(tokens):
-            first, end = end, min(len(tokens), end + 1 + _pick(seed, end, LARGEST))
-            due = start + end / self.rate if self.rate else start
-            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))  # lets other tasks run, even without a delay
-            reason: FinishReason | None = None if end < len(tokens) else "stop" if is_whole else "length"
-            chunk = Chunk(tokens[first:end], "" if self.family is None else decode(token_bytes(tokens[first:end])))
-            if turn.request.wants_logprobs:
-                count = turn.request.top_logprobs
-                chunk.logprobs = [_logprobs(tokens[index], index, count, seed) for index in range(first, end)]
-            yield EngineOutput(chunk, reason, prompt, stop_sequence=stop if reason == "stop" else None)
+        prompt = count_prompt(turn)
+        step, stop = _truncate_at_stop(script_step(turn), turn.request.extensions.get("stop"))
+        outputs = await write_step(step, self.format, prompt, turn.budget)
+        if outputs[-1].finish_reason == "stop":
+            outputs[-1] = evolve(outputs[-1], stop_sequence=stop)
+        async for output in play(outputs, self.rate):
+            yield output
 
 
-async def _harmony(messages: Sequence[PlainMessage]) -> list[int]:
-    """Return the tokens of messages; the prompt already ends with the first one's `<|start|>assistant`."""
-    tokens: list[int] = []
-    yielder = Yielder()
-    for index, message in enumerate(messages):
-        recipient = f" to={message.recipient}" if message.recipient else ""
-        tokens += encode_framing("<|start|>assistant<|channel|>" if index else "<|channel|>")
-        tokens += await _text(f"{message.channel}{recipient}", yielder)
-        if message.is_json:
-            tokens += encode_framing(" <|constrain|>json")
-        end = "<|end|>" if index < len(messages) - 1 else "<|call|>" if message.recipient else "<|return|>"
-        tokens += [*encode_framing("<|message|>"), *await _text(message.text, yielder), *encode_framing(end)]
-    return tokens
+def script_step(turn: Turn) -> ScriptStep:
+    """Return what the model writes in a turn: any thoughts, then an answer, or a preamble and calls.
 
-
-async def _write_tags(messages: Sequence[PlainMessage], tagged: Tagged) -> list[int]:
-    thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
-    items = [_in_family(message) for message in messages]
-    return await _text(encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking), Yielder())
-
-
-def _in_family(message: PlainMessage) -> WrittenItem:
-    """Convert a message to an item of a family; the free text of a call becomes one argument."""
-    if message.recipient is None:
-        return WrittenItem("reasoning" if message.channel == "analysis" else "message", message.text)
-    name = message.recipient.removeprefix("functions.")
-    key = "code" if name == "python" else "input"
-    return WrittenItem("call", message.text if message.is_json else dumps({key: message.text}).decode(), name)
-
-
-async def _text(text: str, yielder: Yielder) -> list[int]:
-    return [token async for tokens in encode_text(text, yielder) for token in tokens]
-
-
-def _pick(seed: int, index: int, count: int) -> int:
-    """Return an evenly distributed number below `count`, the same for the same seed and index."""
-    return zlib.crc32(index.to_bytes(8, "little"), seed) % count
-
-
-def _logprobs(token: int, index: int, alternatives: int, seed: int) -> dict[str, object]:
-    likely = -LIKELY * _pick(seed, index, 1_000) / 1_000
-    tokens = [token, *(_pick(seed, index + place * ORDINARY, ORDINARY) for place in range(1, alternatives))][:alternatives]
-    top = [token_entry(other, round(likely - LIKELY * place, 4)) for place, other in enumerate(tokens)]
-    return {**token_entry(token, round(likely, 4)), "top_logprobs": top}
-
-
-def turn_messages(turn: Turn) -> list[PlainMessage]:
-    """Return the messages of a turn: any thoughts, then an answer or a preamble and calls.
+    A call that the request forces, or beside which the message would have to be JSON, has no preamble.
 
     Raises:
         PromptError: The JSON schema of the answer or of a called function cannot be filled.
     """
-    calls = turn_calls(turn)
-    names = " and ".join(str(call.recipient).removeprefix("functions.") for call in calls)
-    thoughts = _thoughts(turn, f"I should call {names}." if calls else "I should answer.")
-    if not calls:
-        return [*thoughts, PlainMessage("final", _answer(turn))]
-    return [*thoughts, PlainMessage("commentary", f"I'll call {names}."), *calls]
+    tools, text = chosen_tools(turn), user_text(turn)
+    names = " and ".join(tool.recipient for tool in tools)
+    thoughts = _thoughts(turn, f"I should call {names}." if tools else "I should answer.")
+    if not tools:
+        return ScriptStep(thinks=thoughts, says=_answer(turn))
+    has_preamble = not _is_forced(turn) and turn.request.text_format.get("type") == "text"
+    return ScriptStep(
+        thinks=thoughts, says=f"I'll call {names}." if has_preamble else None, calls=[_call(tool, text) for tool in tools]
+    )
 
 
-def _cut_at_stop(messages: Sequence[PlainMessage], stop: object) -> tuple[Sequence[PlainMessage], str | None]:
-    """Cut an answer at the first of the request's stop strings, and return that string."""
-    *before, last = messages
-    strings = [
-        text for text in ([stop] if isinstance(stop, str) else elements(stop)) if isinstance(text, str) and text in last.text
-    ]
-    if not strings or last.recipient is not None:
-        return messages, None
-    first = min(strings, key=last.text.index)
-    return [*before, evolve(last, text=last.text.partition(first)[0])], first
+def _truncate_at_stop(step: ScriptStep, stop: object) -> tuple[ScriptStep, str | None]:
+    """Truncate an answer at the first of the request's stop strings, and return that string."""
+    text = step.says if isinstance(step.says, str) and not step.calls else ""
+    strings = [each for each in ([stop] if isinstance(stop, str) else elements(stop)) if isinstance(each, str) and each in text]
+    if not strings:
+        return step, None
+    first = min(strings, key=text.index)
+    return ScriptStep(thinks=step.thinks, says=text.partition(first)[0]), first
 
 
 def user_text(turn: Turn) -> str:
@@ -220,23 +123,23 @@ def user_text(turn: Turn) -> str:
     return text_of(last.get("content"))[:READ] if last else ""
 
 
-def _thoughts(turn: Turn, plan: str) -> list[PlainMessage]:
+def _thoughts(turn: Turn, plan: str) -> str | None:
     match turn.request.reasoning_effort:
         case "none":
-            return []
+            return None
         case "minimal":
-            return [PlainMessage("analysis", plan)]
+            return plan
         case _:
             tools = [f"Tools on offer: {len(turn.request.tools)}."] if turn.request.tools else []
             results = [f"{name} answered, so I should use that." for name, _ in _outputs(turn)]
-            return [PlainMessage("analysis", " ".join([f"The user says: {_quote(user_text(turn))}.", *tools, *results, plan]))]
+            return " ".join([f"The user says: {_quote(user_text(turn))}.", *tools, *results, plan])
 
 
 def _answer(turn: Turn) -> str:
     match turn.request.text_format.get("type"):
         case "json_schema":
             schema = members(turn.request.text_format.get("schema"))
-            return json.dumps(value_for(schema, _words_after_colon(user_text(turn))), ensure_ascii=False)
+            return json.dumps(example(schema, _words_after_colon(user_text(turn))), ensure_ascii=False)
         case "json_object":
             return json.dumps({"answer": _prose(turn)}, ensure_ascii=False)
         case _:
@@ -244,59 +147,59 @@ def _answer(turn: Turn) -> str:
 
 
 def _prose(turn: Turn) -> str:
-    results = [_cite(name, output) for name, output in _outputs(turn)]
+    results = [f"{name} says: {_shorten(output, READ)}" for name, output in _outputs(turn)]
     if results:
         return "\n".join(results)
     text = user_text(turn)
     if not text:
         return "I have read everything, but there is no message of yours that I could answer."
-    return (
-        f"You said: {_quote(text)}.\n\nI am the stand-in model that is built into Interlock: what I write is a real "
-        "stream of harmony tokens, and what I know is your request."
-    )
-
-
-def _cite(name: str, output: str) -> str:
-    """Return a tool's output for the answer; of a browser's pages, only the titles and the first lines, with citation marks."""
-    pages = [f"{title}: {line}【{number}†L0】" for number, title, line in PAGE.findall(output[:MOST_SEARCHED])]
-    return "\n".join(pages) or f"{name} says: {_shorten(output, READ)}"
+    return f"You said: {_quote(text)}.\n\nI am Interlock's stand-in for a model."
 
 
 def _outputs(turn: Turn) -> list[tuple[str, str]]:
     """Return the latest tool outputs after the user's last message, as pairs of tool name and output."""
-    start = max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1
     names = tool_names(turn.items)
-    items = [item for item in turn.items[start:] if _has_output(item)]
+    items = [
+        item for item in _since_user(turn) if is_client_output(item) or (item.get("type") in SERVER_CALLS and output_text(item))
+    ]
     return [(tool_name(item, names), output_text(item)) for item in items[-MOST_OUTPUTS:]]
 
 
-def _has_output(item: JsonItem) -> bool:
-    return is_client_output(item) or (item.get("type") in SERVER_CALLS and bool(output_text(item)))
+def _since_user(turn: Turn) -> Sequence[JsonItem]:
+    """Return the items after the user's last message."""
+    return turn.items[max((index for index, item in enumerate(turn.items) if is_from_user(item)), default=-1) + 1 :]
 
 
-def turn_calls(turn: Turn) -> Sequence[PlainMessage]:
-    """Return the calls of a turn: the hosted tools that the user requests, and the other tools that the user names.
+def chosen_tools(turn: Turn) -> Sequence[CallableTool]:
+    """Return the tools to call: the hosted ones that fit the user's message, and the others that it names.
 
-    If the user names none of the others, one whose name shares a word with the message is called; a required call is else one of
-    the first tool. The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool
-    answered last, before the first turn.
-
-    Raises:
-        PromptError: The parameters of a called function cannot be filled.
+    If it names none of the others, one whose name shares a word with the message is called; a required call is else one of the
+    first tool. The model calls tools only if the user spoke last, or if `tool_choice` requires a call and a client's tool
+    answered last, before the first turn; then it calls no tool that it has called since the user's message.
     """
     choice = turn.request.tool_choice
-    rules = members(choice)
-    is_forced = choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
     last = _last_item(turn.items)
-    if choice == "none" or not (is_from_user(last) or (is_forced and is_client_output(last) and not turn.index)):
+    is_asked, is_forced = is_from_user(last), _is_forced(turn)
+    if choice == "none" or not (is_asked or (is_forced and is_client_output(last) and not turn.index)):
         return ()
-    text = user_text(turn)
-    tools = [tool for tool in (*_tools(turn.request.tools), *_listed_tools(turn)) if _is_allowed(tool, rules)]
-    chosen = [tool for tool in tools if tool.kind in HOSTED and HOSTED[tool.kind][1].search(text)]
+    text, called = user_text(turn), {item.get("name") for item in _since_user(turn)}
+    tools = [
+        tool
+        for tool in (*_tools(turn.request.tools), *_listed_tools(turn))
+        if _is_allowed(tool, members(choice)) and (is_asked or tool.name not in called)
+    ]
+    chosen = [tool for tool in tools if tool.kind in HOSTED and _fits(tool, text)]
     chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED], text)
     if is_forced and not chosen:
         chosen = tools[:1]
-    return [_call(tool, text) for tool in (chosen if turn.request.parallel_tool_calls else chosen[:1])]
+    return chosen if turn.request.parallel_tool_calls else chosen[:1]
+
+
+def _is_forced(turn: Turn) -> bool:
+    """Return whether the request requires a call."""
+    choice = turn.request.tool_choice
+    rules = members(choice)
+    return choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
 
 
 def _last_item(items: Sequence[JsonItem]) -> JsonItem:
@@ -310,11 +213,11 @@ def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Callabl
     for tool in map(members, declarations):
         kind, name = str(tool.get("type")), str(tool.get("name", ""))
         if kind in ("function", "custom"):
-            yield CallableTool(kind, name, f"functions.{prefix}{name}", tool)
+            yield CallableTool(kind, name, f"{prefix}{name}", tool)
         elif kind == "namespace":
             yield from _tools(elements(tool.get("tools")), f"{name}__")
         elif kind in HOSTED:
-            yield CallableTool(kind, kind, HOSTED[kind][0], tool)
+            yield CallableTool(kind, kind, HOSTED[kind], tool)
 
 
 def _listed_tools(turn: Turn) -> Iterator[CallableTool]:
@@ -339,9 +242,13 @@ def _find_named(tools: Sequence[CallableTool], text: str) -> list[CallableTool]:
     places = [(place, index) for index, tool in enumerate(tools) if (place := _mention(tool.name, text)) >= 0]
     if places:
         return [tools[index] for _, index in sorted(places)[:2]]
-    words = _words(text)
-    best = max(tools, key=lambda tool: len(words & _words(tool.name)), default=None)
-    return [best] if best is not None and words & _words(best.name) else []
+    best = max(tools, key=lambda tool: len(_words(text) & _words(tool.name)), default=None)
+    return [best] if best is not None and _fits(best, text) else []
+
+
+def _fits(tool: CallableTool, text: str) -> bool:
+    """Return whether the text shares a word with the name of a tool, or asks for code."""
+    return bool(CODE.search(text) if tool.kind == "code_interpreter" else _words(text) & _words(tool.name))
 
 
 def _mention(name: str, text: str) -> int:
@@ -357,20 +264,19 @@ def _words(text: str) -> set[str]:
     return {word.removesuffix("s") for word in words - SMALL_WORDS if len(word) >= SHORTEST_WORD}
 
 
-def _call(tool: CallableTool, text: str) -> PlainMessage:
+def _call(tool: CallableTool, text: str) -> Call:
     """Return a call with arguments from the user's text; a custom tool's grammar is ignored."""
     words = _words_after_colon(text)
     match tool.kind:
-        case "custom":
-            return PlainMessage("commentary", words or text, tool.recipient)
         case "code_interpreter":
-            return PlainMessage("commentary", _code(text), tool.recipient)
-        case "web_search" | "web_search_preview":
-            match = QUERY.search(text)
-            arguments: Mapping[str, object] = {"query": match[1].strip() if match else words or text}
+            arguments: Mapping[str, object] = {"code": _code(text)}
+        case "custom":
+            arguments = {"input": words or text}
+        case kind if kind in HOSTED:
+            arguments = {"query": words or text}
         case _:
             arguments = arguments_for(tool.declaration, words)
-    return PlainMessage("commentary", json.dumps(arguments, ensure_ascii=False), tool.recipient, is_json=True)
+    return Call(tool.recipient, json.dumps(arguments, ensure_ascii=False))
 
 
 def _code(text: str) -> str:

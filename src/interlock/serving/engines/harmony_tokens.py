@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from interlock.events.items import ITEMS
-from interlock.events.json import clean, members
+from interlock.events.json import as_text, clean, members, parse
 from interlock.parsers.chunk import Entry
 from interlock.parsers.harmony_vocabulary import vocabulary
 from interlock.parsers.routing import SEPARATOR
+from interlock.serving.engines.prompt import SERVER_CALLS
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.requests.tool_offer import HOSTED_CALLS
@@ -27,9 +28,6 @@ SLICE: Final = 1_024
 """The most characters that are encoded at once; the slowest slices take three milliseconds."""
 SLICES: Final = re.compile(rf".{{1,{SLICE}}}(?=(?<=\S)\ \S)|.{{1,{SLICE}}}", re.DOTALL)
 """Matches the next slice of a text; it ends before a space between words if possible, where tokens never continue."""
-
-SERVER_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None and item.shown_call)
-"""The calls that a server runs; their items contain the tool's output."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
 
@@ -50,6 +48,30 @@ async def encode_text(text: str, yielder: Yielder) -> AsyncGenerator[list[int], 
 def encode_framing(text: str) -> tuple[int, ...]:
     """Return the tokens of framing, such as `<|start|>assistant`, including control tokens."""
     return tuple(encoding().encode(text, allowed_special="all"))
+
+
+async def encode_turn(thinks: str | None, says: str | None, calls: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the tokens of a turn with reasoning, a message, and calls, each of which has a name and its arguments.
+
+    The name of a hosted tool or of a server's tool is a recipient. The prompt already ends with the first `<|start|>assistant`.
+    """
+    channel = "commentary" if calls else "final"
+    headers = [("analysis", thinks), (channel, says)]
+    messages = [(header, False, text) for header, text in headers if text is not None]
+    for name, arguments in calls:
+        is_bare = name == "python" or "." in name
+        text = as_text(members(parse(arguments)).get("code", arguments)) if name == "python" else arguments
+        messages.append((f"commentary to={name if is_bare else f'functions.{name}'}", name != "python", text))
+    tokens: list[int] = []
+    yielder = Yielder()
+    for index, (header, is_json, text) in enumerate(messages):
+        end = "<|end|>" if index < len(messages) - 1 else "<|call|>" if calls else "<|return|>"
+        tokens += encode_framing("<|start|>assistant<|channel|>" if index else "<|channel|>")
+        tokens += [token async for piece in encode_text(header, yielder) for token in piece]
+        tokens += encode_framing(" <|constrain|>json<|message|>" if is_json else "<|message|>")
+        tokens += [token async for piece in encode_text(text, yielder) for token in piece]
+        tokens += encode_framing(end)
+    return tokens
 
 
 def write_required_call(choice: object) -> Sequence[int]:

@@ -1,117 +1,51 @@
-"""Renders conversations as gpt-oss prompts for the engines without a model, and counts the tokens.
-
-A part without text counts as its type; an item of a hosted tool counts as its JSON.
-"""
+"""Reads conversations for the engines without a model, and estimates their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Final
-
-from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
-    Conversation,
-    Message,
-    ReasoningEffort,
-    Role,
-    SystemContent,
-)
 
 from interlock.events.items import ITEMS, ClientCall
 from interlock.events.json import dumps
-from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
+from interlock.serving.engines.engine import BYTES_PER_TOKEN, Turn, estimate
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.input_items import JsonItem, text_of
-from interlock.serving.requests.runtime import Yielder
 from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 CONTEXT: Final = 131_072
-
-CHARACTERS: Final = 2_000_000
-"""The character limit of a prompt. `CONTEXT` alone allows far more, because one token may be a hundred spaces."""
+"""The context window of the embedded engine, in tokens."""
 
 TOO_LONG: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
-
-EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
-    **dict.fromkeys(("none", "minimal", "low"), ReasoningEffort.LOW),
-    **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
-}
 
 NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, ClientCall))
 CLIENT_OUTPUTS: Final = frozenset(ITEMS[kind].answer for kind in NAMED_CALLS)
 """The outputs of `NAMED_CALLS`, the calls of the tools that a client names."""
+SERVER_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None and item.shown_call)
+"""The calls that a server runs; their items contain the tool's output."""
 
 
-async def count_prompt(turn: Turn) -> int:
-    """Return the number of tokens in the prompt of a turn; raise `PromptError` if it exceeds the context window."""
-    count, characters, yielder = 0, 0, Yielder()
-    for text, is_framing in prompt(turn):
-        characters += len(text)
-        if characters > CHARACTERS:
-            raise PromptError(TOO_LONG)
-        if is_framing:
-            count += len(encode_framing(text))
-            await yielder.checkpoint()
-            continue
-        async for tokens in encode_text(text, yielder):
-            count += len(tokens)
-            if count > CONTEXT:
-                raise PromptError(TOO_LONG)
+def count_prompt(turn: Turn) -> int:
+    """Estimate the number of tokens in the prompt of a turn; raise `PromptError` if it exceeds `CONTEXT`."""
+    request = turn.request
+    texts = [request.instructions or "", *(_text(item) for item in turn.items)]
+    count = sum(map(len, texts)) // BYTES_PER_TOKEN + len(turn.items) + estimate([request.tools, request.text_format])
+    if count > CONTEXT:
+        raise PromptError(TOO_LONG)
     return count
 
 
-def prompt(turn: Turn) -> Iterator[tuple[str, bool]]:
-    """Yield the gpt-oss prompt of a turn, with tools as JSON, as pairs of text and whether that text is framing."""
-    yield _system(turn.request.reasoning_effort), True
-    texts = [*_developer_texts(turn)]
-    if texts:
-        yield from _message("developer", "# Instructions\n\n", *texts)
-    names = tool_names(turn.items)
-    for item in turn.items:
-        yield from _item(item, names)
-    yield "<|start|>assistant", True
-
-
-@cache
-def _system(effort: str | None) -> str:
-    content = SystemContent.new().with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
-    message = Message.from_role_and_content(Role.SYSTEM, content)
-    return encoding().decode(encoding().render_conversation(Conversation.from_messages([message])))
-
-
-def _developer_texts(turn: Turn) -> Iterator[str]:
-    if turn.request.instructions:
-        yield turn.request.instructions
-    if turn.request.tools:
-        yield "\n\n# Tools\n\n"
-        yield from (f"{dumps(tool).decode()}\n" for tool in turn.request.tools)
-    if turn.request.text_format.get("type") != "text":
-        yield f"\n\n# Response Formats\n\n{dumps(turn.request.text_format).decode()}"
-
-
-def _message(header: str, *texts: str, end: str = "<|end|>") -> Iterator[tuple[str, bool]]:
-    yield f"<|start|>{header}<|message|>", True
-    yield from ((text, False) for text in texts)
-    yield end, True
-
-
-def _item(item: JsonItem, names: Mapping[object, str]) -> Iterator[tuple[str, bool]]:
-    """Yield an item as a harmony message; a tool's name is not framing, because a client may put control tokens into it."""
+def _text(item: JsonItem) -> str:
+    """Return what a model reads of an item; a part without text counts as its type."""
     match item.get("type"):
-        case "message":
-            role = str(item.get("role"))
-            yield from _message("assistant<|channel|>final" if role == "assistant" else role, text_of(item.get("content")))
-        case "reasoning":
-            yield from _message("assistant<|channel|>analysis", text_of(item.get("content")) or text_of(item.get("summary")))
+        case "message" | "reasoning":
+            return text_of(item.get("content")) or text_of(item.get("summary"))
         case kind if kind in NAMED_CALLS:
-            recipient = f"to=functions.{item.get('name')}"
-            yield from _message("assistant<|channel|>commentary", recipient, call_text(item), end="<|call|>")
+            return f"{item.get('name')} {call_text(item)}"
         case _ if is_client_output(item):
-            yield from _message("tool<|channel|>commentary", f"from=functions.{tool_name(item, names)}", output_text(item))
+            return output_text(item)
         case _:
-            yield from _message("assistant<|channel|>commentary", dumps(dict(item)).decode())
+            return dumps(dict(item)).decode()
 
 
 def call_text(item: JsonItem) -> str:

@@ -28,8 +28,26 @@ Ending: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
+HARMONY_NAMES: Final = ("gpt_oss", "harmony")
+"""The family whose models write harmony, and the name of the format."""
+
 FAULTS: Final = ("fails", "disconnects", "stops", "breaks")
 """The fields of a step that spoil its answer; a step has at most one of them."""
+
+
+def family_format(name: str) -> Literal["harmony"] | Tagged:
+    """Return the format that the models of a family write.
+
+    Raises:
+        ValueError: The family is unknown; the message names the known ones.
+    """
+    from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - few scripts have families
+
+    if name in HARMONY_NAMES:
+        return "harmony"
+    if name not in DEFAULT_REASONING:
+        raise ValueError(f"unknown family {name!r}; choose one of {', '.join([*HARMONY_NAMES, *DEFAULT_REASONING])}")
+    return Tagged(name, DEFAULT_REASONING[name])
 
 
 class ScriptError(InterlockError):
@@ -143,15 +161,10 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse an unknown family, and raw output without one."""
-        if self.family not in (None, "harmony"):
-            from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - few scripts have families
-
-            if self.family not in DEFAULT_REASONING:
-                raise ValueError(f"family: {self.family!r} is not harmony or one of {', '.join(DEFAULT_REASONING)}")
-        if self.family is None and any(step.writes is not None for step in self.steps):
+        if self.family is not None:
+            family_format(self.family)
+        elif any(step.writes is not None for step in self.steps):
             raise ValueError("writes needs a family, whose format it is in")
-        if self.family == "harmony" and any(step.writes is None and step.has_items for step in self.steps):
-            raise ValueError("the family harmony needs writes")
 
     @property
     def conditions(self) -> When:
@@ -161,13 +174,7 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
     @property
     def format(self) -> Format:
         """The format of the output."""
-        if self.family is None:
-            return "chat"
-        if self.family == "harmony":
-            return "harmony"
-        from interlock.parsers.families import DEFAULT_REASONING  # noqa: PLC0415 - as above
-
-        return Tagged(self.family, DEFAULT_REASONING[self.family])
+        return "chat" if self.family is None else family_format(self.family)
 
     @property
     def turns(self) -> list[list[ScriptStep]]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -34,8 +34,6 @@ _REMEMBERED: Final = 10_000
 """The most turns with faults that an engine remembers."""
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 """Matches the text of a chunk: a word with the space before it."""
-_TOKENS: Final = re.compile(rb"\w+|[^\w\s]")
-"""Matches a token, for an estimate: a script has no tokenizer."""
 
 
 @define(eq=False)
@@ -194,9 +192,6 @@ class ScriptedGeneration(Generation):
             kind = "rate_limit_error" if failure.status == 429 else kind  # noqa: PLR2004 - as above
             raise ApiError(failure.status, failure.message, kind, retry_after=failure.retry_after)
 
-    async def count(self, turn: Turn) -> int:
-        return len(_TOKENS.findall(dumps([turn.request.instructions, *turn.items])))
-
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Write the step of a turn.
 
@@ -210,37 +205,58 @@ class ScriptedGeneration(Generation):
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)
-        pause, rate = step.waits, self.engine.rate
-        for output in limit_tokens(await self._outputs(step, turn), turn.budget):
-            await asyncio.sleep(pause + ((len(output.chunk.token_ids) or 1) / rate if rate else 0))
-            pause = step.between
+        if isinstance(step, RecordedStep):
+            outputs: Sequence[EngineOutput] = step.turn.outputs
+        else:
+            outputs = await write_step(step, self.engine.rules[self._index].format, await self.count(turn))
+        async for output in play(limit_tokens(outputs, turn.budget), self.engine.rate, step.waits, step.between):
             yield output
 
-    async def _outputs(self, step: ScriptStep, turn: Turn) -> Sequence[EngineOutput]:
-        if isinstance(step, RecordedStep):
-            return step.turn.outputs
-        chunks = [*_chunks(step, self.engine.rules[self._index].format)] or [Chunk()]
-        prompt, tokens = await self.count(turn), 0 if chunks[0].token_ids else len(chunks)
-        outputs = [EngineOutput(chunk, None, prompt, output_tokens=tokens) for chunk in chunks]
-        outputs[-1].finish_reason = step.ends
-        return outputs
+
+async def play(
+    outputs: Iterable[EngineOutput], rate: float, waits: float = 0.0, between: float = 0.0
+) -> AsyncGenerator[EngineOutput, None]:
+    """Yield outputs at a rate, in tokens per second, where one without tokens counts as one, after delays in seconds."""
+    pause = waits
+    for output in outputs:
+        await asyncio.sleep(pause + ((len(output.chunk.token_ids) or 1) / rate if rate else 0))
+        pause = between
+        yield output
 
 
-def _chunks(step: ScriptStep, output_format: Format) -> Iterator[Chunk]:
-    """Yield the output of a step in chunks of a word."""
+async def write_step(step: ScriptStep, output_format: Format, prompt: int, budget: int | None = None) -> list[EngineOutput]:
+    """Return the output of a step, a word or a token of harmony in each chunk, and no more chunks than the budget.
+
+    `prompt` is the number of tokens of the prompt. A chunk without tokens counts as one.
+    """
+    chunks = [chunk async for chunk in _chunks(step, output_format)] or [Chunk()]
+    ends = step.ends if budget is None or len(chunks) <= budget else "length"
+    chunks = chunks[:budget]
+    tokens = 0 if chunks[0].token_ids else len(chunks)
+    reasoning = min(tokens, len(_WORDS.findall(step.thinks or "")))
+    outputs = [EngineOutput(chunk, None, prompt, output_tokens=tokens, reasoning_tokens=reasoning) for chunk in chunks]
+    outputs[-1].finish_reason = ends
+    return outputs
+
+
+async def _chunks(step: ScriptStep, output_format: Format) -> AsyncGenerator[Chunk, None]:
     says = step.says if isinstance(step.says, str | None) else dumps(step.says).decode()
     calls = [
         (call.name, call.arguments if isinstance(call.arguments, str) else dumps(call.arguments).decode()) for call in step.calls
     ]
     if output_format == "harmony":
-        from interlock.serving.engines.harmony_tokens import encode_framing  # noqa: PLC0415 - loads a vocabulary
+        from interlock.serving.engines.harmony_tokens import encode_framing, encode_turn  # noqa: PLC0415 - loads a vocabulary
 
-        yield from (Chunk([token]) for token in encode_framing(step.writes or ""))
+        written = await encode_turn(step.thinks, says, calls) if step.writes is None else encode_framing(step.writes)
+        for token in written:
+            yield Chunk([token])
     elif isinstance(output_format, Tagged):
-        yield from (Chunk(text=word) for word in _WORDS.findall(step.writes or _in_family(step, says, calls, output_format)))
+        for word in _WORDS.findall(step.writes or _in_family(step, says, calls, output_format)):
+            yield Chunk(text=word)
     else:
-        yield from (Chunk(delta={"reasoning": word}) for word in _WORDS.findall(step.thinks or ""))
-        yield from (Chunk(delta={"content": word}) for word in _WORDS.findall(says or ""))
+        for key, text in (("reasoning", step.thinks), ("content", says)):
+            for word in _WORDS.findall(text or ""):
+                yield Chunk(delta={key: word})
         for index, (name, arguments) in enumerate(calls):
             yield Chunk(delta={"tool_calls": [{"index": index, "function": {"name": name, "arguments": ""}}]})
             for word in _WORDS.findall(arguments):

@@ -25,7 +25,6 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 from interlock.events.items import ITEMS
 from interlock.events.json import dumps, members
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
-from interlock.serving.engines.prompt import EFFORTS
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.runtime import Yielder
@@ -37,6 +36,10 @@ STOPS: Final = [200002, 199999, 200012]
 """The tokens that end a turn: `<|return|>`, `<|endoftext|>` and `<|call|>`."""
 
 ANSWER: Final = "<|start|>assistant"
+EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
+    **dict.fromkeys(("none", "minimal", "low"), ReasoningEffort.LOW),
+    **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
+}
 BUILT_IN: Final = frozenset({"python"})
 """The tools whose calls have no prefix `functions.`."""
 
