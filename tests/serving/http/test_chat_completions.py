@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
-from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
+from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.scripted_engine import ScriptedEngine
@@ -86,12 +86,13 @@ def test_usage_is_streamed_only_if_the_client_wants_it(url) -> None:
     assert (wanted[-1]["choices"], wanted[-1]["usage"]["prompt_tokens"] > 0) == ([], True)
 
 
-def test_log_probabilities_come_only_if_the_client_wants_them(url) -> None:
-    (choice,) = post_chat(url, model=MODEL, logprobs=True, top_logprobs=2).json()["choices"]
+def test_log_probabilities_come_only_if_the_client_wants_them(serve) -> None:
+    with serve(StagedEngine(scored_steps(ANSWER))) as url:
+        (choice,) = post_chat(url, logprobs=True, top_logprobs=2).json()["choices"]
+        streamed = chunks_of(post_chat(url, logprobs=True, top_logprobs=2, stream=True).content)
     entries = choice["logprobs"]["content"]
-    assert "".join(entry["token"] for entry in entries).strip() == choice["message"]["content"].strip()
+    assert "".join(entry["token"] for entry in entries) == choice["message"]["content"]
     assert {len(entry["top_logprobs"]) for entry in entries} == {2}
-    streamed = chunks_of(post_chat(url, model=MODEL, logprobs=True, top_logprobs=2, stream=True).content)
     parts = [part["logprobs"]["content"] for chunk in streamed for part in chunk["choices"] if part["logprobs"]]
     assert [entry for part in parts for entry in part] == entries
 

@@ -5,7 +5,7 @@ import json
 
 import openai
 import pytest
-from live.engines import ANSWER, Gate, StagedEngine, step, steps
+from live.engines import ANSWER, Gate, StagedEngine, scored_steps, step, steps
 from openai import AsyncOpenAI, OpenAI
 from openai.types.responses.response_item_list import ResponseItemList
 from pydantic import BaseModel
@@ -139,9 +139,13 @@ def test_output_of_a_json_schema_is_such_json(client) -> None:
     assert response.text.format.to_dict()["schema"] == schema
 
 
-def test_log_probabilities_rebuild_the_text(client) -> None:
-    request = {"model": MODEL, "input": "Hi there", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    with client.responses.create(**request, stream=True) as stream:
+def test_log_probabilities_rebuild_the_text(serve) -> None:
+    request = {"model": "staged", "input": "Hi there", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    with (
+        serve(StagedEngine(scored_steps(ANSWER))) as url,
+        OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
+        client.responses.create(**request, stream=True) as stream,
+    ):
         events = judged([*stream])
     text = events[-1].response.output_text
     for logprobs in (
@@ -153,11 +157,11 @@ def test_log_probabilities_rebuild_the_text(client) -> None:
 
 
 def test_a_response_is_cut_at_its_budget(client) -> None:
-    with client.responses.create(model=MODEL, input="Hi there", max_output_tokens=30, stream=True) as stream:
+    with client.responses.create(model=MODEL, input="Hi there", max_output_tokens=16, stream=True) as stream:
         last = judged([*stream])[-1]
     assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
     assert last.response.incomplete_details.reason == "max_output_tokens"
-    assert last.response.usage.output_tokens == 30
+    assert last.response.usage.output_tokens == 16
     assert last.response.output[-1].status == "incomplete"
 
 

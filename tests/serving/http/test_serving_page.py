@@ -23,7 +23,7 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
     [
         ("Hello", {}, ["reasoning", "message"]),
         ("Hello", {"reasoning": {"effort": "none"}}, ["message"]),
-        ("Hello", {"max_output_tokens": 16}, ["reasoning"]),
+        ("Hello", {"max_output_tokens": 16}, ["reasoning", "message"]),
         ("Get the weather of: Berlin", {"tools": BOTH}, ["reasoning", "message", "get_weather Berlin"]),
         (
             "Call get_weather and get_time for: Berlin",
@@ -36,9 +36,9 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
             ["reasoning", "message", "get_weather Berlin"],
         ),
         ("Hello", {"tools": BOTH}, ["reasoning", "message"]),
-        ("Hello", {"tools": BOTH, "tool_choice": "required"}, ["reasoning", "message", "get_weather text"]),
+        ("Hello", {"tools": BOTH, "tool_choice": "required"}, ["reasoning", "get_weather text"]),
         ("calculate 6 * 7", {"tools": [CODE]}, ["reasoning", "message", "print(6 * 7) failed"]),
-        ("Search for trains", {"tools": [{"type": "web_search"}]}, ["reasoning", "message", "trains failed"]),
+        ("Search for: trains", {"tools": [{"type": "web_search"}]}, ["reasoning", "message", "trains failed"]),
         ("Draw trains", {"tools": [{"type": "image_generation"}, {"type": "shell"}]}, ["reasoning", "message"]),
     ],
 )

@@ -77,8 +77,6 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
     assert search["action"]["sources"][0]["url"] == "https://library.example/interlocking"
     assert (code["code"], code["outputs"][0]["logs"]) == ("print(6 * 7)", "42\n")
     assert call["output"] == "The next train to Paris departs at 10:24 from platform 5."
-    part = output[-1]["content"][0]
-    assert {part["text"][each["start_index"] : each["end_index"]] for each in part["annotations"]} == {"【0†L0】", "【1†L0】"}
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")

@@ -480,18 +480,17 @@ def test_the_embedded_engine_searches_through_responses_and_messages(serve) -> N
     with running(site) as base:
         tools = ToolServers({"web_search": searching(base, site)})
         with serve(EmbeddedEngine(), tools=tools) as url:
-            body = {"model": "interlock-embedded", "input": "Search for railways", "tools": [TOOL]}
+            body = {"model": "interlock-embedded", "input": "Search for: railways", "tools": [TOOL]}
             response = httpx.post(f"{url}/v1/responses", json=body).json()
             body = {
                 "model": "interlock-embedded",
                 "max_tokens": 1000,
-                "messages": [{"role": "user", "content": "Search for railways"}],
+                "messages": [{"role": "user", "content": "Search for: railways"}],
             }
             body["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
             blocks = httpx.post(f"{url}/v1/messages", json=body).json()["content"]
     (part,) = response["output"][-1]["content"]
-    assert part["text"] == "Rail: A found text.【0†L0】"
-    assert [annotation["url"] for annotation in part["annotations"]] == [f"{base}/page"]
+    assert (part["text"], part["annotations"]) == (f"browser says: [0] Rail ({base}/page)\nL0: A found text.", [])
     use, result = (block for block in blocks if block["type"] in ("server_tool_use", "web_search_tool_result"))
     assert (use["name"], use["input"], result["tool_use_id"]) == ("web_search", {"query": "railways"}, use["id"])
     assert [page["url"] for page in result["content"]] == [f"{base}/page"]

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 
-from attrs import define, field
+from attrs import define, evolve, field
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.events.json import dumps
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import Engine, EngineOutput
+from interlock.serving.engines.harmony_tokens import token_entry
 from interlock.serving.engines.prompt import count_prompt, output_text
 from interlock.serving.requests.input_items import text_of
 from interlock.serving.tools.tool_runner import NullTools
@@ -47,6 +48,20 @@ def steps(text, finish_reason="stop"):
     """The same text token by token, and the end of the turn."""
     tokens = ENCODING.encode(text, allowed_special="all")
     return [*(EngineOutput(Chunk([token])) for token in tokens), EngineOutput(Chunk(), finish_reason)]
+
+
+def scored_steps(text):
+    """The steps of a text whose tokens all have the same log probability, and two alternatives."""
+    entries = [token_entry(token, -0.5) for token in ENCODING.encode(text, allowed_special="all")]
+    scored = [{**entry, "top_logprobs": [entry, {**entry, "logprob": -1.5}]} for entry in entries]
+    *outputs, last = steps(text)
+    return [
+        *(
+            evolve(output, chunk=Chunk(output.chunk.token_ids, logprobs=[entry]))
+            for output, entry in zip(outputs, scored, strict=True)
+        ),
+        last,
+    ]
 
 
 @define(eq=False)

@@ -40,9 +40,6 @@ CHATTER = "chatter"
 AGAIN = 2_000
 """How often: half a megabyte of events, more than the system takes for a client that does not read."""
 
-CONTROL = 199_998
-"""The first token of harmony that is no text."""
-
 
 class Mallinfo(Structure):
     """What glibc tells of its memory (mallinfo2); all are bytes or counts."""
@@ -69,7 +66,7 @@ class BreakingEngine(EmbeddedEngine):
             async for output in outputs:
                 yield output
                 count += 1
-                if remaining and count > BEFORE and max(output.chunk.token_ids) < CONTROL:
+                if remaining and count > BEFORE and "content" in (output.chunk.delta or {}):
                     for _ in range(remaining):
                         yield output
                     remaining = 0
