@@ -130,8 +130,9 @@ def test_tools_are_chosen_by_the_request_and_the_words_of_the_user(words, member
         ("Compute (1 + 2) * 3.5, please.", [("python", '{"code": "print((1 + 2) * 3.5)"}')]),
         ("Calculate in 2026: 2 ** 10", [("python", '{"code": "print(2 ** 10)"}')]),
         ("Run this: hello", [("python", '{"code": "print(\'hello\')"}')]),
-        ("Search for trains", [("browser.search", '{"query": "Search for trains"}')]),
-        ("Search the web for: trains", [("browser.search", '{"query": "trains"}')]),
+        ("Search for lever frames, please.", [("browser.search", '{"query": "lever frames"}')]),
+        ("Use the web: trains", [("browser.search", '{"query": "trains"}')]),
+        ("Surf the web!", [("browser.search", '{"query": "Surf the web!"}')]),
     ],
 )
 def test_words_and_arithmetic_request_hosted_tools(words, calls):

@@ -27,7 +27,6 @@ ANSWERS = {
     "references that double 40 times": (200, "invalid_prompt"),
     "20,000 properties": (200, "invalid_prompt"),
     "20,000 properties, strict": (200, "invalid_prompt"),
-    "200,000 times the same ideograph": (200, "invalid_prompt"),
     "10,000,000 letters": (200, "invalid_prompt"),
     "30 MB of words": (200, "invalid_prompt"),
     "10 MB of instructions": (400, "string_above_max_length (instructions)"),

@@ -480,12 +480,12 @@ def test_the_embedded_engine_searches_through_responses_and_messages(serve) -> N
     with running(site) as base:
         tools = ToolServers({"web_search": searching(base, site)})
         with serve(EmbeddedEngine(), tools=tools) as url:
-            body = {"model": "interlock-embedded", "input": "Search for: railways", "tools": [TOOL]}
+            body = {"model": "interlock-embedded", "input": "Search for railways", "tools": [TOOL]}
             response = httpx.post(f"{url}/v1/responses", json=body).json()
             body = {
                 "model": "interlock-embedded",
                 "max_tokens": 1000,
-                "messages": [{"role": "user", "content": "Search for: railways"}],
+                "messages": [{"role": "user", "content": "Search for railways"}],
             }
             body["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
             blocks = httpx.post(f"{url}/v1/messages", json=body).json()["content"]

@@ -46,6 +46,7 @@ SHORTEST_WORD: Final = 3
 
 CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?:[-+*/%]|\*\*)\s*\(?\d", re.IGNORECASE)
 """Matches a message that fits the code interpreter."""
+QUERY: Final = re.compile(r"\bsearch(?:\s+the\s+web)?(?:\s+for)?\s+([^,.;:?!]+)", re.IGNORECASE)
 ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
 
 HOSTED: Final[Mapping[str, str]] = {kind: call.recipient for call in HOSTED_CALLS.values() for kind in call.types}
@@ -273,7 +274,8 @@ def _call(tool: CallableTool, text: str) -> Call:
         case "custom":
             arguments = {"input": words or text}
         case kind if kind in HOSTED:
-            arguments = {"query": words or text}
+            query = QUERY.search(text)
+            arguments = {"query": query[1].strip() if query else words or text}
         case _:
             arguments = arguments_for(tool.declaration, words)
     return Call(tool.recipient, json.dumps(arguments, ensure_ascii=False))
