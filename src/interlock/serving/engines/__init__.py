@@ -4,12 +4,12 @@ engine           the protocol
 generation       what an engine does for one response
 shortcut         passes what an upstream sends to the client without a change of tasks
 embedded         a stand-in model that runs anywhere
-example_values   values for JSON schemas, which the stand-in model writes
+example_values   example values for JSON schemas, which the stand-in model writes
 vllm/            vLLM
 upstream/        the gateway to other servers
 script           the format of scripts, and which of their rules answers
 scripted_engine  an engine that follows a script
 recordings       engine outputs as a file: read, written, rechunked and replayed
-prompt           conversations as gpt-oss prompts, for the engines without a model
+prompt           what the engines without a model read of a conversation, and an estimate of its tokens
 harmony_tokens   text and messages as tokens of gpt-oss
 """
