@@ -11,6 +11,7 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
     rulebook       the rules, the deviations from them that break no client, faults and findings
     dialects       judges streams of Messages and Chat Completions, and finds out which API a stream is of
     dialect_rules  the rules of these two APIs
+    dialect_events the names of their events, and the automata of the transducers that emit them
     digests        readers and digests of JSON values, and deltas compared with the full text
 """
 
