@@ -105,7 +105,7 @@ async def soak(url: str, pid: int, seconds: float, seed: int) -> tuple[Counter[s
 @contextmanager
 def soaked_server() -> Generator[tuple[str, int]]:
     """Start the server to be soaked; yield its URL and the number of its process."""
-    command, place = [sys.executable, "-m", "soak.server"], Path(__file__).parents[2]
+    command, place = [sys.executable, "-m", "soak.server"], Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
         assert process.stdout is not None
         try:
