@@ -7,6 +7,7 @@ count only as far as they name a simple value. The work for one schema is bounde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sized
+from importlib import import_module
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -190,10 +191,8 @@ def _limit(schema: SchemaObject, keyword: str, default: float) -> float:
 
 def _broken_keyword(schema: SchemaObject, value: object) -> str | None:
     """Return the first keyword of a schema that a value does not meet, or None."""
-    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - most requests have no strict schema
-    from referencing import Registry  # noqa: PLC0415 - as above; without entries, it fetches no reference
-
-    extend: Any = validators.extend  # which has no types
+    validators: Any = import_module("jsonschema.validators")  # which has no types, and which most requests do not need
+    registry: Any = import_module("referencing").Registry()  # without entries, it fetches no reference
     work = 0
 
     def bound(check: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -208,8 +207,8 @@ def _broken_keyword(schema: SchemaObject, value: object) -> str | None:
 
         return checked
 
-    checks = {keyword: bound(check) for keyword, check in Draft202012Validator.VALIDATORS.items()}
-    validator = extend(Draft202012Validator, checks)(schema, registry=Registry())
+    checks = {keyword: bound(check) for keyword, check in validators.Draft202012Validator.VALIDATORS.items()}
+    validator = validators.extend(validators.Draft202012Validator, checks)(schema, registry=registry)
     try:
         error = next(validator.iter_errors(value), None)
     except PromptError:
