@@ -414,7 +414,7 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
 
 
 def _figures() -> Iterator[str]:
-    """Repeat a few figures of the pages that `benchmarks/conformance.py` and `benchmarks/write_docs.py` write."""
+    """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
     conformance, performance = ((DOCS / page).read_text("utf-8") for page in ("conformance.md", "performance/bounds.md"))
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"

@@ -57,6 +57,29 @@ def test_a_stream_of_the_responses_api_is_judged_as_before():
     assert verdict(b"") == judge([])
 
 
+@pytest.mark.parametrize("size", [1, 50, 100_000])
+def test_a_stream_is_followed_with_the_edges_of_its_transducer(size):
+    judging, data = AnyJudge(), framed(EVENTS).removesuffix(b"\n")
+    followed = [each for start in range(0, len(data), size) for each in judging.follow(data[start : start + size])]
+    followed += judging.follow_end()
+    assert [(each.body, each.findings) for each in followed] == [(event, ()) for event in EVENTS]
+    steps = [each.step for each in followed]
+    assert [[(edge.source, edge.trigger, edge.dest) for edge in step.fired] for step in steps] == [
+        [("absent", "begin", "between")],
+        [("between", "text", "text")],
+        [("between", "text", "text"), ("text", "text", "text")],
+        [("text", "close", "between")],
+        [("between", "end", "ended")],
+        [("between", "end", "ended")],
+    ]
+    assert [(step.machine, step.states, step.possible) for step in (steps[1], steps[5])] == [
+        ("messages", ("between",), ("text",)),
+        ("messages", ("ended",), ()),
+    ]
+    assert judging.end().legal
+    assert verdict(data, size).legal
+
+
 def test_the_option_forces_an_api():
     assert verdict(framed(EVENTS), api="chat").legal is False
     assert verdict(chunked(CHUNKS), api="responses").legal is False

@@ -1,6 +1,6 @@
 """Messages and Chat Completions on real engines: a turn is legal, says what the model wrote, and is the same in one piece.
 
-`benchmarks/conformance.py` plays all turns, those of the families too, and on vLLM's own routes.
+`benchmarks/turns/vllm_turns.py` plays all turns, those of the families too, and on vLLM's own routes.
 """
 
 import apis

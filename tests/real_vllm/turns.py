@@ -1,7 +1,7 @@
 """The scripted turns for real engines: the output of a model, round by round, and the fields of the request.
 
 The outputs are text with control tokens in their usual spelling. The tests check the items in the responses, and
-benchmarks/conformance.py plays the same turns on vLLM's own route.
+benchmarks/turns/vllm_turns.py plays the same turns on vLLM's own route.
 """
 
 from __future__ import annotations

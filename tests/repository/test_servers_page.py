@@ -2,7 +2,7 @@
 
 import json
 
-from conformance_servers import PAGE, RESULTS, page
+from server_cases import PAGE, RESULTS, page
 
 
 def test_the_page_of_servers_shows_the_results_as_they_are_kept() -> None:

@@ -231,9 +231,9 @@ class AnyJudge:
 
     def end(self) -> Verdict:
         """Validate the end of the stream, and return the verdict."""
-        for _ in self.follow_end():
-            pass
-        return self._choose("responses").end()
+        judge = self._choose("responses")
+        judge.feed(self._take_unread())
+        return judge.end()
 
     def _read(self, chunk: bytes) -> Judge | DialectJudge | None:
         """Return the judge of the stream, if its beginning shows the API."""

@@ -54,21 +54,31 @@ def conformance(
         raise click.BadParameter("give the address of a server, such as http://127.0.0.1:8000", param_hint="URL")
     url = url.rstrip("/").removesuffix("/v1")
     headers = dict(UrlRequest.from_options({"body": None, "header": header, "api_key": api_key, "timeout": timeout}).headers)
-    if api == "messages":
-        headers = {"anthropic-version": "2023-06-01", **({"x-api-key": api_key} if api_key else {}), **headers}
+    headers = {**headers_of(api, api_key), **headers}
     name = model or _first_model(url, headers, timeout)
     try:
         cases = list(Player(url, api, name, headers, timeout).play())
     except NoAccessError as error:
         fail(f"{url}: {error}")
     if form == "json":
-        about = {"url": url, "api": api, "model": name, "date": datetime.now(UTC).date().isoformat()}
-        report = {"version": 1, **about, "cases": [*map(attrs.asdict, cases)], "counts": _count(cases)}
-        click.echo(msgspec.json.format(dumps(report), indent=2))
+        click.echo(msgspec.json.format(dumps(report_of(url, api, name, cases)), indent=2))
     else:
         for line in _table(cases, api):
             click.echo(clean(line))
     sys.exit(1 if _count(cases)["fails"] else 0)
+
+
+def headers_of(api: ApiName, key: str | None) -> Mapping[str, str]:
+    """Return the headers that an API requires besides the key as a bearer token."""
+    if api != "messages":
+        return {}
+    return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+
+
+def report_of(url: str, api: ApiName, model: str, cases: Sequence[CaseResult]) -> Mapping[str, object]:
+    """Return the results of a server as a JSON object."""
+    about = {"url": url, "api": api, "model": model, "date": datetime.now(UTC).date().isoformat()}
+    return {"version": 1, **about, "cases": [*map(attrs.asdict, cases)], "counts": _count(cases)}
 
 
 def _count(cases: Sequence[CaseResult]) -> Mapping[Result, int]:

@@ -46,8 +46,8 @@ class CaseResult:
     deviations: Mapping[str, int] = field(factory=dict[str, int])
 
 
-class _CaseEnd(Exception):  # noqa: N818 - it ends a case, whose result may be good
-    """A case ends with this result."""
+class CaseEnd(Exception):  # noqa: N818 - it ends a case, whose result may be good
+    """A case ends with this result; the message is its note."""
 
     def __init__(self, result: Result, note: str) -> None:
         super().__init__(note)
@@ -83,6 +83,16 @@ class Player:
                 if self.api in case.apis:
                     yield self._play(case, group)
 
+    def ask(self, body: Body) -> tuple[Reply, Verdict]:
+        """Send a request of the API for a stream, and return the answer and the verdict on it.
+
+        Raises:
+            CaseEnd: The answer is not a stream.
+            ExchangeError: There is no whole answer.
+        """
+        reply = self._stream(body)
+        return reply, self._verdicts.pop()
+
     def _play(self, case: Case, group: str) -> CaseResult:
         needed = self._results.get(case.needs, "passes")
         if needed != "passes":
@@ -96,7 +106,7 @@ class Player:
             else:
                 ways = {"": self._compare, "socket": self._use_socket, "disconnect": self._disconnect, "resume": self._resume}
                 ways[case.way](case)
-        except _CaseEnd as end:
+        except CaseEnd as end:
             result, note = end.result, str(end)
         except ExchangeError as error:
             if not self._results:
@@ -124,13 +134,13 @@ class Player:
         for reply in replies:
             result, note = case.check(reply) if reply.reason != "error" else ("fails", "the answer ends with an error")
             if result != "passes":
-                raise _CaseEnd(result, note)
+                raise CaseEnd(result, note)
         first = [self._content(reply) for reply in replies]
         if first[0] != first[1] and first == [self._content(self._stream(body)), self._content(self._whole(body))]:
             names = [
                 name for name, one, other in zip(("text", "reasoning", "calls", "reason"), *first, strict=True) if one != other
             ]
-            raise _CaseEnd("fails", f"{_SAME_CONTENT[self.api]}: stream and whole answer differ in {', '.join(names)}")
+            raise CaseEnd("fails", f"{_SAME_CONTENT[self.api]}: stream and whole answer differ in {', '.join(names)}")
 
     def _request(self, fields: Body) -> dict[str, object]:
         return translate(self.api, {"model": self.model, "temperature": 0, "max_output_tokens": _MAX_TOKENS, **fields})
@@ -152,7 +162,7 @@ class Player:
             if answer.status != _OK:
                 raise self._refusal(answer.status, answer.read())
             if answer.content_type.partition(";")[0].strip() != _EVENT_STREAM:
-                raise _CaseEnd("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
+                raise CaseEnd("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
             yield from answer.chunks
 
     def _judge(self, raw: bytes, first: int = 0) -> Sequence[Body]:
@@ -177,12 +187,12 @@ class Player:
             raise self._refusal(status, raw)
         answer = parse(raw)
         if not is_object(answer):
-            raise _CaseEnd("fails", f"the answer is not a JSON object: {raw[:40]!r}")
+            raise CaseEnd("fails", f"the answer is not a JSON object: {raw[:40]!r}")
         if self.api == "responses":
             event: Body = {"type": "response.completed", "sequence_number": 0, "response": answer}
             for fault in field_faults(Completed, event):
                 if not fault.deviation:
-                    raise _CaseEnd("fails", f"R14: {fault.message}")
+                    raise CaseEnd("fails", f"R14: {fault.message}")
         return Reply(*read_whole(self.api, answer), _usage([answer]), raw)
 
     def _refusal(self, status: int, raw: bytes) -> Exception:
@@ -190,7 +200,7 @@ class Player:
         note = f"{status} {_error(self.api, parse(raw)) or _excerpt(raw)}"
         if status in _NO_ACCESS and not self._results:
             return NoAccessError(note)
-        return _CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
+        return CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
 
     def _take_steps(self, steps: Sequence[CaseStep]) -> None:
         first: Body = {}
@@ -198,11 +208,11 @@ class Player:
             answer = self._take(step, first)
             wrong = next(_differences(step, answer, first), "")
             if wrong and answer.get("status") in step.ends:
-                raise _CaseEnd("not seen", wrong)
+                raise CaseEnd("not seen", wrong)
             if wrong:
-                raise _CaseEnd("not served" if place == 0 and len(steps) > 1 else "fails", wrong)
+                raise CaseEnd("not served" if place == 0 and len(steps) > 1 else "fails", wrong)
             if step.grows and _usage([answer])[0] <= _usage([first])[0]:
-                raise _CaseEnd("not seen", "the input has no more tokens than the first one")
+                raise CaseEnd("not seen", "the input has no more tokens than the first one")
             first = first or answer
 
     def _take(self, step: CaseStep, first: Body) -> Body:
@@ -217,7 +227,7 @@ class Player:
             except SlowAnswerError as error:
                 if step.method == "POST" and step.refused != "must":
                     raise
-                raise _CaseEnd("fails", str(error)) from error  # no model is needed
+                raise CaseEnd("fails", str(error)) from error  # no model is needed
             answer = members(parse(raw))
             if not (step.ends and answer.get("status") in OPEN and time.monotonic() < deadline):
                 break
@@ -242,11 +252,11 @@ class Player:
     def _check_refusal(self, step: CaseStep, status: int, raw: bytes) -> None:
         """Check that a request is refused with an error of the API."""
         if status == _OK:
-            raise _CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
+            raise CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
         if status not in _REFUSALS:
-            raise _CaseEnd("fails", f"{status} {_excerpt(raw)}")
+            raise CaseEnd("fails", f"{status} {_excerpt(raw)}")
         if not _error(self.api, parse(raw)):
-            raise _CaseEnd("fails", f"{status} without an error of the API: {_excerpt(raw)}")
+            raise CaseEnd("fails", f"{status} without an error of the API: {_excerpt(raw)}")
 
     def _begin(self, case: Case) -> Body:
         """Disconnect from a stream, and return its first event."""
@@ -265,7 +275,7 @@ class Player:
         """Disconnect from the stream of a background response, and read it from the third event."""
         response = members(self._begin(case).get("response"))
         if not response.get("background"):
-            raise _CaseEnd("not served", f"background is {dumps(response.get('background')).decode()}")
+            raise CaseEnd("not served", f"background is {dumps(response.get('background')).decode()}")
         path = f"{PATHS[self.api]}/{response.get('id')}?stream=true&starting_after=1"
         self._judge(b"".join(self._read(path, None, "GET")), first=2)
 
@@ -275,7 +285,7 @@ class Player:
             from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException  # noqa: PLC0415 - see above
             from websockets.sync.client import connect  # noqa: PLC0415 - likewise
         except ModuleNotFoundError as error:
-            raise _CaseEnd("not seen", "the package websockets is not installed") from error
+            raise CaseEnd("not seen", "the package websockets is not installed") from error
         address = f"ws{self.url.removeprefix('http')}{PATHS[self.api]}"
         try:
             with connect(
@@ -290,17 +300,17 @@ class Player:
                     while not frames or _kind(frames[-1]) not in (*TERMINAL, "error"):
                         frames.append(str(socket.recv(timeout=max(0.0, deadline - time.monotonic()))))
                     if _kind(frames[-1]) == "error":
-                        raise _CaseEnd("not served", frames[-1])
+                        raise CaseEnd("not served", frames[-1])
                     events = self._judge(
                         b"".join(f"event: {_kind(one)}\ndata: {one}\n\n".encode() for one in frames) + b"data: [DONE]\n\n"
                     )
                     previous = {"previous_response_id": members(events[-1].get("response")).get("id")}
         except (InvalidHandshake, InvalidMessage) as error:
-            raise _CaseEnd("not served", str(error)) from error
+            raise CaseEnd("not served", str(error)) from error
         except TimeoutError as error:
             raise SlowAnswerError(f"not read within {self.timeout:g} seconds") from error
         except (OSError, WebSocketException) as error:
-            raise _CaseEnd("fails", f"{type(error).__name__}: {error}") from error
+            raise CaseEnd("fails", f"{type(error).__name__}: {error}") from error
 
 
 def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The same scripted turns against vLLM's own routes and against Interlock's, on the same build; writes docs/conformance.md.
 
-    .venv-vllm/bin/python benchmarks/conformance.py harmony hermes
+    .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
@@ -26,12 +26,13 @@ from attrs import asdict, evolve, frozen
 
 from interlock.judges import RULES
 from interlock.judges.dialects import DIALECT_RULES, ApiName
+from interlock.testing.conformance.player import CaseEnd, Player
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]
 
 import apis  # noqa: E402 - it is found by the line above
-from playing import TIMEOUT, events, stream, verdict, without_chance  # noqa: E402 - likewise
+from playing import TIMEOUT, events, without_chance  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
@@ -59,8 +60,8 @@ INTRODUCTION: Final = """\
 
 {turns} scripted turns, played on {build},
 once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
-tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `benchmarks/conformance.py` plays them
-again and writes this page; with `hermes`, it plays one group, and keeps the figures of the others.
+tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `benchmarks/turns/vllm_turns.py` plays
+them again and writes this page; with `hermes`, it plays one group, and keeps the figures of the others.
 So groups may come from different runs.
 
 ## Responses
@@ -126,18 +127,16 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> 
     """Play one turn through an API."""
     request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
     try:
-        data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
-    except AssertionError:  # it is no stream
+        reply, judged = Player(server.url, api, server.setup.model, {}, TIMEOUT).ask(request)
+    except CaseEnd:
         return Played(group, {}, {}, marked=False, ended=False, refused=True)
     answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
-    judged = verdict(data, api=api)
     errors, deviations = Counter[str](), Counter[str]()
     for reported in judged.reported:
         finding = reported.finding
         if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
-    bodies = events(data)
-    output, reason = apis.read_stream(api, bodies)
+    bodies, output, reason = events(reply.data), reply.output, reply.reason
     if api == "responses":
         ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
         same = ended and answer.status_code == httpx.codes.OK and _outcome(answer.json()) == _outcome(bodies[-1]["response"])
@@ -247,7 +246,7 @@ def turns_page(sides: Sides) -> Iterator[str]:
     yield "# Conformance, turn by turn"
     yield ""
     yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. *Other content*:"
-    yield "the stream says something else than the model wrote. `benchmarks/conformance.py` writes this page."
+    yield "the stream says something else than the model wrote. `benchmarks/turns/vllm_turns.py` writes this page."
     yield ""
     yield "## Responses"
     yield ""

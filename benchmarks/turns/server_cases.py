@@ -1,8 +1,8 @@
 """Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/servers.md.
 
-    API='responses chat' .venv/bin/python benchmarks/conformance_servers.py vllm agentic-api
+    API='responses chat' .venv/bin/python benchmarks/turns/server_cases.py vllm agentic-api
 
-The results stay in benchmarks/conformance_servers.json, so that a run of some servers keeps those of the others. A server that is
+The results stay in benchmarks/turns/server_cases.json, so that a run of some servers keeps those of the others. A server that is
 not installed is skipped. Each has an environment of its own in .venv-servers, because they pin what others want otherwise:
 agentic (agentic-api==0.9.0), litellm (litellm[proxy]==1.108.7) and relay (codex-relay==0.5.8).
 """
@@ -25,14 +25,20 @@ from typing import Any, Final
 
 from attrs import frozen
 
-ROOT: Final = Path(__file__).parents[1]
+from interlock.judges import ApiName
+from interlock.testing.conformance.command import headers_of, report_of
+from interlock.testing.conformance.player import NoAccessError, Player
+
+ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "servers.md"
-RESULTS: Final = ROOT / "benchmarks" / "conformance_servers.json"
+RESULTS: Final = Path(__file__).with_suffix(".json")
 PEERS: Final = ROOT / ".venv-servers"
 INTERLOCK: Final = str(ROOT / ".venv" / "bin" / "interlock")
 VLLM: Final = str(ROOT / ".venv-vllm" / "bin" / "python")
-EVERY: Final = ("responses", "messages", "chat")
+EVERY: Final[Sequence[ApiName]] = ("responses", "messages", "chat")
 EMBEDDED: Final = "interlock-embedded"
+TIMEOUT: Final = 120.0
+"""The most seconds for an answer."""
 START: Final = 300.0
 """The most seconds until a server answers."""
 LONGEST: Final = 110
@@ -63,7 +69,7 @@ class Server:
     package: tuple[str, str]
     command: Sequence[str]
     behind: str
-    apis: Sequence[str] = EVERY
+    apis: Sequence[ApiName] = EVERY
     model: str = EMBEDDED
     health: str = "/v1/models"
     remark: str = ""
@@ -80,7 +86,7 @@ def _vllm(name: str, setup: str, remark: str = "") -> Server:
 
 
 def _peer(
-    name: str, folder: str, *command: str, apis: Sequence[str] = ("responses",), health: str = "/v1/models", remark: str = ""
+    name: str, folder: str, *command: str, apis: Sequence[ApiName] = ("responses",), health: str = "/v1/models", remark: str = ""
 ) -> Server:
     """Return a server in an environment of its own, in front of Interlock's."""
     python, program = (str(PEERS / folder / "bin" / each) for each in ("python", command[0]))
@@ -135,7 +141,7 @@ INTRODUCTION: Final = """\
 
 Which servers of the Responses API, Messages and Chat Completions send what the APIs promise? [`interlock
 conformance`](check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet; the notes
-quote the first finding of each kind. `benchmarks/conformance_servers.py` runs them again and writes this page.
+quote the first finding of each kind. `benchmarks/turns/server_cases.py` runs them again and writes this page.
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
 [Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
@@ -189,11 +195,13 @@ def version(server: Server) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - our own
 
 
-def play(url: str, api: str, model: str) -> dict[str, Any]:
+def play(url: str, api: ApiName, model: str) -> Mapping[str, Any]:
     """Return the report of a server."""
-    arguments = [url, "--api", api, "--model", model, "--format", "json", "--timeout", "120"]
-    done = subprocess.run([INTERLOCK, "conformance", *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our own
-    return json.loads(done.stdout) if done.stdout else {"error": done.stderr.strip()}
+    try:
+        cases = list(Player(url, api, model, headers_of(api, None), TIMEOUT).play())
+    except NoAccessError as error:
+        return {"error": f"{url}: {error}"}
+    return report_of(url, api, model, cases)
 
 
 def _cause(case: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The turns of the conformance through a gateway in front of vLLM without the plugin; writes docs/conformance/gateway.md.
 
-    .venv-vllm/bin/python benchmarks/conformance_gateway.py chat
+    .venv-vllm/bin/python benchmarks/turns/gateway_turns.py chat
 
 Findings are counted as for docs/conformance.md. The results of each API stay in benchmarks/out/conformance-gateway.json.
 """
@@ -17,8 +17,7 @@ from importlib.metadata import version
 from typing import Final
 
 from attrs import asdict, evolve, frozen
-from conformance import PLAN, ROOT, Played, play
-from servers import Server, Setup
+from vllm_turns import PLAN, ROOT, Played, Server, Setup, play
 
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import read_upstream
@@ -33,7 +32,7 @@ INTRODUCTION: Final = """\
 # Conformance through a gateway
 
 The turns of [the conformance](../conformance.md), played on {build} without the plugin, through
-a [gateway](../gateway.md) in front of it. `benchmarks/conformance_gateway.py chat` plays them again through one API of the
+a [gateway](../gateway.md) in front of it. `benchmarks/turns/gateway_turns.py chat` plays them again through one API of the
 upstream, and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
 
 What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream
